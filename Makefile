@@ -1,0 +1,98 @@
+# Needs python3 (3.11 or newer), make and a way to PyPI; installs into this folder only.
+# Another Python: PYTHON=python3.12 make test
+
+PYTHON ?= python3
+PORT ?= 8000
+ARGS :=
+VENV := .venv
+PINS := requirements/dev.txt
+PYTHONS := 3.11 3.12 3.13
+
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+BIN := $(VENV)/bin
+# Named after the interpreter, so that another PYTHON makes the environment anew.
+READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
+
+export PORT
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export UV_PYTHON_DOWNLOADS := never
+# Or it would ask the network whether there is a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help setup run test check pytest test-all bench benchmarks print pins clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
+
+setup: $(READY) ## the environment in .venv, from hashed pins
+	@:
+
+run: setup ## the playground, at PORT=8000
+	@$(BIN)/python -m apps.playground $(ARGS)
+
+test: check pytest ## check, then every test; ARGS="-k lease" goes to pytest
+
+check: setup ## lint, format, types, and whether the printed half is fresh
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
+	@$(BIN)/pyright --project .
+	@$(BIN)/python tools/unasync.py --check
+
+pytest: setup
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+# pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
+test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13
+	@path=$$PATH; failed=; \
+	for folder in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin; do path="$$folder:$$path"; done; \
+	for version in $(PYTHONS); do \
+		if python=$$(PATH="$$path" $(UV) python find --system $$version 2>/dev/null); then \
+			echo "== Python $$version"; \
+			$(MAKE) --no-print-directory pytest VENV=.venv-$$version PYTHON="$$python" \
+				|| failed="$$failed $$version"; \
+		else \
+			echo "== Python $$version is not installed: not tested"; \
+		fi; \
+	done; \
+	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
+
+bench: ## the benchmarks, with the other libraries, in .venv-bench
+	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt
+
+benchmarks: setup
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+print: setup ## write the sync half from the async half
+	@$(BIN)/python tools/unasync.py
+
+PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
+	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
+
+pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
+	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
+	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@echo uv | $(PIN) - -o requirements/uv.txt
+
+clean: ## remove everything that make has made
+	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist
+	@find src tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+define need_python
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "dibs needs Python 3.11 or newer, and '$(PYTHON)' is not: try PYTHON=python3.12 make"; exit 1; }
+endef
+
+$(READY): pyproject.toml $(PINS) | $(UV)
+	$(need_python)
+	@test -e $@ || { rm -rf $(VENV) && \
+		$(UV) venv --quiet --no-project --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); }
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(PINS)
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.tools/bin/uv: requirements/uv.txt
+	$(need_python)
+	@$(PYTHON) -m venv --clear .tools || { \
+		echo "'$(PYTHON) -m venv' does not work here: install python3-venv, or uv"; exit 1; }
+	@.tools/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@touch $@

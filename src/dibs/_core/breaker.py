@@ -1,0 +1,46 @@
+"""When to stop asking a server that does not answer, and when to look again."""
+
+from dataclasses import dataclass
+
+PROBE_EVERY = 0.1
+"""Seconds between two looks at a server that is out: recovery is noticed within a second."""
+PROBE_BUDGET = 0.5
+"""The most that one look may take, in seconds."""
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
+
+    opened_at: float | None = None
+    cause: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True: do not ask."""
+        return self.opened_at is not None
+
+    def trip(self, now: float, cause: str) -> bool:
+        """The server did not answer. True: this is news."""
+        self.cause = cause
+        if self.opened_at is not None:
+            return False
+        self.opened_at = now
+        return True
+
+    def heal(self, now: float) -> float | None:
+        """The server answered. How long it was out; None: it was not."""
+        if self.opened_at is None:
+            return None
+        lasted, self.opened_at = now - self.opened_at, None
+        return lasted
+
+
+class Outage(Exception):
+    """Inside dibs only: the store did not answer. The shells turn it into the caller's policy."""
+
+    def __init__(self, cause: str, *, sent: bool) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.sent = sent
+        """True: the request may have reached the server; what it did there is not known."""

@@ -1,0 +1,130 @@
+"""From what the caller says to what the server sees: keys, names, templates, times."""
+
+import inspect
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from string import Formatter
+from typing import Any, cast
+
+from ..errors import UsageError
+
+LONGEST_KEY = 1024
+LONGEST_TTL = 10 * 365 * 86400.0
+SHORTEST_TTL = 0.001
+
+Seconds = float | timedelta
+
+
+def seconds(value: object, what: str, *, zero: bool = False) -> float:
+    """*value* as seconds. UsageError: not a number, not finite, negative, or an unwanted zero."""
+    if (type(value) is float or type(value) is int) and SHORTEST_TTL <= value <= LONGEST_TTL:
+        return value
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
+    if math.isnan(value) or value > LONGEST_TTL:
+        raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
+    if zero and value == 0:
+        return 0.0
+    if value < SHORTEST_TTL:
+        floor = "0 or at least" if zero else "at least"
+        raise UsageError(f"{what} must be {floor} {SHORTEST_TTL} s, not {value!r}")
+    return float(value)
+
+
+def expand(namespace: str, key: object) -> bytes:
+    """The key as the server sees it. UsageError: empty, too long, or not a string."""
+    if not isinstance(key, str):
+        raise UsageError(f"a key must be a string, not {type(key).__name__}")
+    if not key:
+        raise UsageError("a key must not be empty")
+    data = (namespace + key).encode()
+    if len(data) > LONGEST_KEY:
+        raise UsageError(f"a key may have {LONGEST_KEY} bytes, this one has {len(data)}")
+    return data
+
+
+def public_name(key: str) -> str:
+    """What events and sentences may call a key that came without a template: its first word.
+
+    `processing:user:42` → `processing:*`. Everything behind the first colon may be personal.
+    """
+    head, colon, _ = key.partition(":")
+    return f"{head}:*" if colon else "*"
+
+
+def hash_tag(key: bytes) -> bytes | None:
+    """The part of *key* that a cluster hashes, where the key names one: `a{tag}b` → `tag`."""
+    _, opened, rest = key.partition(b"{")
+    tag, closed, _ = rest.partition(b"}")
+    return tag if opened and closed and tag else None
+
+
+def beside(prefix: bytes, key: bytes) -> bytes:
+    """A second key in the same slot: `fence:{key}`. UsageError: *key* cannot be tagged."""
+    if hash_tag(key) is not None:
+        return prefix + key
+    if b"}" in key:
+        raise UsageError("a key with '}' but no {tag} cannot have a companion key; add a {tag}")
+    return b"%b{%b}" % (prefix, key)
+
+
+class Template:
+    """`sync:{account.id}`: a key made from a call's arguments. Its text is the public name."""
+
+    def __init__(self, text: str, function: Callable[..., Any]) -> None:
+        self.text = text
+        self._signature = inspect.signature(function)
+        self._parts = _parse(text)
+        self._check_fields(function)
+
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+        """The key of this call. UsageError: a field is missing, None or empty."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        words = [literal + self._look_up(path, bound.arguments) for literal, path in self._parts]
+        return "".join(words)
+
+    def _look_up(self, path: tuple[str, ...], arguments: dict[str, Any]) -> str:
+        if not path:
+            return ""
+        try:
+            value = _walk(arguments, path)
+        except (AttributeError, KeyError, TypeError):
+            raise UsageError(f"{self.text!r}: this call has no {'.'.join(path)!r}") from None
+        if value is None or value == "":
+            raise UsageError(f"{self.text!r}: {'.'.join(path)!r} is empty in this call")
+        return str(value)
+
+    def _check_fields(self, function: Callable[..., Any]) -> None:
+        for _, path in self._parts:
+            if path and path[0] not in self._signature.parameters:
+                where = getattr(function, "__qualname__", repr(function))
+                raise UsageError(f"{self.text!r}: {where}() has no parameter {path[0]!r}")
+
+
+def _parse(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Literal and path, in turn. UsageError: broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`."""
+    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("a key template must be a non-empty string")
+    try:
+        pieces = list(Formatter().parse(text))
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a key template: {error}") from None
+    parts: list[tuple[str, tuple[str, ...]]] = []
+    for literal, field, spec, conversion in pieces:
+        path = tuple(field.split(".")) if field is not None else ()
+        if spec or conversion or not all(word.isidentifier() for word in path):
+            raise UsageError(f"{text!r}: a field is a parameter, or a dotted path from one")
+        parts.append((literal, path))
+    return parts
+
+
+def _walk(arguments: dict[str, Any], path: tuple[str, ...]) -> object:
+    """Follow a dotted path through attributes and mappings."""
+    value: Any = arguments[path[0]]
+    for word in path[1:]:
+        value = cast(Any, value)[word] if isinstance(value, dict) else getattr(value, word)
+    return value

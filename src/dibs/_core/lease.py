@@ -1,0 +1,204 @@
+"""Requests and readings of acquire, extend, release and peek."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..errors import UsageError
+from .engine import Engine, run_script
+from .keys import beside, public_name
+from .request import ErrorReply, Reply, Request, pack
+
+FENCE_LIFE = 3600.0
+"""How long a fence counter outlives its lease, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Somebody has the key: for how long still (seconds), and who, for people."""
+
+    remaining: float
+    holder: str | None
+
+
+class Plan(NamedTuple):
+    """What a caller asked for, checked."""
+
+    key: bytes
+    """As the server sees it."""
+    text: str
+    """As the caller wrote it."""
+    given_name: str | None
+    """As the caller wants it called; None: nothing was said."""
+    ttl: float
+    ttl_ms: int
+    wait: float
+    renew: bool
+    max_hold: float | None
+    fence: bool
+    on_outage: "OutagePolicy"
+
+    @property
+    def name(self) -> str:
+        """What events and sentences may call the key."""
+        return public_name(self.text) if self.given_name is None else self.given_name
+
+
+OutagePolicy = Literal["open", "closed"]
+
+
+def milliseconds(seconds: float) -> int:
+    """At least one."""
+    return int(seconds * 1000 + 0.5) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """The key is ours; with a fence, where one was asked for."""
+
+    fence: int | None = None
+
+
+WON = Won()
+
+
+# ---- acquire
+
+
+def acquire_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
+    """Take the key if it is free, and say how long it is taken if it is not: one write."""
+    if not engine.set_nx_get:
+        return _acquire_by_script(key, token, ttl_ms)
+    size = len(key)
+    digits = b"%d" % ttl_ms
+    return Request(
+        b"*7\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n$%d\r\n%b\r\n"
+        b"*2\r\n$4\r\nPTTL\r\n$%d\r\n%b\r\n"
+        % (size, key, len(token), token, len(digits), digits, size, key),
+        2,
+        key,
+    )
+
+
+def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
+    return Request(run_script("acquire", [key], token, ttl_ms) + pack("PTTL", key), 2, key)
+
+
+def fenced_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
+    """The same, with a fence that is greater than every earlier one of this key."""
+    keys = [key, beside(b"fence:", key)]
+    script = run_script("acquire_fenced", keys, token, ttl_ms, int(FENCE_LIFE * 1000))
+    return Request(script + pack("PTTL", key), 2, key)
+
+
+def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
+    """Ours (free, or our own token: a repeated request), or somebody's, and for how long."""
+    value, pttl = replies
+    if value is None:
+        return WON
+    fence = None
+    if type(value) is list:
+        value, fence = value
+    if value is None or value == token:
+        return WON if fence is None else Won(int(str(fence)))
+    return _holding(value, pttl)
+
+
+# ---- extend
+
+
+def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
+    """Keep the key for another *ttl_ms*, if it is still ours."""
+    if engine.set_ifeq:
+        return Request(pack("SET", key, token, "IFEQ", token, "PX", ttl_ms), 1, key)
+    return Request(run_script("extend", [key], token, ttl_ms), 1, key)
+
+
+def read_extend(reply: Reply) -> bool:
+    """True: kept. False: it is not (or no longer) ours."""
+    return reply in (b"OK", "OK", 1, True)
+
+
+# ---- release
+
+
+def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
+    """Give the key back, if it is still ours; worth delivering until the lease ends by itself."""
+    if engine.compare_delete == "DELIFEQ":
+        payload = b"*3\r\n$7\r\nDELIFEQ\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            len(key),
+            key,
+            len(token),
+            token,
+        )
+    elif engine.compare_delete == "DELEX":
+        payload = pack("DELEX", key, "IFEQ", token)
+    else:
+        payload = run_script("release", [key], token)
+    return Request(payload, 1, key, until)
+
+
+def read_release(reply: Reply) -> bool:
+    """True: given back. False: it was not (or no longer) ours."""
+    return reply == 1
+
+
+# ---- peek
+
+
+def peek_request(key: bytes) -> Request:
+    """Who has the key, and for how long: changes nothing."""
+    return Request(pack("GET", key) + pack("PTTL", key), 2, key)
+
+
+def read_peek(replies: list[Reply]) -> Holding | None:
+    """Somebody, or nobody."""
+    value, pttl = replies
+    return None if value is None else _holding(value, pttl)
+
+
+# ---- what the value says
+
+
+def make_token(prefix: bytes, number: int, holder: bytes) -> bytes:
+    """Proof of ownership: unique by prefix and number; behind the @ it says who, for people."""
+    return b"%b-%x@%b" % (prefix, number, holder)
+
+
+def _holding(value: Reply, pttl: Reply) -> Holding:
+    # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
+    left = pttl / 1000 if isinstance(pttl, int) and pttl > 0 else 0.0
+    return Holding(left, _holder(value))
+
+
+def _holder(value: Reply) -> str | None:
+    """Who, from the value. None: the key was written by something that is not dibs."""
+    if not isinstance(value, bytes):
+        return None
+    _, mark, who = value.partition(b"@")
+    return who.decode(errors="replace") if mark else None
+
+
+# ---- what an error means
+
+_STORE_IS_OUT = frozenset(
+    (
+        "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM",
+        "NOREPLICAS", "MISCONF",
+    )
+)  # fmt: skip
+
+
+def store_is_out(error: ErrorReply) -> bool:
+    """True: the server is there but cannot serve; the outage policy decides. False: a mistake."""
+    return error.code in _STORE_IS_OUT
+
+
+def mistake(error: ErrorReply) -> UsageError:
+    """The sentence for an error that asking again cannot mend."""
+    if "WRONGTYPE" in str(error):  # behind other words, where a script ran into it
+        return UsageError("the key holds other data, not a lease; choose another key or namespace")
+    if error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
+        return UsageError(f"the server does not let this user do it ({error.code}); check its ACL")
+    # What follows may quote the request, and with it the key.
+    words = str(error).partition(", with args")[0]
+    return UsageError(f"the server refused the request: {words}")

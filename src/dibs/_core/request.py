@@ -1,0 +1,52 @@
+"""A request: bytes ready for the wire, and how many replies will come back."""
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """One or more commands in one write. Nothing in it changes after it is made."""
+
+    payload: bytes
+    replies: int
+    key: bytes
+    """The key that all its commands are about; it decides the node of a cluster."""
+    until: float = 0.0
+    """If set: deliver it even if nobody waits for the reply any more, until this (local) time."""
+
+
+class ErrorReply(Exception):
+    """The server said no. It is a value, not raised: one bad reply must not hide its neighbours."""
+
+    @property
+    def code(self) -> str:
+        """The first word of what the server said: WRONGTYPE, NOSCRIPT, MOVED, ERR …"""
+        return str(self).partition(" ")[0]
+
+
+Reply = (
+    bytes | int | float | str | bool | list["Reply"] | dict["Reply", "Reply"] | ErrorReply | None
+)
+
+
+def first_error(reply: Reply) -> ErrorReply | None:
+    """The first error in a reply or in a list of replies."""
+    replies: list[Reply] = reply if isinstance(reply, list) else [reply]
+    return next((each for each in replies if isinstance(each, ErrorReply)), None)
+
+
+def pack(*words: bytes | str | int) -> bytes:
+    """One command as the wire wants it."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+def together(requests: list[Request]) -> Request:
+    """Many requests as one write; the replies come back in one flat list."""
+    return Request(
+        b"".join([request.payload for request in requests]),
+        sum([request.replies for request in requests]),
+        requests[0].key,
+    )

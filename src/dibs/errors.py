@@ -1,0 +1,63 @@
+"""What can go wrong, and what it means for the caller.
+
+DibsError                       never raised itself
+├── Busy(key, retry_after)      somebody has it, and the wait (if any) is over
+├── LeaseLost(key, fence)       you had it and no longer do: stop writing
+├── Unavailable(cause)          the store did not answer within the budget
+└── UsageError                  a mistake in the calling code or the settings (also a ValueError)
+
+Each error carries its facts as attributes and writes its own sentence from them. The sentence
+names the *name* of a key (its template), never the key itself, and never a token: sentences end
+up in logs, and keys hold user ids.
+"""
+
+
+class DibsError(Exception):
+    """Anything that dibs raises on purpose."""
+
+
+class Busy(DibsError):
+    """Somebody else has the key; `retry_after` is when it is free again at the latest."""
+
+    def __init__(
+        self, key: str, retry_after: float, holder: str | None = None, name: str = "the key"
+    ) -> None:
+        super().__init__(key, retry_after, holder, name)
+        self.key = key
+        self.retry_after = retry_after
+        self.holder = holder
+        self.name = name
+
+    def __str__(self) -> str:
+        by = f" by {self.holder}" if self.holder else ""
+        return f"{self.name} is held{by}; free again in {self.retry_after:.3g} s at the latest"
+
+
+class LeaseLost(DibsError):
+    """You were the holder and no longer are: stop writing."""
+
+    def __init__(self, key: str, fence: int | None = None, name: str = "the key") -> None:
+        super().__init__(key, fence, name)
+        self.key = key
+        self.fence = fence
+        self.name = name
+
+    def __str__(self) -> str:
+        fence = "" if self.fence is None else f" (fence {self.fence})"
+        return f"the lease on {self.name}{fence} ran out or was taken; somebody else may hold it"
+
+
+class Unavailable(DibsError):
+    """The store could not answer; `cause` says what happened, in a few words."""
+
+    def __init__(self, cause: str, name: str = "the key") -> None:
+        super().__init__(cause, name)
+        self.cause = cause
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"no answer from the store for {self.name}: {self.cause}"
+
+
+class UsageError(DibsError, ValueError):
+    """A mistake in the calling code or the settings; the sentence names the fix."""

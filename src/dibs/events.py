@@ -1,0 +1,51 @@
+"""What happened: frozen facts, handed to listeners.
+
+A listener is any callable that takes an `Event`. It runs in the caller's thread or task, so it
+must be quick and must not block. Nobody listening costs nothing: no event is made.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered"
+]  # fmt: skip
+
+Listener = Callable[["Event"], object]
+
+_log = logging.getLogger("dibs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One fact. `name` is the template of the key, never the key: it holds no personal data."""
+
+    kind: Kind
+    name: str
+    at: float
+    """Wall-clock seconds since the epoch."""
+    guarded: bool | None = None
+    """acquired: False when the store was out and the policy let the caller through."""
+    waited: float | None = None
+    """acquired, busy: seconds spent waiting for somebody else."""
+    held: float | None = None
+    """released, late, lost: seconds since it was acquired."""
+    retry_after: float | None = None
+    """busy: seconds until the key is free at the latest."""
+    fence: int | None = None
+    """acquired: the fence, where one was asked for."""
+    cause: str | None = None
+    """outage, lost: what happened, in a few words. recovered: what it was."""
+    lasted: float | None = None
+    """recovered: seconds the outage lasted."""
+
+
+def tell(listeners: tuple[Listener, ...], event: Event) -> None:
+    """Hand *event* to every listener. A listener that raises is logged and hurts nobody."""
+    for listener in listeners:
+        try:
+            listener(event)
+        except Exception:
+            _log.exception("a dibs listener failed on %r", event.kind)

@@ -1,0 +1,1 @@
+"""The wire: connections are opened by redis-py, the bytes afterwards flow our way."""

@@ -1,0 +1,47 @@
+"""The two private attributes of redis-py that we lean on, in one place.
+
+redis-py opens a connection and shakes hands; then we take the socket (threads) or the transport
+(asyncio) and let the bytes flow our way. A redis-py that moves them fails loudly here, in
+`tests/test_links.py` and at the first connection, never in the middle of a call.
+"""
+
+import asyncio
+import socket
+from typing import Any
+
+import hiredis
+
+from .._core.request import ErrorReply
+from ..errors import UsageError
+
+MORE = object()
+"""What the reader says when it needs more bytes. Not None, not False: those are replies."""
+
+_MOVED = "dibs does not know this version of redis-py; please report it, with its version"
+
+
+def make_reader() -> Any:
+    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
+    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
+
+
+def socket_of(connection: Any) -> socket.socket:
+    """The socket of a connected redis-py connection."""
+    sock = getattr(connection, "_sock", None)
+    if sock is None:
+        raise UsageError(_MOVED)
+    return sock
+
+
+def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:
+    """The transport of a connected redis.asyncio connection, and bytes that came already."""
+    writer = getattr(connection, "_writer", None)
+    reader = getattr(connection, "_reader", None)
+    if writer is None or reader is None:
+        raise UsageError(_MOVED)
+    return writer.transport, bytes(getattr(reader, "_buffer", b""))
+
+
+def forget(connection: Any) -> None:
+    """Make redis-py believe that the connection is closed; we close the transport ourselves."""
+    connection._reader = connection._writer = None

@@ -1,0 +1,322 @@
+"""The asyncio link: one connection for all tasks.
+
+What the tasks of one loop tick ask goes out in one write; replies are matched in order. Every
+request has the same budget, so only the oldest one needs a clock. Half way through it a second
+connection is tried and everything unanswered is asked again there (each of our requests may be
+repeated without harm); at its end the breaker opens and everybody is told.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.engine import ASK, Engine, read_engine
+from .._core.request import Reply, Request
+from .._core.watch import Watching, read_watch, watch_request
+from ..errors import UsageError
+from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from .line import Line, Pending
+from .targets import Place
+from .watchers import Wake, Watchers
+
+_NOTHING = Request(b"", 0, b"")
+_TRIES = 3
+"""How often one request is sent at most, where connections keep breaking under it."""
+
+
+class MultiplexedLink:
+    """Requests in, replies out, within the budget – or `Outage`; at once if the breaker is open."""
+
+    def __init__(
+        self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
+    ) -> None:
+        self.engine: Engine | None = None
+        self._place = place
+        self._budget = budget
+        self._on_recovered = on_recovered
+        self._breaker = Breaker()
+        self._line: Line | None = None
+        self._old_line: Line | None = None
+        self._backlog: list[Pending] = []
+        self._debts: list[Request] = []
+        self._watchers = Watchers()
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._protocol = 3
+        self._closed = False
+
+    def move_to(self, place: Place) -> None:
+        """From now on the server is there. Before the first use only."""
+        self._place = place
+
+    # ---- asking
+
+    def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
+        """The reply (a list, if there are several). Outage: none came within the budget."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._bind(loop)
+        if self._breaker.opened_at is not None:
+            raise Outage(self._breaker.cause, sent=False)
+        future: asyncio.Future[Any] = loop.create_future()
+        pending = Pending(future, request, now)
+        if self._line is not None:
+            self._line.send(pending)
+        else:
+            self._backlog.append(pending)
+            self._connect()
+        if self._timer is None:
+            self._timer = loop.call_later(self._budget / 2, self._look)
+        return future
+
+    async def ready(self, now: float) -> Engine:
+        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        while self.engine is None:
+            await self.send(_NOTHING, now)
+        return self.engine
+
+    def post(self, request: Request) -> None:
+        """Deliver *request* though nobody waits for it: now, or when the server is back."""
+        if self._closed or self._breaker.is_open:
+            self._owe(request)
+        elif self._line is not None:
+            self._line.send(Pending(None, request, monotonic()))
+        else:
+            self._owe(request)
+            self._connect()
+
+    async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
+        """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
+        self._watchers.add(key, wake)
+        replies = await self.send(watch_request(key), now)
+        pushes = self._line is not None and self._line.pushes
+        return read_watch(replies, pushes=pushes)
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """*wake* is not called any more."""
+        self._watchers.discard(key, wake)
+
+    # ---- what lines report
+
+    def pushed(self, push: list[Reply]) -> None:
+        """The server said that keys changed."""
+        self._watchers.pushed(push)
+
+    def line_lost(self, line: Line, error: BaseException) -> None:
+        """A connection broke: what it had not answered is asked again on the next one."""
+        if line is self._old_line:
+            self._old_line = None
+        if line is not self._line:
+            return
+        self._line = None
+        self._watchers.wake_all()
+        unanswered = self._wanted(line)
+        if any(pending.tries >= _TRIES for pending in unanswered):
+            self._trip(cause_of(error), unanswered)
+        elif unanswered:
+            self._backlog[:0] = unanswered
+            self._connect()
+
+    @staticmethod
+    def _wanted(line: Line) -> list[Pending]:
+        wanted = [pending for pending in line.queue if pending.is_wanted]
+        line.queue.clear()
+        return wanted
+
+    # ---- the clock
+
+    def _look(self) -> None:
+        """Is the oldest request too old? Runs while there is any, every half budget."""
+        assert self._loop is not None
+        self._timer = None
+        oldest = self._oldest()
+        if oldest is None:
+            return
+        age = monotonic() - oldest
+        if age >= self._budget:
+            self._trip(f"no answer within {self._budget:g} s", [])
+            return
+        late = age >= self._budget / 2
+        if late:
+            self._connect()
+        due = self._budget if late else self._budget / 2
+        self._timer = self._loop.call_later(max(due - age, 0.001), self._look)
+
+    def _oldest(self) -> float | None:
+        lines = (self._line, self._old_line)
+        ages = [line.oldest for line in lines if line is not None and line.oldest is not None]
+        ages += [pending.since for pending in self._backlog[:1]]
+        return min(ages, default=None)
+
+    def _trip(self, cause: str, unanswered: list[Pending]) -> None:
+        """Tell everybody who waits, remember what must be delivered, and look in the background."""
+        sent = list(unanswered)
+        for line in (self._line, self._old_line):
+            if line is not None:
+                sent += self._wanted(line)
+                line.abort()
+        self._line = self._old_line = None
+        unsent, self._backlog = self._backlog, []
+        self._breaker.trip(monotonic(), cause)
+        for pending in sent + unsent:
+            pending.fail(Outage(cause, sent=pending.tries > 0))
+            self._owe(pending.request)
+        self._watchers.wake_all()
+        self._connect()
+
+    def _owe(self, request: Request) -> None:
+        now = monotonic()
+        self._debts = [debt for debt in self._debts if debt.until > now]
+        if request.until > now:
+            self._debts.append(request)
+
+    # ---- connecting
+
+    def _connect(self) -> None:
+        if self._connecting is None and not self._closed:
+            assert self._loop is not None
+            self._connecting = self._loop.create_task(self._keep_connecting(), name="dibs connect")
+
+    async def _keep_connecting(self) -> None:
+        """Until there is a line. The first failure opens the breaker; then it is a probe."""
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
+                        line = await self._open()
+                except (*BELOW, UsageError) as error:
+                    if self._is_mistake(error):
+                        return
+                    if self._line is None:
+                        self._trip(cause_of(error), [])
+                    await asyncio.sleep(PROBE_EVERY)
+                else:
+                    self._adopt(line)
+                    return
+        finally:
+            self._connecting = None
+
+    def _is_mistake(self, error: BaseException) -> bool:
+        """A mistake in the settings is told as such – unless these settings have worked before."""
+        mistake = mistake_in_settings(error)
+        if mistake is None or self.engine is not None:
+            return False
+        unsent, self._backlog = self._backlog, []
+        for pending in unsent:
+            pending.fail(UsageError(str(mistake)))
+        return True
+
+    async def _open(self) -> Line:
+        """A new connection that has answered what its server can do."""
+        assert self._place is not None
+        connection = self._place.connection(None, self._protocol)
+        try:
+            await connection.connect()
+        except BELOW as error:
+            if not lacks_hello(error) or self._protocol == 2:
+                raise
+            self._protocol = 2
+            return await self._open()
+        line = Line(self, connection)
+        try:
+            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            line.send(Pending(future, ASK, monotonic()))
+            line.engine = read_engine(await future)
+        except BaseException:
+            line.abort()
+            raise
+        return line
+
+    def _adopt(self, line: Line) -> None:
+        """Use the new line, and ask there again what the old one has not answered."""
+        assert self._loop is not None
+        if self._closed or self._is_well(self._line):
+            line.close()
+            return
+        old, self._line, self.engine = self._line, line, line.engine
+        unanswered: list[Pending] = []
+        if old is not None:
+            # Not closed yet: it may still answer first. What it says twice is ignored.
+            unanswered = [pending for pending in old.queue if pending.is_wanted]
+            self._old_line = old
+            self._loop.call_later(self._budget, old.abort)
+            self._watchers.wake_all()
+        debts, self._debts = self._debts, []
+        backlog, self._backlog = self._backlog, []
+        now = monotonic()
+        for debt in debts:
+            if debt.until > now:
+                line.send(Pending(None, debt, now))
+        for pending in unanswered + backlog:
+            self._resend(line, pending)
+        lasted = self._breaker.heal(now)
+        if lasted is not None:
+            self._on_recovered(self._breaker.cause, lasted)
+
+    @staticmethod
+    def _resend(line: Line, pending: Pending) -> None:
+        if pending.request.replies == 0:
+            pending.answer([])
+        elif pending.is_wanted:
+            line.send(pending)
+
+    def _is_well(self, line: Line | None) -> bool:
+        if line is None:
+            return False
+        return line.oldest is None or monotonic() - line.oldest < self._budget / 2
+
+    # ---- beginning and end
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The first use in this loop. An earlier loop must be closed: its line died with it."""
+        if self._closed:
+            raise UsageError("this AsyncDibs is closed")
+        if self._loop is not None and not self._loop.is_closed():
+            raise UsageError("an AsyncDibs belongs to one event loop; make one for each")
+        self._loop = loop
+        self._line = self._old_line = self._connecting = self._timer = None
+        self._backlog.clear()
+        self._breaker = Breaker()
+
+    async def aclose(self) -> None:
+        """Deliver what is on its way, within the budget; then close."""
+        if self._closed:
+            return
+        if self._line is not None and self._line.queue:
+            await self._drain(self._line)
+        self._closed = True
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+        connecting = self._connecting
+        if connecting is not None:
+            connecting.cancel()
+            await asyncio.wait([connecting])
+        for line in (self._line, self._old_line):
+            if line is not None:
+                line.close()
+        self._line = self._old_line = None
+        for pending in self._backlog:
+            pending.fail(Outage("closed", sent=False))
+        # One tick, so that the transports are closed when we return.
+        await asyncio.sleep(0)
+
+    async def _drain(self, line: Line) -> None:
+        assert self._loop is not None
+        last: asyncio.Future[Any] = self._loop.create_future()
+        line.send(Pending(last, ASK, monotonic()))
+        await asyncio.wait([last], timeout=self._budget)
+
+    def abandon(self) -> None:
+        """In a forked child: forget everything. Closing would reach into the parent's loop."""
+        _inherited.append((self._line, self._old_line, self._connecting, self._timer))
+        self._line = self._old_line = self._connecting = self._timer = self._loop = None
+        self._backlog, self._debts = [], []
+        self._breaker = Breaker()
+
+
+_inherited: list[object] = []
+"""Kept for ever, so that nothing of a parent's event loop is finalised in its child."""

@@ -1,0 +1,331 @@
+"""The threads link: a few connections, one thread at a time on each.
+
+A request goes to an idle connection. If half the budget passes without a reply, or the
+connection breaks, it is asked again on a fresh one (each of our requests may be repeated without
+harm); the first connection is looked at once more before giving up. Connections are opened on a
+thread beside the caller, because name servers and handshakes know nothing of budgets.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.engine import Engine
+from .._core.request import Request
+from .._core.watch import Watching, read_watch, watch_request
+from ..errors import UsageError
+from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from .listener import Listener
+from .targets import Place
+from .watchers import Wake, Watchers
+from .wire import Wire
+
+_MOST_IDLE = 64
+"""Connections kept for later; a burst of more threads opens more and closes them again."""
+
+
+class PooledLink:
+    """Requests in, replies out, within the budget – or `Outage`; at once if the breaker is open."""
+
+    def __init__(
+        self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
+    ) -> None:
+        self.engine: Engine | None = None
+        self._place = place
+        self._budget = budget
+        self._on_recovered = on_recovered
+        self._breaker = Breaker()
+        self._idle: list[Wire] = []
+        self._debts: list[Request] = []
+        self._watchers = Watchers()
+        self._listener: Listener | None = None
+        self._probe: threading.Thread | None = None
+        self._guard = threading.Lock()
+        self._breaker_guard = threading.Lock()
+        self._wake_probe = threading.Event()
+        self._protocol = 3
+        self._closed = False
+
+    def move_to(self, place: Place) -> None:
+        """From now on the server is there. Before the first use only."""
+        self._place = place
+
+    # ---- asking
+
+    def send(self, request: Request, now: float) -> Any:
+        """The reply (a list, if there are several). Outage: none came within the budget."""
+        if self._breaker.opened_at is not None:
+            raise Outage(self._breaker.cause, sent=False)
+        try:
+            wire = self._idle.pop()
+        except IndexError:
+            return self._send_fresh(request, now, None)
+        try:
+            reply = wire.exchange(request)
+        except BELOW as error:
+            return self._send_again(request, now, wire, error)
+        except BaseException:
+            wire.close()
+            raise
+        self._idle.append(wire)
+        return reply
+
+    def ready(self, now: float) -> Engine:
+        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        if self.engine is None:
+            if self._breaker.is_open:
+                raise Outage(self._breaker.cause, sent=False)
+            self._keep(self._open(now + self._budget, sent=False))
+        assert self.engine is not None
+        return self.engine
+
+    def post(self, request: Request) -> None:
+        """Deliver *request* though nobody waits for it: now, or when the server is back."""
+        if self._closed or self._breaker.is_open:
+            self._owe(request)
+            return
+        try:
+            self.send(request, monotonic())
+        except (Outage, UsageError):
+            pass  # send() has written it down
+
+    def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
+        """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
+        self._watchers.add(key, wake)
+        listener = self._listening(now)
+        try:
+            replies = listener.ask(watch_request(key), now + self._budget)
+        except BELOW as error:
+            listener.close()
+            raise Outage(cause_of(error), sent=True) from None
+        return read_watch(replies, pushes=listener.pushes)
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """*wake* is not called any more."""
+        self._watchers.discard(key, wake)
+
+    def _listening(self, now: float) -> Listener:
+        """The listener; a new one where there is none or the last one's connection broke."""
+        with self._guard:
+            listener = self._listener
+            if listener is None or not listener.is_alive:
+                wire = self._open(now + self._budget, sent=False)
+                self._listener = listener = Listener(wire, self._watchers)
+            return listener
+
+    # ---- asking again
+
+    def _send_again(self, request: Request, now: float, wire: Wire, error: BaseException) -> Any:
+        """The reply, from a fresh connection. One that only hangs may still answer."""
+        if isinstance(error, TimeoutError):
+            return self._send_fresh(request, now, wire)
+        wire.close()
+        self._drop_idle()
+        return self._send_fresh(request, now, None)
+
+    def _send_fresh(self, request: Request, now: float, hanging: Wire | None) -> Any:
+        deadline = now + self._budget
+        fresh: Wire | None = None
+        try:
+            fresh = self._open(deadline, sent=hanging is not None)
+            fresh.set_patience(max(deadline - monotonic(), 0.001))
+            reply = fresh.exchange(request)
+        except (*BELOW, Outage) as error:
+            return self._last_look(request, hanging, fresh, error)
+        except BaseException:
+            for wire in (fresh, hanging):
+                if wire is not None:
+                    wire.close()
+            raise
+        if hanging is not None:
+            hanging.close()
+            self._drop_idle()
+        self._keep(fresh)
+        return reply
+
+    def _last_look(
+        self, request: Request, hanging: Wire | None, fresh: Wire | None, error: Exception
+    ) -> Any:
+        """The first connection's reply, if it has come after all; else it is an outage."""
+        if fresh is not None:
+            fresh.close()
+        if hanging is not None:
+            try:
+                hanging.set_patience(0.001)
+                reply = hanging.read(request)
+            except BELOW:
+                hanging.close()
+            else:
+                self._keep(hanging)
+                return reply
+        cause = error.cause if isinstance(error, Outage) else self._why(error)
+        self._trip(cause)
+        self._owe(request)
+        raise Outage(cause, sent=hanging is not None or fresh is not None) from None
+
+    def _why(self, error: BaseException) -> str:
+        late = isinstance(error, TimeoutError)
+        return f"no answer within {self._budget:g} s" if late else cause_of(error)
+
+    def _keep(self, wire: Wire) -> None:
+        """Back to the idle ones, with the usual patience: half the budget."""
+        if self._closed or len(self._idle) >= _MOST_IDLE:
+            wire.close()
+            return
+        if wire.patience != self._budget / 2:
+            wire.set_patience(self._budget / 2)
+        self._idle.append(wire)
+
+    def _drop_idle(self) -> None:
+        """One connection broke or hangs: its neighbours are no better."""
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                self._idle.pop().close()
+
+    # ---- connecting
+
+    def _open(self, deadline: float, *, sent: bool) -> Wire:
+        """A new connection, in time. Outage: not in time. UsageError: the settings are wrong."""
+        if self._closed:
+            raise UsageError("this Dibs is closed")
+        opening = _Opening(self._connect)
+        wire, error = opening.wait(max(deadline - monotonic(), 0.001))
+        if wire is not None:
+            return wire
+        if error is None:
+            error = TimeoutError()
+        mistake = mistake_in_settings(error)
+        if mistake is not None and self.engine is None:
+            raise UsageError(str(mistake))
+        cause = self._why(error)
+        self._trip(cause)
+        raise Outage(cause, sent=sent)
+
+    def _connect(self) -> Wire:
+        """A new connection that has answered what its server can do."""
+        limit = max(self._budget, PROBE_BUDGET)
+        assert self._place is not None
+        connection = self._place.connection(limit, self._protocol)
+        try:
+            connection.connect()
+        except BELOW as error:
+            if not lacks_hello(error) or self._protocol == 2:
+                raise
+            self._protocol = 2
+            return self._connect()
+        wire = Wire(connection, limit)
+        try:
+            self.engine = wire.ask_engine()
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    # ---- outage
+
+    def _trip(self, cause: str) -> None:
+        """Open the breaker, and look in the background when the server is back."""
+        with self._breaker_guard:
+            news = self._breaker.trip(monotonic(), cause)
+            if news and not self._closed:
+                self._drop_idle()
+                self._probe = threading.Thread(
+                    target=self._keep_probing, name="dibs probe", daemon=True
+                )
+                self._probe.start()
+        self._watchers.wake_all()
+
+    def _keep_probing(self) -> None:
+        while not self._closed:
+            try:
+                wire = self._connect()
+                self._pay(wire)
+            except (*BELOW, UsageError):
+                self._wake_probe.wait(PROBE_EVERY)
+            else:
+                self._recover(wire)
+                return
+
+    def _recover(self, wire: Wire) -> None:
+        self._keep(wire)
+        with self._breaker_guard:
+            lasted = self._breaker.heal(monotonic())
+        if lasted is not None:
+            self._on_recovered(self._breaker.cause, lasted)
+
+    def _owe(self, request: Request) -> None:
+        now = monotonic()
+        with self._breaker_guard:
+            self._debts = [debt for debt in self._debts if debt.until > now]
+            if request.until > now:
+                self._debts.append(request)
+
+    def _pay(self, wire: Wire) -> None:
+        """Deliver what could not be delivered while the server was out."""
+        with self._breaker_guard:
+            debts, self._debts = self._debts, []
+        now = monotonic()
+        for debt in debts:
+            if debt.until > now:
+                wire.exchange(debt)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Close all connections and end all threads."""
+        self._closed = True
+        self._wake_probe.set()
+        self._drop_idle()
+        if self._listener is not None:
+            self._listener.close()
+        probe = self._probe
+        if probe is not None and probe is not threading.current_thread():
+            probe.join(timeout=self._budget + PROBE_BUDGET)
+
+    def abandon(self) -> None:
+        """In a forked child: forget everything; only our copies of the sockets are closed."""
+        self._drop_idle()
+        if self._listener is not None:
+            self._listener.abandon()
+        self._listener = self._probe = None
+        self._debts = []
+        self._watchers = Watchers()
+        self._breaker = Breaker()
+        self._guard = threading.Lock()
+        self._breaker_guard = threading.Lock()
+
+
+class _Opening:
+    """A connection being opened on a thread of its own; too late, it is closed again."""
+
+    def __init__(self, connect: Callable[[], Wire]) -> None:
+        self._connect = connect
+        self._done = threading.Event()
+        self._guard = threading.Lock()
+        self._given_up = False
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
+
+    def wait(self, seconds: float) -> tuple[Wire | None, BaseException | None]:
+        """The connection, or why there is none; neither: it takes too long."""
+        self._done.wait(seconds)
+        with self._guard:
+            self._given_up = True
+            return self._wire, self._error
+
+    def _run(self) -> None:
+        wire = None
+        try:
+            wire = self._connect()
+        except BaseException as error:
+            self._error = error
+        with self._guard:
+            if self._given_up and wire is not None:
+                wire.close()
+            else:
+                self._wire = wire
+        self._done.set()

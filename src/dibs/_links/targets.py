@@ -1,0 +1,202 @@
+"""From a URL or a client to a place where connections can be opened.
+
+Connecting (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential providers) stays
+redis-py's business. Its retries and timeouts do not: the budget of a call is ours alone.
+"""
+
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ..errors import UsageError
+
+_SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "unix": "unix",
+    "valkey": "redis",
+    "valkeys": "rediss",
+}
+_KNOWN = (
+    "redis:// rediss:// unix:// valkey:// valkeys:// redis+sentinel:// redis+cluster:// embedded://"
+)
+
+# What a client may have been told about faults is not for our connections: see the top.
+_OURS: dict[str, Any] = {
+    "decode_responses": False,
+    "retry": None,
+    "retry_on_timeout": False,
+    "retry_on_error": [],
+    "health_check_interval": 0,
+}
+_NOT_FOR_US = (
+    "maint_notifications_config",
+    "maint_notifications_pool_handler",
+    "oss_cluster_maint_notifications_handler",
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One server (or Sentinel service): makes connections that are not yet connected."""
+
+    connection_class: type[Any]
+    options: dict[str, Any] = field(repr=False)
+    pool: Any = field(default=None, repr=False)
+    """Kept alive because Sentinel connections point to their pool weakly."""
+
+    def connection(self, limit: float | None, protocol: int) -> Any:
+        """A redis-py connection. *limit*: the most that each step of its handshake may take."""
+        ours = {"socket_timeout": limit, "socket_connect_timeout": limit, "protocol": protocol}
+        return self.connection_class(**{**self.options, **_OURS, **ours})
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A Valkey of our own: private, or shared by all who name the folder."""
+
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Many servers, one slot map. `seeds` are where to ask for it."""
+
+    seeds: tuple[tuple[str, int], ...]
+    place: Place
+    """How to connect; host and port are replaced for each node."""
+
+    def node(self, host: str, port: int) -> Place:
+        """The place of one node."""
+        options = {**self.place.options, "host": host, "port": port}
+        return Place(self.place.connection_class, options)
+
+
+Target = Place | Embedded | Cluster
+
+
+def find(target: object, redis: ModuleType) -> Target:
+    """Where *target* is. *redis*: `redis` or `redis.asyncio`. UsageError: nowhere we know."""
+    if isinstance(target, str):
+        return _from_url(target, redis)
+    if hasattr(target, "nodes_manager"):
+        return _from_cluster_client(target, redis)
+    if hasattr(target, "connection_pool"):
+        return _from_client(target, redis)
+    raise UsageError(f"a target is a URL or a redis-py client, not {type(target).__name__}")
+
+
+def place_of(url: str, redis: ModuleType) -> Place:
+    """The place that a redis-py URL names. UsageError: redis-py cannot read it."""
+    try:
+        pool = redis.ConnectionPool.from_url(url)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"redis-py cannot read the target URL: {error}") from None
+    return _place(pool)
+
+
+def _from_url(url: str, redis: ModuleType) -> Target:
+    scheme, mark, rest = url.partition("://")
+    if mark and scheme in _SCHEMES:
+        return place_of(f"{_SCHEMES[scheme]}://{rest}", redis)
+    if mark and scheme == "embedded":
+        return Embedded(unquote(rest.rstrip("/")) or None)
+    if mark and scheme == "redis+sentinel":
+        return _from_sentinel_url(rest, redis)
+    if mark and scheme == "redis+cluster":
+        return _from_cluster_url(rest, redis)
+    raise UsageError(f"unknown target scheme {scheme if mark else url[:12]!r}; known: {_KNOWN}")
+
+
+def _from_client(client: Any, redis: ModuleType) -> Place:
+    """The settings of a client that the caller has; the client itself is never used or closed."""
+    pool = client.connection_pool
+    is_async = hasattr(pool.connection_class, "_connect") and _is_coroutine(pool.connection_class)
+    if is_async != redis.__name__.endswith("asyncio"):
+        wanted = "redis.asyncio.Redis" if redis.__name__.endswith("asyncio") else "redis.Redis"
+        raise UsageError(f"this needs a {wanted} (or a URL), not a {type(client).__module__} one")
+    return _place(pool)
+
+
+def _is_coroutine(connection_class: type[Any]) -> bool:
+    import inspect
+
+    return inspect.iscoroutinefunction(connection_class.connect)
+
+
+def _place(pool: Any) -> Place:
+    options = {k: v for k, v in pool.connection_kwargs.items() if k not in _NOT_FOR_US}
+    return Place(pool.connection_class, options, pool)
+
+
+# ---- Sentinel
+
+
+def _from_sentinel_url(rest: str, redis: ModuleType) -> Place:
+    """`user:pw@h:p,h:p/service/db?options`: the master of *service*, asked from any sentinel."""
+    credentials, hosts, path, query = _split(rest)
+    service, _, db = path.strip("/").partition("/")
+    if not service:
+        raise UsageError("a sentinel URL names its service: redis+sentinel://host:26379/mymaster/0")
+    common = place_of(f"redis://{credentials}x:1/{db or '0'}{query}", redis)
+    options = {k: v for k, v in common.options.items() if k not in ("host", "port")}
+    sentinels = [(host, port or 26379) for host, port in hosts]
+    import importlib
+
+    sentinel = importlib.import_module(f"{redis.__name__}.sentinel")
+    limits = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2, "retry": _no_retry(redis)}
+    manager = sentinel.Sentinel(sentinels, sentinel_kwargs=limits)
+    return _place(sentinel.SentinelConnectionPool(service, manager, **options))
+
+
+def _no_retry(redis: ModuleType) -> Any:
+    import importlib
+
+    from redis.backoff import NoBackoff
+
+    return importlib.import_module(f"{redis.__name__}.retry").Retry(NoBackoff(), 0)
+
+
+# ---- Cluster
+
+
+def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
+    """`user:pw@h:p,h:p?options`: any node tells where the others are."""
+    credentials, hosts, _, query = _split(rest)
+    place = place_of(f"redis://{credentials}x:1/0{query}", redis)
+    return Cluster(tuple((host, port or 6379) for host, port in hosts), place)
+
+
+def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
+    nodes = client.nodes_manager.startup_nodes.values()
+    options = dict(
+        getattr(client, "connection_kwargs", None) or client.nodes_manager.connection_kwargs
+    )
+    drop = (
+        "host", "port", "path", "redis_connect_func", "parser_class", "connection_class",
+        "connection_pool_class",
+    )  # fmt: skip
+    clean = {k: v for k, v in options.items() if k not in (*drop, *_NOT_FOR_US)}
+    wants_tls = bool(clean.pop("ssl", False)) or any(k.startswith("ssl_") for k in clean)
+    scheme = "rediss" if wants_tls else "redis"
+    place = place_of(f"{scheme}://x:1/0", redis)
+    return Cluster(
+        tuple((str(node.host), int(node.port)) for node in nodes),
+        Place(place.connection_class, {**place.options, **clean}),
+    )
+
+
+def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
+    """Credentials (with @), hosts, path and query (with ?) of a URL with several hosts."""
+    parts = urlsplit(f"x://{rest}")
+    credentials, at, listed = parts.netloc.rpartition("@")
+    hosts: list[tuple[str, int | None]] = []
+    for item in listed.split(","):
+        host, colon, port = item.rpartition(":")
+        if colon and not port.isdigit():
+            raise UsageError(f"{item!r} is not host:port")
+        hosts.append((host if colon else item, int(port) if colon else None))
+    if not all(host for host, _ in hosts):
+        raise UsageError("the target URL names no host")
+    return credentials + at, hosts, parts.path, f"?{parts.query}" if parts.query else ""

@@ -1,0 +1,85 @@
+"""One open connection of the threads link, used by one thread at a time."""
+
+import contextlib
+import socket
+from time import monotonic
+from typing import Any
+
+from .._core.engine import ASK, Engine, read_engine
+from .._core.request import Reply, Request
+from . import adopted
+
+
+class Wire:
+    """A request out, its replies back. Any exception means: close it, its state is not known."""
+
+    __slots__ = ("_connection", "_reader", "_sock", "patience", "pushes")
+
+    def __init__(self, connection: Any, patience: float | None) -> None:
+        self._connection = connection
+        self._sock = adopted.socket_of(connection)
+        self._reader = adopted.make_reader()
+        self.pushes = int(connection.protocol) >= 3
+        self.set_patience(patience)
+
+    def set_patience(self, seconds: float | None) -> None:
+        """How long a single look at the socket may take. Set rarely: it costs a system call."""
+        self.patience = seconds
+        self._sock.settimeout(seconds)
+
+    def ask_engine(self) -> Engine:
+        """What the server can do. UsageError: it is too old."""
+        return read_engine(self.exchange(ASK))
+
+    def exchange(self, request: Request) -> Any:
+        """The reply, or a list where there are several. TimeoutError: none within the patience."""
+        self.write(request)
+        return self.read(request)
+
+    def write(self, request: Request) -> None:
+        """Put a request on the wire."""
+        self._sock.sendall(request.payload)
+
+    def read(self, request: Request) -> Any:
+        """Its reply, or a list where there are several."""
+        if request.replies == 1:
+            return self._next()
+        return [self._next() for _ in range(request.replies)]
+
+    def _next(self) -> Reply:
+        reply = self._reader.gets()
+        if reply is adopted.MORE:
+            return self._wait_for_more()
+        return reply
+
+    def _wait_for_more(self) -> Any:
+        reader, sock = self._reader, self._sock
+        data = sock.recv(65536)
+        reader.feed(data)
+        reply = reader.gets()
+        if reply is not adopted.MORE:
+            return reply
+        # Rare: the reply came in pieces. Each piece restarts the socket's clock, so ours counts.
+        since = monotonic()
+        while reply is adopted.MORE:
+            if not data:
+                raise EOFError
+            if self.patience is not None and monotonic() - since > self.patience:
+                raise TimeoutError
+            data = sock.recv(65536)
+            reader.feed(data)
+            reply = reader.gets()
+        return reply
+
+    def close(self) -> None:
+        """Close. In a forked child only the child's copy, without a word to the server."""
+        self._connection.disconnect()
+
+    def read_any(self) -> Any:
+        """The next reply or push."""
+        return self._next()
+
+    def hang_up(self) -> None:
+        """End the conversation under a thread that reads: it gets an EOFError and closes."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,117 @@
+"""What differs between asyncio and threads, the threads half. `_tasks.py` has the same names."""
+
+import inspect
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import redis
+
+from ._links.pooled import PooledLink as Link
+from ._links.targets import Place, Target
+
+__all__ = [
+    "WRONG_WORLD",
+    "Background",
+    "Body",
+    "Guard",
+    "Link",
+    "Signal",
+    "fits",
+    "make_link",
+    "monotonic",
+    "off_loop",
+    "redis",
+    "settle",
+]
+
+WRONG_WORLD = "Dibs wraps plain functions; for this one use an AsyncDibs"
+
+
+def make_link(target: Target, budget: float, on_recovered: Callable[[str, float], None]) -> Link:
+    """The link to *target*; nothing is connected yet."""
+    return Link(target if isinstance(target, Place) else None, budget, on_recovered)
+
+
+class Signal:
+    """Set once by anybody, waited for by one thread."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Wake the waiter, now or when it comes."""
+        self._event.set()
+
+    def clear(self) -> None:
+        """Forget that it was set."""
+        self._event.clear()
+
+    def wait(self, seconds: float) -> bool:
+        """True: it was set. False: *seconds* are over."""
+        return self._event.wait(max(seconds, 0))
+
+
+Guard = threading.Lock
+"""What two threads must not change at once."""
+
+
+class Background:
+    """A piece of work beside the callers, one at a time, that ends by itself or by `stop`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Start *work*, unless it is running."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=work, name=self._name, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Wait until it has ended. A thread cannot be told to: its work must see that it should."""
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+    def abandon(self) -> None:
+        """In a forked child: it does not run here."""
+        self._thread = None
+
+
+class Body:
+    """The thread inside a `with` block: it cannot be stopped, it looks at `lease.lost`."""
+
+    __slots__ = ()
+
+    def __init__(self, on_deadline: Callable[[], None]) -> None:
+        pass
+
+    def stop_at(self, deadline: float) -> None:
+        """Nothing: the keeper's thread looks at the deadline as well."""
+
+    def stop(self) -> None:
+        """Nothing: a thread cannot be stopped."""
+
+    def leave(self, error: BaseException | None) -> bool:
+        """False: we never ended it."""
+        return False
+
+
+def settle(value: Any) -> Any:
+    """*value*."""
+    return value
+
+
+def off_loop(work: Callable[..., Any], *args: Any) -> Any:
+    """Run *work*."""
+    return work(*args)
+
+
+def fits(function: Callable[..., Any]) -> bool:
+    """True: a decorator of this world can wrap *function*."""
+    return not inspect.iscoroutinefunction(function)

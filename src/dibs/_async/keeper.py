@@ -1,0 +1,123 @@
+"""Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
+
+# pyright: reportPrivateUsage=false
+# A lease and its keeper are one thing in two files: what the keeper touches is not for users.
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from .._core.breaker import Outage
+from .._core.lease import extend_request, milliseconds, read_extend
+from .._tasks import Background, Body, Signal, monotonic
+from ..errors import DibsError
+
+if TYPE_CHECKING:
+    from .lease import AsyncLease
+    from .ledger import AsyncLedger
+
+_AGAIN = 1 / 12
+"""After a renewal that failed: how much of the ttl to wait before the next try."""
+
+_TOO_LATE = "it was not renewed in time"
+
+
+class AsyncKeeper:
+    """Renews each lease after a third of its ttl; tells those whose renewal fails for too long."""
+
+    def __init__(self, ledger: "AsyncLedger") -> None:
+        self._ledger = ledger
+        self._agenda: list[tuple[float, int, AsyncLease]] = []
+        self._numbers = itertools.count()
+        self._wake = Signal()
+        self._work = Background("dibs keeper")
+        self._closed = False
+
+    def keep(self, lease: "AsyncLease") -> None:
+        """Keep *lease* alive until it is released or its max_hold is over. Called by its body."""
+        lease._body = Body(lambda: lease.lose(_TOO_LATE))
+        lease._body.stop_at(lease._deadline)
+        self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+        self._wake.set()
+        self._work.start(self._run)
+
+    async def aclose(self) -> None:
+        """Stop renewing."""
+        self._closed = True
+        self._wake.set()
+        await self._work.stop()
+
+    def abandon(self) -> None:
+        """In a forked child: the leases are the parent's."""
+        self._agenda = []
+        self._wake = Signal()
+        self._work.abandon()
+
+    def _plan_next(self, lease: "AsyncLease", at: float) -> None:
+        heapq.heappush(self._agenda, (min(at, lease._deadline), next(self._numbers), lease))
+
+    async def _run(self) -> None:
+        while self._agenda and not self._closed:
+            self._wake.clear()
+            now = monotonic()
+            due = self._due(now)
+            if due:
+                await self._renew(due, now)
+            elif self._agenda:
+                await self._wake.wait(self._agenda[0][0] - now)
+
+    def _due(self, now: float) -> "list[AsyncLease]":
+        due: list[AsyncLease] = []
+        while self._agenda and (self._agenda[0][0] <= now or self._agenda[0][2]._is_over):
+            lease = heapq.heappop(self._agenda)[2]
+            if lease._is_over or lease._is_lost:
+                continue
+            if now >= lease._deadline:
+                lease.lose(_TOO_LATE)
+            else:
+                due.append(lease)
+        return due
+
+    async def _renew(self, leases: "list[AsyncLease]", now: float) -> None:
+        """One write for all of them. A lease at the end of its max_hold is left to run out."""
+        kept = [(lease, ttl) for lease in leases if (ttl := self._next_ttl(lease, now)) > 0]
+        for lease in leases:
+            if not any(lease is other for other, _ in kept):
+                self._plan_next(lease, lease._deadline)
+        if not kept:
+            return
+        try:
+            engine = await self._ledger.link.ready(now)
+            requests = [
+                extend_request(engine, lease._plan.key, lease._token, milliseconds(ttl))
+                for lease, ttl in kept
+            ]
+            replies = await self._ledger.ask_all(requests, now)
+        except (Outage, DibsError) as error:
+            self._retry(kept, str(error))
+            return
+        for (lease, ttl), reply in zip(kept, replies, strict=True):
+            self._read(lease, ttl, reply, now)
+
+    def _next_ttl(self, lease: "AsyncLease", now: float) -> float:
+        plan = lease._plan
+        if plan.max_hold is None:
+            return plan.ttl
+        ttl = min(plan.ttl, lease._since + plan.max_hold - now)
+        return ttl if now + ttl > lease._deadline + 0.001 else 0.0
+
+    def _read(self, lease: "AsyncLease", ttl: float, reply: Any, now: float) -> None:
+        if lease._is_over:
+            return
+        if not read_extend(reply):
+            lease.lose("it was not ours any more")
+            return
+        lease.kept_until(now + ttl)
+        self._plan_next(lease, now + lease._plan.ttl / 3)
+        self._ledger.tell("renewed", lease._plan.name)
+
+    def _retry(self, kept: "list[tuple[AsyncLease, float]]", cause: str) -> None:
+        now = monotonic()
+        for lease, _ in kept:
+            self._plan_next(lease, now + lease._plan.ttl * _AGAIN)
+            self._ledger.tell("outage", lease._plan.name, cause=cause)

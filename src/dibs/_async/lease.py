@@ -1,0 +1,216 @@
+"""A lease that is held, and the `with` block around it."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .._core.breaker import Outage
+from .._core.keys import seconds
+from .._core.lease import (
+    Plan,
+    extend_request,
+    milliseconds,
+    read_extend,
+    read_release,
+    release_request,
+)
+from .._tasks import Body, monotonic
+from ..errors import Busy, LeaseLost, Unavailable
+
+if TYPE_CHECKING:
+    from .ledger import AsyncLedger
+
+
+class AsyncLease:
+    """A key that is yours until `remaining` is 0, or until you release it.
+
+    Whether it is still yours is decided by the local clock: it is lost at the moment it was asked
+    for plus its ttl, unless a renewal was confirmed, whether or not the server answers.
+    """
+
+    __slots__ = (
+        "_body", "_deadline", "_is_lost", "_is_over", "_ledger", "_plan", "_since", "_token",
+        "fence", "guarded",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ledger: "AsyncLedger",
+        plan: Plan,
+        token: bytes,
+        since: float,
+        *,
+        fence: int | None = None,
+        guarded: bool = True,
+    ) -> None:
+        self.fence = fence
+        """A number that grows with every lease of this key; None: not asked for (`fence=True`)."""
+        self.guarded = guarded
+        """False: the store was out and the policy let you through; nobody else is kept out."""
+        self._ledger = ledger
+        self._plan = plan
+        self._token = token
+        self._since = since
+        self._deadline = since + plan.ttl
+        self._is_over = False
+        self._is_lost = False
+        self._body: Body | None = None
+
+    @property
+    def key(self) -> str:
+        """What is called dibs on."""
+        return self._plan.text
+
+    @property
+    def token(self) -> str:
+        """Proof of ownership. A secret only in so far as whoever has it can release the lease."""
+        return self._token.decode()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until it ends by itself; 0.0: it has ended."""
+        return 0.0 if self._is_over else max(self._deadline - monotonic(), 0.0)
+
+    @property
+    def lost(self) -> bool:
+        """True: it ended before you released it; somebody else may hold the key. Stop writing."""
+        if self._is_over or not self.guarded:
+            return self._is_lost
+        return self._is_lost or monotonic() >= self._deadline
+
+    def check(self) -> None:
+        """Nothing, while the lease is yours. LeaseLost: it is not."""
+        if self.lost:
+            raise LeaseLost(self.key, self.fence, self._plan.name)
+
+    async def extend(self, ttl: float) -> bool:
+        """Keep it for *ttl* from now on. False: not kept; look at `lost` before you go on.
+
+        Unavailable: the store is out and the policy is "closed".
+        """
+        ttl = seconds(ttl, "ttl")
+        if self._is_over or self.lost:
+            return False
+        now = monotonic()
+        if not self.guarded:
+            self._deadline = now + ttl
+            return True
+        try:
+            return await self._extend(ttl, now)
+        except Outage as outage:
+            self._ledger.tell("outage", self._plan.name, cause=outage.cause)
+            if self._plan.on_outage == "closed":
+                raise Unavailable(outage.cause, self._plan.name) from None
+            return False
+
+    async def _extend(self, ttl: float, now: float) -> bool:
+        engine = await self._ledger.link.ready(now)
+        request = extend_request(engine, self._plan.key, self._token, milliseconds(ttl))
+        if not read_extend(await self._ledger.ask(request, now)):
+            self.lose("it was not ours any more")
+            return False
+        self.kept_until(now + ttl)
+        return True
+
+    def kept_until(self, deadline: float) -> None:
+        """The server has confirmed that it is ours until *deadline*."""
+        self._deadline = deadline
+        if self._body is not None:
+            self._body.stop_at(deadline)
+
+    def lose(self, cause: str) -> None:
+        """It is lost: say so, and stop the body."""
+        if self._is_lost or self._is_over:
+            return
+        self._is_lost = True
+        self._ledger.forget(self, self._plan.key)
+        held = monotonic() - self._since
+        self._ledger.tell("lost", self._plan.name, held=held, cause=cause)
+        self._ledger.waiting.next_please(self._plan.key)
+        if self._body is not None:
+            self._body.stop()
+
+    async def release(self) -> bool:
+        """Give the key back. False: it was not yours any more; nobody's key was touched.
+
+        Where the store does not answer the release is not lost: it is delivered when the store is
+        back, as long as the lease would still run.
+        """
+        if self._is_over:
+            return False
+        ledger, plan = self._ledger, self._plan
+        now = monotonic()
+        self._is_lost = was_lost = self._is_lost or (self.guarded and now >= self._deadline)
+        self._is_over = True
+        ledger.forget(self, plan.key)
+        if not self.guarded:
+            return False
+        try:
+            engine = ledger.link.engine or await ledger.link.ready(now)
+            request = release_request(engine, plan.key, self._token, self._deadline)
+            reply = await ledger.link.send(request, now)
+            if type(reply) is not int:
+                reply = await ledger.mend(request, reply, now)
+        except Outage as outage:
+            ledger.tell("outage", plan.name, cause=outage.cause)
+            return False
+        finally:
+            ledger.waiting.next_please(plan.key)
+        given = read_release(reply) and not was_lost
+        if ledger.listeners:
+            ledger.tell("released" if given else "late", plan.name, held=now - self._since)
+        return given
+
+    def inherited(self) -> None:
+        """In a forked child: this lease is the parent's."""
+        self._is_over = self._is_lost = True
+
+    def __repr__(self) -> str:
+        if self._is_over:
+            state = "lost" if self._is_lost else "released"
+        else:
+            state = "lost" if self.lost else f"ends in {self.remaining:.3g} s"
+        guarded = "" if self.guarded else ", unguarded"
+        fence = "" if self.fence is None else f", fence {self.fence}"
+        return f"<{type(self).__name__} {self._plan.name!r}: {state}{fence}{guarded}>"
+
+
+class AsyncHold:
+    """`async with dibs.hold(…) as lease:`; taken at the top, released at the end."""
+
+    __slots__ = ("_lease", "_ledger", "_plan")
+
+    def __init__(self, ledger: "AsyncLedger", plan: Plan, lease: AsyncLease | None = None) -> None:
+        self._ledger = ledger
+        self._plan = plan
+        self._lease = lease
+        """Given: it was taken already."""
+
+    async def __aenter__(self) -> AsyncLease:
+        plan = self._plan
+        outcome = self._lease or await self._ledger.take(plan)
+        if not isinstance(outcome, AsyncLease):
+            raise Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
+        self._lease = outcome
+        if plan.renew and outcome.guarded:
+            self._ledger.keeper.keep(outcome)
+        return outcome
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        lease, self._lease = self._lease, None
+        assert lease is not None
+        body = lease._body  # pyright: ignore[reportPrivateUsage]
+        if body is not None and await body.leave(error):
+            await lease.release()
+            raise LeaseLost(lease.key, lease.fence, self._plan.name) from error
+        try:
+            await lease.release()
+        except Exception as failure:
+            if error is None:
+                raise
+            # The body's own exception must reach the caller; this one rides along.
+            error.add_note(f"dibs could not release {self._plan.name}: {failure}")

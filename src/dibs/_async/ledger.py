@@ -1,0 +1,214 @@
+"""Which leases this process has, and how it asks the store for more."""
+
+import os
+import socket
+from collections.abc import Awaitable
+from itertools import count
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from .._core.breaker import Outage
+from .._core.engine import Engine, with_scripts
+from .._core.lease import (
+    Holding,
+    Plan,
+    acquire_request,
+    fenced_request,
+    make_token,
+    mistake,
+    read_acquire,
+    release_request,
+    store_is_out,
+)
+from .._core.request import ErrorReply, Request, first_error, together
+from .._family import remember
+from .._links.targets import Embedded, find, place_of
+from .._tasks import Guard, Link, make_link, monotonic, off_loop, redis
+from ..errors import Unavailable
+from ..events import Event, Kind, Listener, tell
+from .keeper import AsyncKeeper
+from .lease import AsyncLease
+from .wakeups import AsyncWaiting
+
+if TYPE_CHECKING:
+    from .._links.embedded import Engine as EmbeddedServer
+
+
+class AsyncLedger:
+    """The inside of an `AsyncDibs`: the link to the store, the leases, those who wait for one."""
+
+    def __init__(self, target: object, budget: float, listeners: tuple[Listener, ...]) -> None:
+        self.listeners = listeners
+        self.guard = Guard()
+        self.keeper = AsyncKeeper(self)
+        self.waiting = AsyncWaiting(self)
+        self._target = find(target, redis)
+        self.link: Link = make_link(self._target, budget, self._recovered)
+        self._embedded: EmbeddedServer | None = None
+        self._held: dict[bytes, AsyncLease] = {}
+        self._new_identity()
+        remember(self)
+
+    # ---- taking
+
+    def take(self, plan: Plan) -> Awaitable[AsyncLease | Holding]:
+        """A lease; or who has it, at once or after `plan.wait`. Unavailable: the policy says so."""
+        if plan.wait or self.listeners:
+            return self._take_and_tell(plan)
+        return self.attempt(plan)
+
+    async def _take_and_tell(self, plan: Plan) -> AsyncLease | Holding:
+        since = monotonic()
+        outcome = await (self.waiting.take(plan) if plan.wait else self.attempt(plan))
+        if self.listeners:
+            self._tell_outcome(plan, outcome, monotonic() - since if plan.wait else 0.0)
+        return outcome
+
+    async def attempt(self, plan: Plan) -> AsyncLease | Holding:
+        """One try. Held by this process: answered without asking anybody."""
+        now = monotonic()
+        key = plan.key
+        mine = self._held.get(key)
+        if mine is not None and mine.remaining > 0:
+            return Holding(mine.remaining, self.holder)
+        token = make_token(self._prefix, next(self._numbers), self._holder)
+        link = self.link
+        try:
+            engine = link.engine
+            if engine is None:
+                now, engine = await self.opened()
+            make = fenced_request if plan.fence else acquire_request
+            request = make(engine, key, token, plan.ttl_ms)
+            replies = await link.send(request, now)
+            if type(replies[0]) is ErrorReply:
+                replies = await self.mend(request, replies, now)
+        except Outage as outage:
+            if outage.sent:
+                self._take_back(key, token, now + plan.ttl)
+            return self._unguarded(plan, token, now, outage.cause)
+        except Exception:
+            raise
+        except BaseException:
+            # Cancelled: the key may be ours by now, and nobody would know.
+            self._take_back(key, token, now + plan.ttl)
+            raise
+        outcome = read_acquire(replies, token)
+        if isinstance(outcome, Holding):
+            return outcome
+        lease = AsyncLease(self, plan, token, now, fence=outcome.fence)
+        self._held[key] = lease
+        return lease
+
+    def held_here(self, key: bytes) -> Holding | None:
+        """What this process knows of *key* without asking anybody."""
+        lease = self._held.get(key)
+        if lease is None or lease.remaining <= 0:
+            return None
+        return Holding(lease.remaining, self.holder)
+
+    def forget(self, lease: AsyncLease, key: bytes) -> None:
+        """*lease* has ended."""
+        if self._held.get(key) is lease:
+            self._held.pop(key, None)
+
+    def _take_back(self, key: bytes, token: bytes, until: float) -> None:
+        """Whether the key was taken is not known: give it back, now or when the store is back."""
+        if self.link.engine is not None:
+            self.link.post(release_request(self.link.engine, key, token, until))
+
+    def _unguarded(self, plan: Plan, token: bytes, now: float, cause: str) -> AsyncLease:
+        self.tell("outage", plan.name, cause=cause)
+        if plan.on_outage == "closed":
+            raise Unavailable(cause, plan.name) from None
+        return AsyncLease(self, plan, token, now, guarded=False)
+
+    # ---- asking
+
+    async def opened(self) -> tuple[float, Engine]:
+        """The time, and what the store can do. Outage: it was not reached within the budget.
+
+        The embedded engine is started first, at its own pace: that is not an outage.
+        """
+        if isinstance(self._target, Embedded) and self._embedded is None:
+            await self._start_embedded(self._target)
+        now = monotonic()
+        return now, await self.link.ready(now)
+
+    async def ask(self, request: Request, now: float) -> Any:
+        """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
+        return await self.mend(request, await self.link.send(request, now), now)
+
+    async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write."""
+        if len(requests) == 1:
+            return [await self.ask(requests[0], now)]
+        return await self.ask(together(requests), now)
+
+    async def mend(self, request: Request, reply: Any, now: float) -> Any:
+        """*reply*, if it is no error; else what the server says after it was given our scripts."""
+        error = first_error(reply)
+        if error is not None and error.code == "NOSCRIPT":
+            replies = await self.link.send(with_scripts(request), now)
+            reply = replies[-request.replies :] if request.replies > 1 else replies[-1]
+            error = first_error(reply)
+        if error is None:
+            return reply
+        if store_is_out(error):
+            raise Outage(str(error), sent=True)
+        raise mistake(error)
+
+    async def _start_embedded(self, target: Embedded) -> None:
+        # Imported here: most users never need it, and it costs their start-up time.
+        from .._links.embedded import start
+
+        self._embedded = server = await off_loop(start, target.folder)
+        self.link.move_to(place_of(server.url, redis))
+
+    # ---- telling
+
+    def tell(self, kind: Kind, name: str, **facts: Any) -> None:
+        """Make an event, if anybody listens."""
+        if self.listeners:
+            tell(self.listeners, Event(kind=kind, name=name, at=time(), **facts))
+
+    def _tell_outcome(self, plan: Plan, outcome: AsyncLease | Holding, waited: float) -> None:
+        if isinstance(outcome, Holding):
+            self.tell("busy", plan.name, waited=waited, retry_after=outcome.remaining)
+        else:
+            facts = {"guarded": outcome.guarded, "fence": outcome.fence}
+            self.tell("acquired", plan.name, waited=waited, **facts)
+
+    def _recovered(self, cause: str, lasted: float) -> None:
+        self.tell("recovered", "*", cause=cause, lasted=lasted)
+
+    # ---- beginning and end
+
+    def _new_identity(self) -> None:
+        self._prefix = os.urandom(9).hex().encode()
+        self._numbers = count(1)
+        self.holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._holder = self.holder.encode()
+
+    async def aclose(self) -> None:
+        """Stop renewing, deliver what is on its way, close. Leases that are held run out."""
+        await self.keeper.aclose()
+        await self.link.aclose()
+        if self._embedded is not None:
+            await off_loop(self._embedded.close)
+
+    def abandon(self) -> None:
+        """In a forked child: connections, leases, waiters and the engine are the parent's."""
+        for lease in self._held.values():
+            lease.inherited()
+        self._held = {}
+        self.guard = Guard()
+        self.keeper.abandon()
+        self.waiting.abandon()
+        self.link.abandon()
+        if self._embedded is not None:
+            self._embedded.abandon()
+            self._embedded = None
+        self._new_identity()
+
+    def __repr__(self) -> str:
+        return f"{self._target!r}, {len(self._held)} held"

@@ -1,0 +1,154 @@
+"""Waiting for a key: in order of arrival, one contender per process and key, woken, not polling."""
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .._core.breaker import Outage
+from .._core.lease import Holding, Plan
+from .._tasks import Signal, monotonic
+
+if TYPE_CHECKING:
+    from .lease import AsyncLease
+    from .ledger import AsyncLedger
+
+_LOOK_AGAIN = 2.0
+"""A push can be lost: how long to trust that none has come, in seconds."""
+_POLL = 0.1
+"""Where the server cannot tell at all: how often to look."""
+_JUST_AFTER = 0.002
+"""An expiry is not announced; look this much after it."""
+
+
+class AsyncQueue:
+    """Those who wait for one key, what they know of it, and when one of them looks again.
+
+    The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
+    where the one before left off, without asking again.
+    """
+
+    def __init__(self, ledger: "AsyncLedger") -> None:
+        self.turns: deque[Signal] = deque()
+        self.look_at = 0.0
+        self._guard = ledger.guard
+        self._heard: Holding | None = None
+        self._heard_at = 0.0
+
+    @property
+    def holding(self) -> Holding | None:
+        """Who has the key, as far as anybody here knows; None: nobody has asked yet."""
+        if self._heard is None:
+            return None
+        left = self._heard_at + self._heard.remaining - monotonic()
+        return Holding(max(left, 0.0), self._heard.holder)
+
+    def heard(self, holding: Holding) -> None:
+        """The store said who has the key. What wakes us from now on is news."""
+        with self._guard:
+            self._heard, self._heard_at = holding, monotonic()
+            self.look_at = math.inf
+
+    def look_again(self, pause: float) -> None:
+        """Look again after *pause*, unless we were woken since `heard`."""
+        with self._guard:
+            self.look_at = min(self.look_at, monotonic() + pause)
+
+    def wake(self) -> None:
+        """The key may be free: the first looks now."""
+        with self._guard:
+            self.look_at = 0.0
+            if self.turns:
+                self.turns[0].set()
+
+
+class AsyncWaiting:
+    """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
+
+    def __init__(self, ledger: "AsyncLedger") -> None:
+        self._ledger = ledger
+        self._queues: dict[bytes, AsyncQueue] = {}
+
+    async def take(self, plan: Plan) -> "AsyncLease | Holding":
+        """A lease; or, after `plan.wait`, who has it."""
+        give_up = monotonic() + plan.wait
+        turn = Signal()
+        queue = self._join(plan.key, turn)
+        try:
+            await self._until_first(queue, turn, give_up)
+            if monotonic() >= give_up and queue.holding is not None:
+                return queue.holding
+            return await self._contend(plan, queue, turn, give_up)
+        finally:
+            self._leave(plan.key, queue, turn)
+
+    def next_please(self, key: bytes) -> None:
+        """A lease of this process has ended: the first in the queue may try."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.wake()
+
+    def abandon(self) -> None:
+        """In a forked child: those who wait are the parent's."""
+        self._queues = {}
+
+    def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
+        with self._ledger.guard:
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = AsyncQueue(self._ledger)
+            queue.turns.append(turn)
+            return queue
+
+    def _leave(self, key: bytes, queue: AsyncQueue, turn: Signal) -> None:
+        with self._ledger.guard:
+            queue.turns.remove(turn)
+            if queue.turns:
+                queue.turns[0].set()
+                return
+            if self._queues.get(key) is queue:
+                del self._queues[key]
+        self._ledger.link.unwatch(key, queue.wake)
+
+    async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
+        """Until it is our turn to contend, or patience ends."""
+        while queue.turns[0] is not turn:
+            turn.clear()
+            if queue.turns[0] is turn:
+                # Between the two looks it became ours; the signal is gone, the turn is not.
+                return
+            left = give_up - monotonic()
+            if left <= 0:
+                return
+            await turn.wait(left)
+
+    async def _contend(
+        self, plan: Plan, queue: AsyncQueue, turn: Signal, give_up: float
+    ) -> "AsyncLease | Holding":
+        while True:
+            turn.clear()
+            if monotonic() >= queue.look_at:
+                outcome = await self._ledger.attempt(plan)
+                if not isinstance(outcome, Holding):
+                    queue.look_at = 0.0
+                    return outcome
+                queue.heard(outcome)
+                await self._watch(plan, queue)
+            now = monotonic()
+            if now >= give_up and queue.holding is not None:
+                return queue.holding
+            await turn.wait(min(queue.look_at, give_up) - now)
+
+    async def _watch(self, plan: Plan, queue: AsyncQueue) -> None:
+        """Be woken when the key changes; decide when to look even if nobody wakes us."""
+        here = self._ledger.held_here(plan.key)
+        if here is not None:
+            queue.look_again(here.remaining + _JUST_AFTER)
+            return
+        try:
+            watching = await self._ledger.link.watch(plan.key, queue.wake, monotonic())
+        except Outage:
+            queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
+        else:
+            pause = _LOOK_AGAIN if watching.told else _POLL
+            gone = watching.remaining <= 0
+            queue.look_again(0.0 if gone else min(watching.remaining + _JUST_AFTER, pause))

@@ -1,0 +1,188 @@
+# Printed from src/dibs/_async/dibs.py by tools/unasync.py – do not edit.
+"""The front of the house: what users call."""
+
+import functools
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from .._core.breaker import Outage
+from .._core.keys import Seconds, Template, expand, public_name, seconds
+from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
+from .._threads import WRONG_WORLD, fits, settle
+from ..errors import Busy, Unavailable, UsageError
+from ..events import Listener
+from .lease import Hold, Lease
+from .ledger import Ledger
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Dibs:
+    """Only one of you should do this: short leases in Redis or Valkey.
+
+    *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
+    `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
+    are taken over. *namespace* goes before every key. *budget*: the most that one call to the
+    store may cost, in seconds, connecting included. *on_outage*: "open" goes on unguarded,
+    "closed" raises Unavailable. Nothing connects before the first use.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        *,
+        namespace: str = "",
+        budget: Seconds = 0.25,
+        on_outage: OutagePolicy = "open",
+        listeners: Iterable[Listener] = (),
+    ) -> None:
+        self._namespace = namespace
+        self._on_outage: OutagePolicy = _checked_policy(on_outage)
+        self._ledger = Ledger(target, seconds(budget, "budget"), tuple(listeners))
+
+    # ---- hold
+
+    def hold(
+        self,
+        key: str,
+        *,
+        ttl: Seconds,
+        wait: Seconds = 0,
+        renew: bool = False,
+        max_hold: Seconds | None = None,
+        fence: bool = False,
+        on_outage: OutagePolicy | None = None,
+        name: str | None = None,
+    ) -> Hold:
+        """Hold *key* for the length of an `with` block. Busy: somebody has it.
+
+        *wait*: be patient that long, and be woken by the release. *renew*: keep it alive, for
+        *max_hold* at most; a body whose lease is lost is cancelled and LeaseLost raised.
+        *fence*: ask for an ever-growing number. *name*: what events and errors call the key
+        (default: its first word), because a key may hold personal data.
+        """
+        plan = self._plan(key, ttl, wait, fence, on_outage, name, renew, max_hold)
+        return Hold(self._ledger, plan)
+
+    def try_hold(
+        self,
+        key: str,
+        *,
+        ttl: Seconds,
+        wait: Seconds = 0,
+        fence: bool = False,
+        on_outage: OutagePolicy | None = None,
+        name: str | None = None,
+    ) -> Lease | None:
+        """A lease that you release yourself, or None: somebody has it."""
+        plan = self._plan(key, ttl, wait, fence, on_outage, name)
+        outcome = self._ledger.take(plan)
+        return outcome if isinstance(outcome, Lease) else None
+
+    def peek(self, key: str) -> Holding | None:
+        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
+        request = peek_request(expand(self._namespace, key))
+        try:
+            now, _ = self._ledger.opened()
+            return read_peek(self._ledger.ask(request, now))
+        except Outage as outage:
+            self._ledger.tell("outage", public_name(key), cause=outage.cause)
+            raise Unavailable(outage.cause, public_name(key)) from None
+
+    def exclusive(
+        self,
+        template: str,
+        *,
+        ttl: Seconds,
+        busy: Callable[[Busy], Any] | None = None,
+        wait: Seconds = 0,
+        renew: bool = False,
+        max_hold: Seconds | None = None,
+        fence: bool = False,
+        on_outage: OutagePolicy | None = None,
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
+
+        *template* is filled from the call's arguments. *busy* answers in place of a call that
+        meets Busy; without it Busy is raised. UsageError: the function lacks a field.
+        """
+        self._plan("x", ttl, wait, fence, on_outage, template, renew, max_hold)
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            key_of = Template(template, function)
+
+            @functools.wraps(function)
+            def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+                key = key_of(args, kwargs)
+                plan = self._plan(key, ttl, wait, fence, on_outage, template, renew, max_hold)
+                outcome = self._ledger.take(plan)
+                if isinstance(outcome, Lease):
+                    with Hold(self._ledger, plan, outcome):
+                        return function(*args, **kwargs)
+                error = Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
+                if busy is None:
+                    raise error
+                return settle(busy(error))
+
+            return guarded
+
+        return decorate
+
+    def _plan(
+        self,
+        key: str,
+        ttl: Seconds,
+        wait: Seconds,
+        fence: bool,  # noqa: FBT001 – private, and called for every hold: keywords cost time
+        on_outage: OutagePolicy | None,
+        name: str | None,
+        renew: bool = False,  # noqa: FBT001, FBT002
+        max_hold: Seconds | None = None,
+    ) -> Plan:
+        """What was asked for, checked. UsageError: before any I/O."""
+        ttl = seconds(ttl, "ttl")
+        policy: OutagePolicy = self._on_outage
+        if on_outage is not None:
+            policy = _checked_policy(on_outage)
+        return Plan(
+            expand(self._namespace, key),
+            key,
+            name,
+            ttl,
+            milliseconds(ttl),
+            seconds(wait, "wait", zero=True) if wait else 0.0,
+            renew,
+            None if max_hold is None else seconds(max_hold, "max_hold"),
+            fence,
+            policy,
+        )
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Close. Leases that are still held run out by themselves. May be called twice."""
+        self._ledger.close()
+
+    def __enter__(self) -> "Dibs":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._ledger!r}>"
+
+
+def _checked_policy(policy: OutagePolicy) -> OutagePolicy:
+    if policy not in ("open", "closed"):  # callers without a type checker
+        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
+    return policy

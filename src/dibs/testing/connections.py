@@ -1,0 +1,185 @@
+"""One connection through the fault proxy: two ends, and a lane in each direction.
+
+A lane that has lost a byte never delivers another one, as TCP never delivers what comes after a
+gap: whoever goes on using such a connection meets silence, never somebody else's reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from .weather import Weather
+
+REACH = 1024  # how much of earlier chunks is kept, for a match that lies across chunks
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # linger, but for no time
+PIECE_PAUSE = 0.0002  # between the pieces of a torn chunk, so that they arrive one by one
+
+Lost = Callable[[Exception | None], None]
+
+
+class End(asyncio.Protocol):
+    """One socket of a connection; reads nothing before it is told to."""
+
+    def __init__(self, received: Callable[[bytes], None], lost: Lost) -> None:
+        self._received = received
+        self._lost = lost
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._lost(exc)
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still be written to."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def begin(self) -> None:
+        """Read from now on."""
+        if self._transport is not None and self.open:
+            self._transport.resume_reading()
+
+    def write(self, chunk: bytes) -> None:
+        """Send, unless it is closed."""
+        if self._transport is not None and self.open:
+            self._transport.write(chunk)
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent, and go on reading."""
+        if self._transport is not None and self.open:
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        """End politely (FIN), after what was written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def reset(self) -> None:
+        """End rudely (RST), forgetting what was written."""
+        if self._transport is not None:
+            wire = cast("socket.socket", self._transport.get_extra_info("socket"))
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            self._transport.abort()
+
+
+class Lane:
+    """What is on its way to one end, in order, each chunk after its delay."""
+
+    def __init__(self, end: End) -> None:
+        self.left: int | None = None  # how many bytes will still be delivered; None = all
+        self._end = end
+        self._queue = deque[Callable[[], None]]()
+        self._due = 0.0
+
+    def carry(self, chunk: bytes, *, delay: float, piece: int) -> None:
+        """Deliver a chunk, or as much of it as the lane still lets through."""
+        if self.left is not None:
+            chunk = chunk[: self.left]
+            self.left -= len(chunk)
+        size, pause = (piece, PIECE_PAUSE) if piece else (len(chunk) or 1, 0.0)
+        for start in range(0, len(chunk), size):
+            write = partial(self._end.write, chunk[start : start + size])
+            self.then(write, delay=delay, pause=pause)
+
+    def then(self, action: Callable[[], None], *, delay: float, pause: float = 0.0) -> None:
+        """Do something to the end, after all that is on its way."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._due = max(self._due + pause, now + delay)
+        if self._due <= now and not self._queue:
+            return action()
+        self._queue.append(action)
+        loop.call_at(self._due, self._next)  # each timer takes the first, so order is kept
+        return None
+
+    def _next(self) -> None:
+        self._queue.popleft()()
+
+
+class Connection:
+    """A client's connection and its continuation to the server."""
+
+    def __init__(self, weather: Weather, gone: Callable[[Connection], None]) -> None:
+        self.client = End(self._requested, self._client_lost)
+        self.server = End(self._replied, self._server_lost)
+        self._requests = Lane(self.server)
+        self._replies = Lane(self.client)
+        self._weather = weather
+        self._gone = gone
+        self._doomed = False
+        self._seen = b""
+        self._ends = 2
+
+    def begin(self) -> None:
+        """Let bytes flow, once both ends are there."""
+        self.server.begin()
+        self.client.begin()
+
+    def reset(self) -> None:
+        """Cut both ends."""
+        self.client.reset()
+        self.server.reset()
+
+    def _requested(self, chunk: bytes) -> None:
+        weather = self._weather
+        weather.requests += 1
+        if weather.hole:
+            self._requests.left = 0
+        self._seen = self._seen[-REACH:] + chunk
+        intact = self._requests.left is None and self._replies.left is None
+        trap = weather.springs("request", self._seen, len(chunk)) if intact else None
+        self._requests.carry(chunk, delay=weather.request_delay, piece=weather.piece)
+        if trap is not None:
+            self._replies.left = trap.keep
+            if trap.fault == "cut":
+                self._cut_when_executed()
+
+    def _replied(self, chunk: bytes) -> None:
+        weather = self._weather
+        if weather.hole:
+            self._replies.left = 0
+        trap = weather.springs("reply", chunk, len(chunk)) if self._replies.left is None else None
+        if trap is not None and trap.fault == "drop":
+            return
+        if trap is not None:
+            self._replies.left = trap.keep
+        self._replies.carry(chunk, delay=weather.reply_delay, piece=weather.piece)
+
+    def _cut_when_executed(self) -> None:
+        # The server closes after it has executed all that came before our end of file. A reset
+        # could overtake the request; counting replies would mean to parse them.
+        self._doomed = True
+        self._requests.then(self.server.finish, delay=self._weather.request_delay)
+        self._requests.left = 0
+
+    def _server_lost(self, error: Exception | None) -> None:
+        if self._doomed:
+            self._replies.then(self.client.reset, delay=self._weather.reply_delay)
+        elif self._replies.left is None and not self._weather.hole:
+            end = self.client.reset if error else self.client.close
+            self._replies.then(end, delay=self._weather.reply_delay)
+        self._lost_one()
+
+    def _client_lost(self, error: Exception | None) -> None:
+        if self._requests.left is None and not self._weather.hole:
+            end = self.server.reset if error else self.server.close
+            self._requests.then(end, delay=self._weather.request_delay)
+        self._lost_one()
+
+    def _lost_one(self) -> None:
+        self._ends -= 1
+        if not self._ends:
+            self._gone(self)

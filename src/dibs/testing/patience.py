@@ -1,0 +1,57 @@
+"""Waiting for something that happens soon, with a deadline that has room."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+PAUSE = 0.01
+
+
+def eventually(check: Callable[[], T], *, within: float = 5.0) -> T:
+    """Return the first true value of `check`, asked again and again.
+
+    Raises AssertionError with the last value when `within` seconds pass without one. A `check` that
+    itself fails an assertion is asked again, too.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            if value := check():
+                return value
+            seen = repr(value)
+        except AssertionError as error:
+            seen = repr(error)
+        _still_within(deadline, within, seen)
+        time.sleep(PAUSE)
+
+
+async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 5.0) -> T:
+    """Return the first true value of `check`, which may be a plain or a coroutine function.
+
+    Raises AssertionError with the last value when `within` seconds pass without one. A `check` that
+    itself fails an assertion is asked again, too.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            if value := await _settled(check()):
+                return value
+            seen = repr(value)
+        except AssertionError as error:
+            seen = repr(error)
+        _still_within(deadline, within, seen)
+        await asyncio.sleep(PAUSE)
+
+
+async def _settled(value: T | Awaitable[T]) -> T:
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
+
+
+def _still_within(deadline: float, within: float, seen: str) -> None:
+    if time.monotonic() > deadline:
+        raise AssertionError(f"not true within {within:g} s; the last value was {seen}")

@@ -1,0 +1,325 @@
+"""A real server for a test run: quick to start, free to be hurt, gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import redis
+
+from .engines import Engine, find, hidden_commands
+from .processes import Process, dying_with_us
+
+Reply = bytes | list["Reply"]
+
+CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
+STARTS = 20  # how often a start is tried again because somebody took the port
+READY_WITHIN = 10.0
+ANSWER_WITHIN = 5.0
+
+
+class ServerFailed(RuntimeError):
+    """The server did not start, or did not answer a question of the test ground."""
+
+    def __init__(self, engine: Engine, log: str) -> None:
+        super().__init__(f"the server for engine {engine!r} failed:\n{log[-2000:]}")
+        self.engine = engine
+        self.log = log
+
+
+class Server:
+    """One server process on a port and a Unix socket of its own, with an empty memory.
+
+    Made by `Server.start`; ended by `close()` or by leaving its `with`.
+    """
+
+    engine: Engine
+    version: tuple[int, ...]
+
+    def __init__(self, engine: Engine, *, config: Sequence[str]) -> None:
+        self.engine = engine
+        self.port = free_port()
+        self._program = find(engine)
+        self._config = list(config)
+        self._hidden = hidden_commands(engine)
+        self._folder = tempfile.TemporaryDirectory(prefix="dibs-")
+        self._home = Path(self._folder.name)
+        self._tls_port: int | None = None
+        self._asked = Counter[str]()
+        self._process: Process | None = None
+        self._client: redis.Redis | None = None
+
+    @classmethod
+    def start(
+        cls, engine: Engine = "valkey", *, config: Sequence[str] = (), tls: bool = False
+    ) -> Self:
+        """Return a server that answers, within about 0.1 s.
+
+        `config` holds further arguments (`"--appendonly", "yes"`). `tls` opens a second port; only
+        `redis7` can do that, and `openssl` must be installed. Raises ServerMissing if there is no
+        program for the engine, ServerFailed, with the server's log, if it refuses to start.
+        """
+        server = cls(engine, config=config)
+        try:
+            if tls:
+                server._tls_port = _prepare_tls(server._home)
+            server._launch_somewhere()
+            server.version = server._read_version()
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def __repr__(self) -> str:
+        version = ".".join(map(str, getattr(self, "version", ())))
+        state = f"pid {self.pid}" if self.alive else "not running"
+        return f"<Server {self.engine} {version} on port {self.port}, {state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens for TCP."""
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def unix_path(self) -> str:
+        """Its Unix socket."""
+        return str(self._home / "s")
+
+    @property
+    def unix_url(self) -> str:
+        """Where it listens on its Unix socket."""
+        return f"unix://{self.unix_path}"
+
+    @property
+    def tls_url(self) -> str:
+        """Where it listens for TLS, naming the certificate to trust; needs `tls=True`."""
+        assert self._tls_port is not None, "start the server with tls=True"
+        return f"rediss://127.0.0.1:{self._tls_port}?ssl_ca_certs={self._home / 'cert.pem'}"
+
+    @property
+    def pid(self) -> int:
+        """The process that serves, or served last."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process exists; a frozen one does."""
+        return self._process is not None and self._process.code is None
+
+    @property
+    def log(self) -> str:
+        """What the server has written about itself since it was started last."""
+        return (self._home / "log").read_text(errors="replace")
+
+    def freeze(self) -> None:
+        """Stop the process (SIGSTOP): connecting still works, but nothing answers any more."""
+        assert self._process is not None
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """Let a frozen server go on; it answers all that was asked meanwhile."""
+        assert self._process is not None
+        self._process.thaw()
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL), frozen or not; its port refuses from now on."""
+        if self._process is not None:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Kill it if need be and start it again on the same port, empty unless `config` keeps data.
+
+        Raises ServerFailed if somebody else took the port meanwhile.
+        """
+        self.kill()
+        self._launch()
+
+    def close(self) -> None:
+        """Leave nothing behind: no process, no connection of `client()`, no files."""
+        self.kill()
+        if self._client is not None:
+            self._client.close()
+        self._folder.cleanup()
+
+    def flush(self) -> None:
+        """Forget all keys and all scripts."""
+        before = self.commands("config")
+        self._ask("FLUSHALL")
+        self._ask("SCRIPT", "FLUSH")
+        self._asked["config"] += self.commands("config") - before  # Valkey asks itself, for Lua
+
+    def keys(self) -> list[str]:
+        """Return the names of all keys in database 0, sorted."""
+        keys = self._ask("KEYS", "*")
+        return sorted(_text(key) for key in keys if isinstance(key, bytes))
+
+    def commands(self, *names: str) -> int:
+        """Return how many commands it has executed since it started, all or only those named.
+
+        The questions of this object do not count, those of `client()` do. A command that a script
+        calls counts like one that a client sends; one that was refused unexecuted does not.
+        """
+        counts = self.command_counts()
+        return sum(counts[name.lower()] for name in names) if names else counts.total()
+
+    def command_counts(self) -> Counter[str]:
+        """Return how often it has executed each command since it started, by lower-case name."""
+        asked = self._asked.copy()  # the answer to INFO does not count this INFO yet
+        counts = Counter[str]()
+        for name, calls in CALLS.findall(self._info("commandstats")):
+            counts[name] += int(calls)
+        return counts - asked
+
+    def client(self) -> redis.Redis:
+        """Return a plain client for looking from outside, the same each time, closed with us."""
+        if self._client is None:
+            self._client = redis.Redis(port=self.port, socket_timeout=ANSWER_WITHIN)
+        return self._client
+
+    def _launch_somewhere(self) -> None:
+        for left in reversed(range(STARTS)):
+            try:
+                return self._launch()
+            except ServerFailed as failure:
+                if not left or not self._can_adapt(failure.log):
+                    raise
+        return None
+
+    def _can_adapt(self, log: str) -> bool:
+        # A command to hide that this version does not have is a fatal error to the server.
+        unknown = re.search(r'rename-command "(\w+)"', log)
+        if unknown and unknown[1] in self._hidden:
+            self._hidden.remove(unknown[1])
+            return True
+        self.port, self._tls_port = free_port(), self._tls_port and free_port()
+        return "Address already in use" in log
+
+    def _launch(self) -> None:
+        with (self._home / "log").open("w") as log:
+            self._process = Process(dying_with_us(self._command()), stdout=log)
+        deadline = time.monotonic() + READY_WITHIN
+        while not self._answers():
+            if self._process.code is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise ServerFailed(self.engine, self.log)
+            time.sleep(0.002)
+        self._asked.clear()
+        self._asked.update(self.command_counts())  # Valkey runs commands of its own when it starts
+
+    def _command(self) -> list[str]:
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "unixsocket": self.unix_path,
+            "dir": str(self._home),
+            "save": "",
+        }
+        if self._tls_port is not None:
+            files = {"tls-cert-file": "cert.pem", "tls-key-file": "key.pem"}
+            options |= {name: str(self._home / file) for name, file in files.items()}
+            options |= {"tls-port": str(self._tls_port), "tls-auth-clients": "no"}
+        command = [str(self._program)]
+        for name, value in options.items():
+            command += [f"--{name}", value]
+        for name in self._hidden:
+            command += ["--rename-command", name, ""]
+        return command + self._config
+
+    def _answers(self) -> bool:
+        # Over the Unix socket, which nobody else can own; the port is bound before it.
+        with contextlib.suppress(OSError, ServerFailed):
+            return self._ask("PING") == b"PONG"
+        return False
+
+    def _read_version(self) -> tuple[int, ...]:
+        # Valkey has a redis_version, too: the one it is compatible with.
+        info = dict(re.findall(r"^(\w+)_version:([\d.]+)", self._info("server"), re.MULTILINE))
+        return tuple(map(int, info.get("valkey", info["redis"]).split(".")))
+
+    def _info(self, section: str) -> str:
+        reply = self._ask("INFO", section)
+        assert isinstance(reply, bytes)
+        return reply.decode()
+
+    def _ask(self, *words: str) -> Reply:
+        # A bare socket, because any client would say more than it is told, and that would count.
+        request = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.settimeout(ANSWER_WITHIN)
+            wire.connect(self.unix_path)
+            wire.sendall(f"*{len(words)}\r\n{request}".encode())
+            with wire.makefile("rb") as stream:
+                reply = self._read_reply(stream)
+        self._asked[words[0].lower()] += 1
+        return reply
+
+    def _read_reply(self, stream: IO[bytes]) -> Reply:
+        line = stream.readline().rstrip()
+        match line[:1]:
+            case b"+" | b":":
+                return line[1:]
+            case b"$":
+                return stream.read(int(line[1:]) + 2)[:-2]
+            case b"*":
+                return [self._read_reply(stream) for _ in range(int(line[1:]))]
+            case _:
+                raise ServerFailed(self.engine, _text(line) or "no answer")
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody uses just now."""
+    with bound_socket() as wire:
+        return wire.getsockname()[1]
+
+
+def bound_socket(port: int = 0) -> socket.socket:
+    """Return a socket bound to the port, or to a free one.
+
+    A free one lies below the range from which the system picks ports for outgoing connections:
+    otherwise any client could take it while its owner is down, even one that calls the owner.
+    """
+    dice = random.SystemRandom()  # hypothesis, and others, seed the common one
+    while True:
+        wire = socket.socket()
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            wire.bind(("127.0.0.1", port or dice.randrange(20_000, 32_000)))
+            return wire
+        except OSError:
+            wire.close()
+            if port:
+                raise
+
+
+def _prepare_tls(home: Path) -> int:
+    files = ["-keyout", str(home / "key.pem"), "-out", str(home / "cert.pem")]
+    names = ["-subj", "/CN=dibs", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subprocess.run(["openssl", "req", *kind, *files, *names], check=True, capture_output=True)
+    return free_port()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")

@@ -1,0 +1,60 @@
+"""What `renew` and `max_hold` promise, on every engine."""
+
+from dibs import AsyncDibs, Event
+from dibs.testing import Server
+
+from .._tasks import eventually, sleep
+
+
+async def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
+    """renew=True: kept alive far beyond its ttl, gone at the end."""
+    async with AsyncDibs(server.url) as dibs, AsyncDibs(server.url) as other:
+        async with dibs.hold("user:1", ttl=0.3, renew=True) as lease:
+            await sleep(1.0)
+            assert not lease.lost
+            lease.check()
+            assert await other.try_hold("user:1", ttl=1) is None
+        assert server.keys() == []
+
+
+async def test_many_renewals_share_one_write(server: Server) -> None:
+    """A hundred leases are renewed by one keeper; renewals that are due together go together."""
+    async with AsyncDibs(server.url, budget=2) as dibs:
+        holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(100)]
+        leases = [await hold.__aenter__() for hold in holds]
+        await sleep(2.0)
+        assert not any(lease.lost for lease in leases)
+        for hold in holds:
+            await hold.__aexit__(None, None, None)
+        assert server.keys() == []
+
+
+async def test_max_hold_ends_the_renewals(server: Server) -> None:
+    """max_hold: the server has let go by then, and the lease knows it is lost."""
+    async with AsyncDibs(server.url) as dibs:
+        hold = dibs.hold("user:1", ttl=0.4, renew=True, max_hold=0.8)
+        lease = await hold.__aenter__()
+        await sleep(0.6)
+        assert not lease.lost
+        with_body = lease._body
+        assert with_body is not None
+        lease._body = None  # this test plays the body itself; being cancelled is tested elsewhere
+        await eventually(lambda: lease.lost)
+        await eventually(lambda: server.keys() == [])
+        lease._body = with_body
+        assert await lease.release() is False
+
+
+async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> None:
+    """The key vanished: `lost` turns true at the next renewal, and a `lost` event says why."""
+    events: list[Event] = []
+    async with AsyncDibs(server.url, listeners=[events.append]) as dibs:
+        hold = dibs.hold("user:1", ttl=0.6, renew=True)
+        lease = await hold.__aenter__()
+        body, lease._body = lease._body, None
+        server.flush()
+        await eventually(lambda: lease.lost)
+        assert server.keys() == [], "a renewal never takes a key back"
+        await eventually(lambda: "lost" in [event.kind for event in events])
+        lease._body = body
+        await lease.release()

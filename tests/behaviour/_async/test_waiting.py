@@ -1,0 +1,125 @@
+"""What `wait=` promises, on every engine."""
+
+import time
+
+import pytest
+
+from dibs import AsyncDibs, Busy
+from dibs.testing import Server
+
+from .._tasks import Beside, eventually, sleep
+
+
+def _queue(dibs: AsyncDibs) -> int:
+    return len(queue.turns) if (queue := dibs._ledger.waiting._queues.get(b"user:1")) else 0
+
+
+async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
+    """Released elsewhere: the waiter has the key long before any timer would look."""
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        lease = await one.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        async def wait() -> float:
+            async with two.hold("user:1", ttl=5, wait=15):
+                return time.monotonic()
+
+        waiter = Beside(wait)
+        await eventually(lambda: server.client().info("clients")["tracking_clients"] > 0)
+        await sleep(0.05)
+        released = time.monotonic()
+        await lease.release()
+        assert await waiter.result() - released < 1.0, "the slow poll is at 2 s"
+
+
+async def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
+    """Held by this process: the waiter asks nobody until the release."""
+    async with AsyncDibs(server.url) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        async def wait() -> None:
+            async with dibs.hold("user:1", ttl=5, wait=15):
+                pass
+
+        before = server.commands()
+        waiter = Beside(wait)
+        await sleep(0.3)
+        assert server.commands() == before
+        await lease.release()
+        await waiter.result()
+
+
+async def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
+    """The holder died: its key expires, which no server announces in time; the timer knows."""
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        assert await one.try_hold("user:1", ttl=0.5) is not None
+        since = time.monotonic()
+        async with two.hold("user:1", ttl=5, wait=10):
+            assert 0.3 < time.monotonic() - since < 1.5
+
+
+async def test_patience_ends(server: Server) -> None:
+    """Nobody releases within *wait*: Busy, then and not earlier."""
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        async with one.hold("user:1", ttl=30):
+            since = time.monotonic()
+            with pytest.raises(Busy) as caught:
+                async with two.hold("user:1", ttl=5, wait=0.3):
+                    pytest.fail("held twice")
+            assert 0.25 < time.monotonic() - since < 2
+            assert 25 < caught.value.retry_after <= 30
+            assert await two.try_hold("user:1", ttl=5, wait=0.1) is None
+
+
+async def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
+    """Ten waiters in one process: first come, first served."""
+    async with AsyncDibs(server.url) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+        order: list[int] = []
+
+        async def wait(number: int) -> None:
+            async with dibs.hold("user:1", ttl=5, wait=15):
+                order.append(number)
+
+        waiters: list[Beside] = []
+        for number in range(10):
+            waiters.append(Beside(wait, number))
+            await eventually(lambda: _queue(dibs) == len(waiters))
+        await lease.release()
+        for waiter in waiters:
+            await waiter.result()
+        assert order == list(range(10))
+
+
+async def test_fifty_waiters_are_one_contender(server: Server) -> None:
+    """Fifty waiters in one process cost a handful of commands, not ten a second each."""
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        async with one.hold("user:1", ttl=30), two.hold("warm:up", ttl=5):
+            before = server.commands()
+
+            async def wait() -> bool:
+                return await two.try_hold("user:1", ttl=5, wait=1.5) is None
+
+            waiters = [Beside(wait) for _ in range(50)]
+            for waiter in waiters:
+                assert await waiter.result()
+            # One contender asks; the others are told what it heard.
+            assert server.commands() - before < 30
+
+
+async def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) -> None:
+    """The first in the queue gives up: the second contends and is woken by the release."""
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        lease = await one.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        async def wait(patience: float) -> bool:
+            mine = await two.try_hold("user:1", ttl=5, wait=patience)
+            return mine is not None and await mine.release()
+
+        impatient, patient = Beside(wait, 0.3), Beside(wait, 15.0)
+        assert await impatient.result() is False
+        await lease.release()
+        assert await patient.result() is True

@@ -1,0 +1,1 @@
+# Printed from tests/behaviour/_async/__init__.py by tools/unasync.py – do not edit.

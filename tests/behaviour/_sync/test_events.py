@@ -1,0 +1,50 @@
+# Printed from tests/behaviour/_async/test_events.py by tools/unasync.py – do not edit.
+"""What listeners are told."""
+
+import logging
+
+import pytest
+
+from dibs import Dibs, Busy, Event
+from dibs.testing import Server
+
+from .._threads import sleep
+
+
+def test_a_life_of_a_lease(server: Server) -> None:
+    """acquired, busy, released, late – with their facts, in order, without personal data."""
+    events: list[Event] = []
+    with Dibs(server.url, listeners=[events.append]) as dibs:
+        with dibs.hold("user:U4711", ttl=5, fence=True) as lease:
+            with pytest.raises(Busy):
+                with dibs.hold("user:U4711", ttl=5):
+                    pytest.fail("held twice")
+        slow = dibs.try_hold("user:U4711", ttl=0.05, name="user:{id}")
+        sleep(0.1)
+        assert slow is not None
+        slow.release()
+    kinds = [event.kind for event in events]
+    assert kinds == ["acquired", "busy", "released", "acquired", "late"]
+    acquired, busy, released, _, late = events
+    assert acquired.guarded is True and acquired.fence == lease.fence
+    assert busy.retry_after is not None and 4 < busy.retry_after <= 5
+    assert released.held is not None and late.held is not None and late.held >= 0.1
+    assert late.name == "user:{id}" and acquired.name == "user:*"
+    assert "U4711" not in repr(events) and lease.token not in repr(events)
+
+
+def test_a_listener_that_raises_hurts_nobody(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failing listener is logged; the others and the caller go on."""
+    seen: list[str] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("listener")
+
+    listeners = [broken, lambda event: seen.append(event.kind)]
+    with caplog.at_level(logging.ERROR, "dibs"):
+        with Dibs(server.url, listeners=listeners) as dibs, dibs.hold("a:b", ttl=5):
+            pass
+    assert seen == ["acquired", "released"]
+    assert "listener" in caplog.text

@@ -1,0 +1,276 @@
+# Printed from tests/behaviour/_async/test_hold.py by tools/unasync.py – do not edit.
+"""What `hold`, `try_hold` and `peek` promise, on every engine."""
+
+import time
+
+import pytest
+
+from dibs import Dibs, Busy, LeaseLost, UsageError
+from dibs.testing import Server
+
+from .._threads import redis, sleep
+
+
+def test_a_free_key_is_taken_in_one_round_trip(server: Server) -> None:
+    """Free: a lease, and one request (an acquire and its PTTL) is all it costs."""
+    with Dibs(server.url) as dibs:
+        with dibs.hold("warm:up", ttl=5):
+            pass
+        before = server.commands()
+        lease = dibs.try_hold("user:1", ttl=5)
+        assert lease is not None
+        # A script counts the commands it runs, too: EVALSHA, GET, SET, PTTL.
+        assert server.commands() - before <= 4
+        assert lease.guarded and not lease.lost and 4 < lease.remaining <= 5
+        assert server.keys() == ["user:1"]
+        assert lease.release()
+        assert server.keys() == []
+
+
+def test_a_key_held_elsewhere_is_busy_for_as_long_as_the_server_says(server: Server) -> None:
+    """Held elsewhere: Busy with the server's remaining time and who has it, in one round trip."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        with one.hold("user:1", ttl=5) as lease:
+            with pytest.raises(Busy) as caught:
+                with two.hold("user:1", ttl=60):
+                    pytest.fail("held twice")
+            assert caught.value.key == "user:1"
+            assert 4 < caught.value.retry_after <= 5
+            assert caught.value.holder is not None and ":" in caught.value.holder
+            assert lease.token not in str(caught.value) and lease.token not in repr(caught.value)
+            assert two.try_hold("user:1", ttl=60) is None
+        with two.hold("user:1", ttl=5):
+            pass
+
+
+def test_a_key_held_by_this_process_is_busy_without_a_question(server: Server) -> None:
+    """Held by this process: Busy, and not a single command."""
+    with Dibs(server.url) as dibs, dibs.hold("user:1", ttl=5):
+        before = server.commands()
+        for _ in range(10):
+            with pytest.raises(Busy) as caught:
+                with dibs.hold("user:1", ttl=5):
+                    pytest.fail("held twice")
+            assert 0 < caught.value.retry_after <= 5
+            assert dibs.try_hold("user:1", ttl=5) is None
+        assert server.commands() == before
+
+
+def test_the_body_raises_and_the_key_is_free(server: Server) -> None:
+    """The body raises: released, and exactly that exception reaches the caller."""
+    with Dibs(server.url) as dibs:
+        failure = KeyError("mine")
+        with pytest.raises(KeyError) as caught:
+            with dibs.hold("user:1", ttl=5):
+                raise failure
+        assert caught.value is failure
+        assert server.keys() == []
+
+
+def test_a_late_holder_is_lost_and_leaves_its_successor_alone(server: Server) -> None:
+    """The holder outlives its ttl: lost, release() is False, the successor's key untouched."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        slow = one.try_hold("user:1", ttl=0.05)
+        assert slow is not None
+        sleep(0.1)
+        assert slow.lost and slow.remaining == 0.0
+        with pytest.raises(LeaseLost):
+            slow.check()
+        successor = two.try_hold("user:1", ttl=5)
+        assert successor is not None
+        assert slow.release() is False
+        assert two.peek("user:1") is not None
+        assert successor.release() is True
+
+
+def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Server) -> None:
+    """A lease that ran out does not block its own process."""
+    with Dibs(server.url) as dibs:
+        slow = dibs.try_hold("user:1", ttl=0.05)
+        sleep(0.1)
+        again = dibs.try_hold("user:1", ttl=5)
+        assert slow is not None and again is not None
+        assert slow.release() is False
+        assert dibs.try_hold("user:1", ttl=5) is None, "the new lease is known here"
+        assert again.release() is True
+
+
+def test_release_is_true_once(server: Server) -> None:
+    """release() says True once; later calls say False and ask nobody."""
+    with Dibs(server.url) as dibs:
+        lease = dibs.try_hold("user:1", ttl=5)
+        assert lease is not None
+        assert lease.release() is True
+        before = server.commands()
+        assert lease.release() is False
+        assert server.commands() == before
+        assert not lease.lost and lease.remaining == 0.0
+
+
+def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> None:
+    """Somebody flushed the server: release() is False."""
+    with Dibs(server.url) as dibs:
+        lease = dibs.try_hold("user:1", ttl=5)
+        server.flush()
+        assert lease is not None and lease.release() is False
+
+
+def test_extend_moves_the_end(server: Server) -> None:
+    """extend(ttl): the server and the lease both end that much later."""
+    with Dibs(server.url) as dibs:
+        lease = dibs.try_hold("user:1", ttl=1)
+        assert lease is not None
+        assert lease.extend(30) is True
+        assert 29 < lease.remaining <= 30
+        assert 29_000 < server.client().pttl("user:1") <= 30_000
+        lease.release()
+
+
+def test_extend_never_takes_a_key_back(server: Server) -> None:
+    """Expired or taken: extend() is False, and the key is left as it is."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        lease = one.try_hold("user:1", ttl=5)
+        assert lease is not None
+        server.flush()
+        assert lease.extend(30) is False
+        assert lease.lost and server.keys() == []
+        other = two.try_hold("user:1", ttl=5)
+        assert other is not None
+        assert lease.extend(30) is False
+        assert server.client().pttl("user:1") <= 5_000
+        other.release()
+
+
+def test_peek_tells_who_and_how_long(server: Server) -> None:
+    """peek: remaining and holder while held, None when free, and nothing is changed."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        assert two.peek("user:1") is None
+        with one.hold("user:1", ttl=5):
+            holding = two.peek("user:1")
+            assert holding is not None and 4 < holding.remaining <= 5
+            assert holding.holder is not None
+        assert two.peek("user:1") is None
+
+
+def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
+    """A key that another program wrote (`SET key 1 EX 5 NX`) is respected: Busy, holder unknown."""
+    server.client().set("user:1", "1", ex=5)
+    with Dibs(server.url) as dibs:
+        with pytest.raises(Busy) as caught:
+            with dibs.hold("user:1", ttl=5):
+                pytest.fail("took somebody's key")
+        assert caught.value.holder is None and 4 < caught.value.retry_after <= 5
+
+
+def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) -> None:
+    """The key holds a list: a UsageError that says so, and the list is left alone."""
+    server.client().rpush("user:1", "a")
+    with Dibs(server.url) as dibs:
+        with pytest.raises(UsageError, match="other data"):
+            with dibs.hold("user:1", ttl=5):
+                pytest.fail("took a list")
+    assert server.client().lrange("user:1", 0, -1) == [b"a"]
+
+
+def test_the_namespace_goes_before_every_key(server: Server) -> None:
+    """Two namespaces do not meet."""
+    with (
+        Dibs(server.url, namespace="blue:") as blue,
+        Dibs(server.url, namespace="red:") as red,
+        blue.hold("user:1", ttl=5) as lease,
+        red.hold("user:1", ttl=5),
+    ):
+        assert sorted(server.keys()) == ["blue:user:1", "red:user:1"]
+        assert lease.key == "user:1"
+
+
+def test_scripts_survive_a_script_flush(server: Server) -> None:
+    """The server forgot our scripts: they are sent again, nobody notices."""
+    with Dibs(server.url) as dibs:
+        for _ in range(2):
+            with dibs.hold("user:1", ttl=5, fence=True) as lease:
+                server.client().script_flush()
+                assert lease.extend(10)
+                server.client().script_flush()
+        assert not server.client().exists("user:1")
+
+
+def test_a_callers_client_lends_its_settings_and_is_never_closed(server: Server) -> None:
+    """A redis-py client as target: its settings are used, itself never, and it stays open."""
+    client = redis.Redis(host="127.0.0.1", port=server.port, db=3)
+    with Dibs(client) as dibs, dibs.hold("user:1", ttl=5):
+        inside = server.client()
+        assert inside.dbsize() == 0, "database 0 is not where the client points"
+    assert client.ping()
+    client.close()
+
+
+def test_a_closed_dibs_says_so(server: Server) -> None:
+    """After close: a UsageError, not a hang. Closing twice is fine."""
+    dibs = Dibs(server.url)
+    with dibs.hold("user:1", ttl=5):
+        pass
+    dibs.close()
+    dibs.close()
+    with pytest.raises(UsageError, match="closed"):
+        with dibs.hold("user:1", ttl=5):
+            pytest.fail("held on a closed dibs")
+
+
+def test_nothing_connects_before_the_first_use() -> None:
+    """Making and closing one needs no server."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        assert "127.0.0.1" in repr(dibs) or "Dibs" in repr(dibs)
+
+
+def test_reprs_tell_the_state_and_not_the_secret(server: Server) -> None:
+    """repr: state, fence, name; never the token or the key."""
+    with Dibs(server.url) as dibs:
+        with dibs.hold("user:secret-7", ttl=5, fence=True) as lease:
+            text = repr(lease)
+            assert "ends in" in text and "fence" in text and "user:*" in text
+            assert lease.token not in text and "secret-7" not in text
+        assert "released" in repr(lease)
+
+
+def test_fences_grow_strictly(server: Server) -> None:
+    """fence=True: every lease of a key has a greater number than all before it."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        fences: list[int] = []
+        for turn in range(30):
+            with (one, two)[turn % 2].hold("user:1", ttl=5, fence=True) as lease:
+                assert lease.fence is not None
+                fences.append(lease.fence)
+        assert fences == sorted(set(fences))
+
+
+def test_a_fence_grows_although_its_counter_expires(server: Server) -> None:
+    """Counters have a ttl, so they cannot pile up; a fence without its counter still grows."""
+    with Dibs(server.url) as dibs:
+        with dibs.hold("user:1", ttl=5, fence=True) as first:
+            pass
+        (counter,) = server.keys()
+        assert 0 < server.client().ttl(counter) <= 3605
+        server.flush()
+        with dibs.hold("user:1", ttl=5, fence=True) as second:
+            pass
+        assert first.fence is not None and second.fence is not None
+        assert second.fence > first.fence
+
+
+def test_a_fence_grows_although_the_clock_stands_still(server: Server) -> None:
+    """A server clock behind the last fence: the last fence plus one."""
+    with Dibs(server.url) as dibs:
+        with dibs.hold("user:1", ttl=5, fence=True):
+            pass
+        (counter,) = server.keys()
+        ahead = int(time.time() * 1e6) + 10**12
+        server.client().set(counter, ahead, px=60_000)
+        with dibs.hold("user:1", ttl=5, fence=True) as lease:
+            assert lease.fence == ahead + 1
+
+
+def test_no_fence_unless_asked(server: Server) -> None:
+    """Without fence=True there is no counter key, and `fence` is None."""
+    with Dibs(server.url) as dibs, dibs.hold("user:1", ttl=5) as lease:
+        assert lease.fence is None and server.keys() == ["user:1"]

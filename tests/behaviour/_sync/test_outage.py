@@ -1,0 +1,232 @@
+# Printed from tests/behaviour/_async/test_outage.py by tools/unasync.py – do not edit.
+"""What happens when the store does not answer: quickly, by policy, and never silently."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs.testing import FaultProxy, Server
+
+from .._threads import eventually, sleep
+
+BUDGET = 0.25
+ROOM = 0.5
+"""What a busy machine may add; the benchmark reports the real figure."""
+
+
+@pytest.fixture
+def line(own_server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy(own_server.port) as proxy:
+        yield proxy
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def timed(dibs: Dibs, key: str) -> tuple[float, bool]:
+    """How long one hold takes, and whether it is guarded."""
+    since = time.monotonic()
+    with dibs.hold(key, ttl=5) as lease:
+        return time.monotonic() - since, lease.guarded
+
+
+def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
+    """SIGSTOP: the first call is let through within the budget, the next hundred at once."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        assert (timed(dibs, "user:1"))[1]
+        own_server.freeze()
+        took, guarded = timed(dibs, "user:1")
+        assert not guarded
+        assert took < BUDGET + ROOM
+        slowest = max([(timed(dibs, f"user:{n}"))[0] for n in range(100)])
+        assert slowest < 0.1
+        assert kinds(events).count("outage") >= 101
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events), within=5)
+        assert (timed(dibs, "user:1"))[1], "no key of ours was left behind by the outage"
+
+
+def test_a_frozen_server_before_the_first_use(own_server: Server) -> None:
+    """The very first call meets a frozen server: let through within the budget, too."""
+    own_server.freeze()
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        took, guarded = timed(dibs, "user:1")
+        assert not guarded
+        assert took < BUDGET + ROOM
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events), within=5)
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_closed_raises_unavailable_as_quickly(own_server: Server) -> None:
+    """on_outage="closed": Unavailable instead of a lease, in the same time."""
+    with Dibs(own_server.url, budget=BUDGET, on_outage="closed") as dibs:
+        timed(dibs, "user:1")
+        own_server.freeze()
+        for allowed in (BUDGET + ROOM, 0.1, 0.1):
+            since = time.monotonic()
+            with pytest.raises(Unavailable) as caught:
+                with dibs.hold("user:42", ttl=5):
+                    pytest.fail("let through")
+            assert time.monotonic() - since < allowed
+            assert "user:42" not in str(caught.value) and caught.value.cause
+        with dibs.hold("user:1", ttl=5, on_outage="open") as lease:
+            assert not lease.guarded
+        with pytest.raises(Unavailable):
+            dibs.peek("user:1")
+
+
+def test_a_dead_server_is_an_outage_and_its_successor_is_found(own_server: Server) -> None:
+    """SIGKILL: refused connections; a server that comes back on the same port is used again."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        timed(dibs, "user:1")
+        own_server.kill()
+        took, guarded = timed(dibs, "user:1")
+        assert not guarded
+        assert took < BUDGET + ROOM
+        own_server.restart()
+        eventually(lambda: "recovered" in kinds(events), within=5)
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_a_black_hole_is_an_outage_within_the_budget(line: FaultProxy) -> None:
+    """Bytes vanish in both directions: no different from a frozen server."""
+    events: list[Event] = []
+    with Dibs(line.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        timed(dibs, "user:1")
+        line.black_hole()
+        took, guarded = timed(dibs, "user:1")
+        assert not guarded
+        assert took < BUDGET + ROOM
+        line.heal()
+        eventually(lambda: "recovered" in kinds(events), within=5)
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_a_restarted_server_is_not_even_an_outage(own_server: Server) -> None:
+    """The connection broke while idle and the server is back: asked again, nobody notices."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=1, listeners=[events.append]) as dibs:
+        timed(dibs, "user:1")
+        own_server.kill()
+        own_server.restart()
+        assert (timed(dibs, "user:1"))[1]
+        assert "outage" not in kinds(events)
+
+
+def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
+    """The server took the key for us, the line broke before it could say so: ours, not Busy."""
+    with Dibs(line.url, budget=1) as dibs:
+        timed(dibs, "warm:up")
+        line.cut_after_request(match=b"user:1")
+        with dibs.hold("user:1", ttl=5) as lease:
+            assert lease.guarded
+            assert line.sprung == 1
+
+
+def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
+    """The reply vanished, the connection hangs: asked again on a second one, within the budget."""
+    with Dibs(line.url, budget=1) as dibs:
+        timed(dibs, "warm:up")
+        line.swallow_replies(match=b"user:1")
+        since = time.monotonic()
+        with dibs.hold("user:1", ttl=5) as lease:
+            assert lease.guarded
+            assert time.monotonic() - since < 1
+        assert line.sprung == 1
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
+    """A reply that takes three quarters of the budget is a reply, not an outage."""
+    with Dibs(line.url, budget=1) as dibs:
+        timed(dibs, "warm:up")
+        line.delay(replies=0.75)
+        lease = dibs.try_hold("user:1", ttl=5)
+        assert lease is not None and lease.guarded
+
+
+def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
+    """One byte at a time: slower, not different."""
+    with Dibs(line.url, budget=5) as dibs:
+        timed(dibs, "warm:up")
+        line.split(1)
+        assert (timed(dibs, "user:1"))[1]
+        assert dibs.peek("user:1") is None
+
+
+def test_a_release_that_could_not_be_delivered_is_delivered_later(
+    own_server: Server,
+) -> None:
+    """Released while the server was out: the key is gone soon after it is back, not after its ttl."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        lease = dibs.try_hold("user:1", ttl=60)
+        assert lease is not None
+        own_server.freeze()
+        assert lease.release() is False
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events), within=5)
+        eventually(lambda: own_server.keys() == [])
+
+
+def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Server) -> None:
+    """Renewal fails, is tried again until the local deadline, and succeeds in time."""
+    with Dibs(own_server.url, budget=BUDGET) as dibs:
+        with dibs.hold("user:1", ttl=3, renew=True) as lease:
+            sleep(0.5)
+            own_server.freeze()
+            sleep(1.5)
+            own_server.thaw()
+            sleep(2.5)
+            assert not lease.lost
+            lease.check()
+
+
+def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
+    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    with (
+        Dibs(own_server.url, budget=BUDGET) as one,
+        Dibs(own_server.url, budget=BUDGET) as two,
+        one.hold("user:1", ttl=60),
+    ):
+        timed(two, "warm:up")
+        own_server.kill()
+        since = time.monotonic()
+        with two.hold("user:1", ttl=5, wait=30) as lease:
+            assert not lease.guarded
+            assert time.monotonic() - since < 5
+
+
+def test_a_wrong_password_is_told_before_anything_is_written(own_server: Server) -> None:
+    """Wrong or missing credentials: UsageError that names the fix, whatever the policy."""
+    own_server.client().config_set("requirepass", "right")
+    for credentials in ("", ":wrong@", "nobody:right@"):
+        with Dibs(f"redis://{credentials}127.0.0.1:{own_server.port}") as dibs:
+            with pytest.raises(UsageError, match="password"):
+                dibs.try_hold("user:1", ttl=5)
+    with Dibs(f"redis://:right@127.0.0.1:{own_server.port}") as dibs:
+        assert dibs.try_hold("user:1", ttl=5) is not None
+
+
+def test_a_server_that_loses_its_disk_is_an_outage(
+    start_server: Callable[..., Server],
+) -> None:
+    """The server answers, but cannot serve (READONLY, OOM, LOADING …): the policy decides."""
+    server = start_server("valkey", config=("--maxmemory", "1mb"))
+    with Dibs(server.url, on_outage="closed") as dibs:
+        with pytest.raises(Unavailable, match="OOM"):
+            dibs.try_hold("user:1", ttl=5)
+
+
+def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:
+    """SELECT 99 fails: UsageError that names the number in the URL."""
+    with Dibs(f"{valkey.url}/99") as dibs:
+        with pytest.raises(UsageError, match="database"):
+            dibs.try_hold("user:1", ttl=5)

@@ -1,0 +1,126 @@
+# Printed from tests/behaviour/_async/test_waiting.py by tools/unasync.py – do not edit.
+"""What `wait=` promises, on every engine."""
+
+import time
+
+import pytest
+
+from dibs import Dibs, Busy
+from dibs.testing import Server
+
+from .._threads import Beside, eventually, sleep
+
+
+def _queue(dibs: Dibs) -> int:
+    return len(queue.turns) if (queue := dibs._ledger.waiting._queues.get(b"user:1")) else 0
+
+
+def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
+    """Released elsewhere: the waiter has the key long before any timer would look."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        lease = one.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        def wait() -> float:
+            with two.hold("user:1", ttl=5, wait=15):
+                return time.monotonic()
+
+        waiter = Beside(wait)
+        eventually(lambda: server.client().info("clients")["tracking_clients"] > 0)
+        sleep(0.05)
+        released = time.monotonic()
+        lease.release()
+        assert waiter.result() - released < 1.0, "the slow poll is at 2 s"
+
+
+def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
+    """Held by this process: the waiter asks nobody until the release."""
+    with Dibs(server.url) as dibs:
+        lease = dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        def wait() -> None:
+            with dibs.hold("user:1", ttl=5, wait=15):
+                pass
+
+        before = server.commands()
+        waiter = Beside(wait)
+        sleep(0.3)
+        assert server.commands() == before
+        lease.release()
+        waiter.result()
+
+
+def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
+    """The holder died: its key expires, which no server announces in time; the timer knows."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        assert one.try_hold("user:1", ttl=0.5) is not None
+        since = time.monotonic()
+        with two.hold("user:1", ttl=5, wait=10):
+            assert 0.3 < time.monotonic() - since < 1.5
+
+
+def test_patience_ends(server: Server) -> None:
+    """Nobody releases within *wait*: Busy, then and not earlier."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        with one.hold("user:1", ttl=30):
+            since = time.monotonic()
+            with pytest.raises(Busy) as caught:
+                with two.hold("user:1", ttl=5, wait=0.3):
+                    pytest.fail("held twice")
+            assert 0.25 < time.monotonic() - since < 2
+            assert 25 < caught.value.retry_after <= 30
+            assert two.try_hold("user:1", ttl=5, wait=0.1) is None
+
+
+def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
+    """Ten waiters in one process: first come, first served."""
+    with Dibs(server.url) as dibs:
+        lease = dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+        order: list[int] = []
+
+        def wait(number: int) -> None:
+            with dibs.hold("user:1", ttl=5, wait=15):
+                order.append(number)
+
+        waiters: list[Beside] = []
+        for number in range(10):
+            waiters.append(Beside(wait, number))
+            eventually(lambda: _queue(dibs) == len(waiters))
+        lease.release()
+        for waiter in waiters:
+            waiter.result()
+        assert order == list(range(10))
+
+
+def test_fifty_waiters_are_one_contender(server: Server) -> None:
+    """Fifty waiters in one process cost a handful of commands, not ten a second each."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        with one.hold("user:1", ttl=30), two.hold("warm:up", ttl=5):
+            before = server.commands()
+
+            def wait() -> bool:
+                return two.try_hold("user:1", ttl=5, wait=1.5) is None
+
+            waiters = [Beside(wait) for _ in range(50)]
+            for waiter in waiters:
+                assert waiter.result()
+            # One contender asks; the others are told what it heard.
+            assert server.commands() - before < 30
+
+
+def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) -> None:
+    """The first in the queue gives up: the second contends and is woken by the release."""
+    with Dibs(server.url) as one, Dibs(server.url) as two:
+        lease = one.try_hold("user:1", ttl=30)
+        assert lease is not None
+
+        def wait(patience: float) -> bool:
+            mine = two.try_hold("user:1", ttl=5, wait=patience)
+            return mine is not None and mine.release()
+
+        impatient, patient = Beside(wait, 0.3), Beside(wait, 15.0)
+        assert impatient.result() is False
+        lease.release()
+        assert patient.result() is True

@@ -1,0 +1,25 @@
+"""What the behaviour tests need of asyncio. `_threads.py` has the same names."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import redis.asyncio as redis
+
+from dibs.testing import aeventually as eventually
+
+__all__ = ["Beside", "eventually", "redis", "sleep"]
+
+sleep = asyncio.sleep
+
+
+class Beside:
+    """Work that goes on beside the test."""
+
+    def __init__(self, work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
+        self._task = asyncio.get_running_loop().create_task(work(*args))
+
+    async def result(self) -> Any:
+        """What it returned, or raises what it raised."""
+        async with asyncio.timeout(20):
+            return await self._task

@@ -1,0 +1,210 @@
+"""The test ground: real servers, real faults, and verdicts that let nothing slip.
+
+Async tests need no marker: a coroutine function is run in a debugging event loop of its own and
+fails if it leaves a task behind. With DIBS_NO_SKIP=1 a skipped test is a failed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import hypothesis
+import pytest
+
+from dibs.testing import (
+    ENGINES,
+    Child,
+    Engine,
+    FaultProxy,
+    Server,
+    ServerMissing,
+    aeventually,
+    eventually,
+)
+
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci")
+
+Servers = Callable[[Engine], Server]
+Spawn = Callable[..., Child]
+R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
+
+
+# ------------------------------------------------------------------------------------- servers
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """Start each engine when it is first asked for, once for the whole run."""
+    with ExitStack() as running:
+        yield functools.cache(lambda engine: running.enter_context(Server.start(engine)))
+
+
+def _emptied(servers: Servers, engine: Engine) -> Server:
+    with _skipping_if_missing():
+        server = servers(engine)
+    server.flush()
+    return server
+
+
+@contextmanager
+def _skipping_if_missing() -> Iterator[None]:
+    try:
+        yield
+    except ServerMissing as missing:
+        pytest.skip(f"NOT TESTED: {missing}")
+
+
+@pytest.fixture(params=ENGINES)
+def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
+    """Every engine in turn, empty. Shared: look, but do not freeze or kill."""
+    return _emptied(servers, request.param)
+
+
+@pytest.fixture
+def valkey(servers: Servers) -> Server:
+    """Just Valkey, empty. Shared: look, but do not freeze or kill."""
+    return _emptied(servers, "valkey")
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., Server]]:
+    """Server.start, for servers of the test's own: any engine, any config, closed afterwards."""
+    with ExitStack() as running:
+
+        def start(engine: Engine = "valkey", **options: Any) -> Server:
+            with _skipping_if_missing():
+                return running.enter_context(Server.start(engine, **options))
+
+        yield start
+
+
+@pytest.fixture
+def own_server(start_server: Callable[..., Server]) -> Server:
+    """A Valkey of the test's own, to freeze, kill and restart."""
+    return start_server()
+
+
+@pytest.fixture
+def proxy(valkey: Server) -> Iterator[FaultProxy]:
+    """A bad line to the shared Valkey."""
+    with FaultProxy(valkey.port) as proxy:
+        yield proxy
+
+
+# --------------------------------------------------------------------------- time and processes
+
+
+@pytest.fixture(name="eventually")
+def _eventually(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """`await eventually(check)` in an async test, `eventually(check)` in its printed twin."""
+    return aeventually if _coroutine_of(request.function) else eventually
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Start Python code, or a self-contained function, in another process; see Child."""
+    with ExitStack() as running:
+        yield lambda work, *arguments: running.enter_context(Child(work, *arguments))
+
+
+# ----------------------------------------------------------------------------------- async tests
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run coroutine functions, and collect garbage while the guilty test can still be blamed."""
+    if coroutine := _coroutine_of(pyfuncitem.obj):
+        if hasattr(pyfuncitem.obj, "hypothesis"):
+            pyfuncitem.obj.hypothesis.inner_test = _as_plain(coroutine)
+        else:
+            pyfuncitem.obj = _as_plain(coroutine)
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+
+
+def _coroutine_of(test: Any) -> Callable[..., Any] | None:
+    inner = test.hypothesis.inner_test if hasattr(test, "hypothesis") else test
+    return inner if inspect.iscoroutinefunction(inner) else None
+
+
+def _as_plain(test: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        complaints: list[str] = []
+        asyncio.run(_watched(test(*args, **kwargs), complaints), debug=True)
+        gc.collect()
+        assert not complaints, "the event loop complained:\n" + "\n".join(complaints)
+
+    return run
+
+
+async def _watched(body: Any, complaints: list[str]) -> None:
+    def complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        complaints.append(f"{context['message']}: {context.get('exception')!r}")
+
+    asyncio.get_running_loop().set_exception_handler(complain)
+    await body
+    await _nothing_left()
+
+
+async def _nothing_left() -> None:
+    # A task that was cancelled may take its last steps; one that was not would have gone on.
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if ending := [task for task in others if task.cancelling()]:
+        await asyncio.wait(ending, timeout=1.0)
+    left = [repr(task) for task in others if not task.done()]
+    assert not left, "the test left tasks behind:\n" + "\n".join(left)
+
+
+def pytest_collection_finish() -> None:
+    """Put aside what lives as long as the run, so that collecting garbage stays cheap."""
+    gc.collect()
+    gc.freeze()
+
+
+# ----------------------------------------------------------------------------------------- skips
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _is_elsewhere(item):
+        pytest.skip(f"not a test for {sys.platform}")
+
+
+def _is_elsewhere(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("only_on")
+    return marker is not None and sys.platform not in marker.args
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    return report if hasattr(report, "wasxfail") or _is_elsewhere(item) else _strict(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _strict((yield))
+
+
+def _strict(report: R) -> R:
+    if report.skipped and os.environ.get("DIBS_NO_SKIP") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which DIBS_NO_SKIP=1 forbids: {report.longrepr}"
+    return report

@@ -1,0 +1,205 @@
+"""Cancelled at every possible await: no key is left behind, and no task."""
+
+import asyncio
+import functools
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs, LeaseLost
+from dibs.testing import FaultProxy, Server, aeventually
+
+MOST_STEPS = 60
+Scenario = Callable[[AsyncDibs], Awaitable[None]]
+
+
+@types.coroutine
+def cancelled_at(step: int, body: Any) -> Generator[Any, Any, bool]:
+    """Run *body*, cancelling the task at its *step*-th suspension. False: it has fewer."""
+    body = body.__await__()
+    count = 0
+    resume = functools.partial(body.send, None)
+    while True:
+        try:
+            waiting_for = resume()
+        except StopIteration:
+            return False
+        if count == step:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        count += 1
+        try:
+            resume = functools.partial(body.send, (yield waiting_for))
+        except BaseException as error:
+            resume = functools.partial(body.throw, error)
+
+
+async def acquire_and_release(dibs: AsyncDibs) -> None:
+    async with dibs.hold("user:1", ttl=60):
+        await asyncio.sleep(0)
+
+
+async def fenced(dibs: AsyncDibs) -> None:
+    async with dibs.hold("user:1", ttl=60, fence=True):
+        pass
+
+
+async def renewed(dibs: AsyncDibs) -> None:
+    async with dibs.hold("user:1", ttl=0.06, renew=True):
+        await asyncio.sleep(0.05)
+
+
+async def extended(dibs: AsyncDibs) -> None:
+    async with dibs.hold("user:1", ttl=60) as lease:
+        await lease.extend(50)
+
+
+async def waiting_here(dibs: AsyncDibs) -> None:
+    async def other() -> None:
+        async with dibs.hold("user:1", ttl=60, wait=10):
+            await asyncio.sleep(0.005)
+
+    task = asyncio.ensure_future(other())
+    try:
+        async with dibs.hold("user:1", ttl=60, wait=10):
+            await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+SCENARIOS = [acquire_and_release, fenced, renewed, extended, waiting_here]
+
+
+async def nothing_is_left(server: Server) -> None:
+    await aeventually(lambda: not server.client().exists("user:1"))
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_cancelled_at_every_suspension(
+    valkey: Server, scenario: Scenario, warm: bool
+) -> None:
+    """At the k-th suspension, for every k: CancelledError reaches the caller, no key stays."""
+    for step in range(MOST_STEPS):
+        async with AsyncDibs(valkey.url, budget=5) as dibs:
+            if warm:
+                await dibs.peek("warm:up")
+
+            async def body(step: int = step, dibs: AsyncDibs = dibs) -> bool:
+                return await cancelled_at(step, scenario(dibs))
+
+            task = asyncio.ensure_future(body())
+            await asyncio.wait([task])
+            if not task.cancelled():
+                assert task.result() is False
+                assert step > 0
+                return
+            # The same object goes on working, and at once.
+            async with dibs.hold("user:1", ttl=60, wait=5):
+                pass
+        await nothing_is_left(valkey)
+    pytest.fail("there was no end to the suspensions")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
+    """From outside, after k loop ticks: replies may be there already, and not yet seen."""
+    for ticks in range(40):
+        async with AsyncDibs(valkey.url, budget=5) as dibs:
+            await dibs.peek("warm:up")
+            task = asyncio.ensure_future(scenario(dibs))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled() or task.exception() is None
+        await nothing_is_left(valkey)
+
+
+async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:
+    """Waiting for somebody else's key, cancelled at every suspension: the key stays theirs."""
+    async with AsyncDibs(valkey.url) as other, other.hold("user:1", ttl=60) as lease:
+        for step in range(8):
+            async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+                async def body(step: int = step, dibs: AsyncDibs = dibs) -> None:
+                    await cancelled_at(step, dibs.try_hold("user:1", ttl=60, wait=0.2))
+
+                task = asyncio.ensure_future(body())
+                await asyncio.wait([task])
+            assert valkey.client().get("user:1") == lease.token.encode()
+
+
+async def test_cancelled_while_the_reply_is_lost(valkey: Server) -> None:
+    """Cancelled, and then the line breaks: what must be delivered is delivered on the next one."""
+    for step in (1, 2, 3):
+        with FaultProxy(valkey.port) as proxy:
+            async with AsyncDibs(proxy.url, budget=5) as dibs:
+                await dibs.peek("warm:up")
+                proxy.delay(replies=0.05)
+                task = asyncio.ensure_future(acquire_and_release(dibs))
+                await asyncio.sleep(0.02 * step)
+                task.cancel()
+                proxy.cut()
+                await asyncio.wait([task])
+                proxy.heal()
+                await nothing_is_left(valkey)
+
+
+async def test_a_lost_lease_cancels_its_body_and_nothing_else(own_server: Server) -> None:
+    """Renewal fails past the deadline: the body is cancelled, LeaseLost is raised, the task lives."""
+    async with AsyncDibs(own_server.url) as dibs:
+        with pytest.raises(LeaseLost):
+            async with dibs.hold("user:1", ttl=0.5, renew=True) as lease:
+                own_server.freeze()
+                await asyncio.sleep(30)
+        assert lease.lost
+        task = asyncio.current_task()
+        assert task is not None and task.cancelling() == 0
+        await asyncio.sleep(0)
+        own_server.thaw()
+
+
+async def test_a_lost_lease_and_a_body_that_ends_by_itself(own_server: Server) -> None:
+    """The body ends in the moment the lease is lost: LeaseLost, and no stray cancellation later."""
+    async with AsyncDibs(own_server.url) as dibs:
+        with pytest.raises(LeaseLost):
+            async with dibs.hold("user:1", ttl=0.3, renew=True, max_hold=0.3) as lease:
+                while not lease.lost:
+                    # Never awaits: the cancellation cannot be delivered inside the body.
+                    pass
+                lease.lose("told by the test")
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
+    """Cancelled from outside while the lease is lost as well: it stays a cancellation."""
+    async with AsyncDibs(own_server.url) as dibs:
+
+        async def body() -> None:
+            async with dibs.hold("user:1", ttl=60, renew=True) as lease:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                lease.lose("told by the test")
+                await asyncio.sleep(30)
+
+        task = asyncio.ensure_future(body())
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+async def test_timeouts_around_a_hold_work(valkey: Server) -> None:
+    """asyncio.timeout() around a waiting hold: TimeoutError, and no key."""
+    async with AsyncDibs(valkey.url) as one, AsyncDibs(valkey.url) as two:
+        async with one.hold("user:1", ttl=60):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), two.hold("user:1", ttl=60, wait=30):
+                    pytest.fail("held twice")
+        async with two.hold("user:1", ttl=5):
+            pass

@@ -1,6 +1,5 @@
 """The embedded engine: real servers, real processes, and real deaths."""
 
-import fcntl
 import os
 import signal
 import socket
@@ -21,7 +20,8 @@ from dibs.testing import Child, eventually
 Start = Callable[[str | None], embedded.Engine]
 Spawn = Callable[..., Child]
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux does, or tells, this")
+fcntl = pytest.importorskip("fcntl", reason="the engine is for Linux and macOS")
+linux = pytest.mark.only_on("linux")  # others do not do this, or do not tell
 PATIENT = 20.0  # seconds; the machine may be busy
 
 
@@ -382,6 +382,23 @@ def test_forgotten_engine_is_a_closed_one(recwarn: pytest.WarningsRecorder) -> N
     assert not recwarn.list
 
 
+def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) -> None:
+    """A daemon that closed its standard streams gets a server like anybody else."""
+
+    def start_with_nothing_open(answer: str) -> None:
+        import os
+        from pathlib import Path
+
+        from dibs._links import embedded
+
+        for stream in (0, 1, 2):
+            os.close(stream)
+        Path(answer).write_text(str(embedded.start(None).alive))
+
+    spawn(start_with_nothing_open, str(tmp_path / "answer")).lines()
+    assert (tmp_path / "answer").read_text() == "True"
+
+
 def test_no_zombies(spawn: Spawn) -> None:
     """A process that started and closed servers has no children left, dead or alive."""
 
@@ -483,15 +500,13 @@ def test_idle_forked_child_does_not_keep_the_server(spawn: Spawn) -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
-@linux
 def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
-    """A child forked while other threads start servers inherits no lock, listener or lifeline."""
+    """A child forked while other threads start and close servers keeps none of them alive."""
 
-    def what_children_inherit() -> list[str]:
+    def fork_while_others_come_and_go() -> None:
         import os
         import signal
         import threading
-        from pathlib import Path
 
         from dibs._links import embedded
 
@@ -499,30 +514,28 @@ def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
 
         def come_and_go() -> None:
             while not over.is_set():
-                embedded.start(None).close()
-
-        def child() -> int:
-            if (pid := os.fork()) == 0:
-                signal.alarm(60)
-                signal.pause()
-            return pid
+                engine = embedded.start(None)
+                print(engine.url, flush=True)  # noqa: T201
+                engine.close()
 
         threads = [threading.Thread(target=come_and_go) for _ in range(2)]
         for thread in threads:
             thread.start()
-        children: list[int] = []
-        for _ in range(60):
-            children.append(child())
+        for _ in range(80):
+            if os.fork() == 0:
+                signal.alarm(60)
+                signal.pause()
             over.wait(0.005)
         over.set()
         for thread in threads:
             thread.join()
-        files = [str(f.readlink()) for pid in children for f in Path(f"/proc/{pid}/fd").iterdir()]
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        return [file for file in files if file.startswith("socket:") or "keeper" in file]
+        print("over", flush=True)  # noqa: T201
+        signal.pause()
 
-    assert spawn(what_children_inherit).result(within=60) == []
+    parent = spawn(fork_while_others_come_and_go)
+    urls = list(iter(lambda: parent.line(within=PATIENT), "over"))
+    assert len(urls) > 10
+    eventually(lambda: not any(home_of(url).exists() for url in urls), within=PATIENT)
 
 
 # --- failures --------------------------------------------------------------------------------
@@ -563,6 +576,15 @@ def test_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"file/folder.* cannot be used: Not a directory"):
         embedded.start(str(tmp_path / "file" / "folder"))
+
+
+@linux
+def test_folder_where_nothing_can_be_made_is_named_at_once() -> None:
+    """What can never work is not tried until the patience is over."""
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=r"/proc/folder.* cannot be used: No such file"):
+        embedded.start("/proc/folder")
+    assert time.monotonic() - began < 5
 
 
 def test_home_that_others_may_enter_is_refused(tmp_path: Path) -> None:

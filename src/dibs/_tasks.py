@@ -9,7 +9,6 @@ from typing import Any
 import redis.asyncio as redis
 
 from ._links.multiplexed import MultiplexedLink as Link
-from ._links.targets import Place, Target
 
 __all__ = [
     "WRONG_WORLD",
@@ -19,19 +18,15 @@ __all__ = [
     "Link",
     "Signal",
     "fits",
-    "make_link",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
+    "sleep",
 ]
 
+sleep = asyncio.sleep
 WRONG_WORLD = "AsyncDibs wraps async functions; for this one use a Dibs"
-
-
-def make_link(target: Target, budget: float, on_recovered: Callable[[str, float], None]) -> Link:
-    """The link to *target*; nothing is connected yet."""
-    return Link(target if isinstance(target, Place) else None, budget, on_recovered)
 
 
 class Signal:

@@ -3,13 +3,12 @@
 import inspect
 import threading
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import redis
 
 from ._links.pooled import PooledLink as Link
-from ._links.targets import Place, Target
 
 __all__ = [
     "WRONG_WORLD",
@@ -19,19 +18,14 @@ __all__ = [
     "Link",
     "Signal",
     "fits",
-    "make_link",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
+    "sleep",
 ]
 
 WRONG_WORLD = "Dibs wraps plain functions; for this one use an AsyncDibs"
-
-
-def make_link(target: Target, budget: float, on_recovered: Callable[[str, float], None]) -> Link:
-    """The link to *target*; nothing is connected yet."""
-    return Link(target if isinstance(target, Place) else None, budget, on_recovered)
 
 
 class Signal:

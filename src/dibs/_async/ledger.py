@@ -22,10 +22,11 @@ from .._core.lease import (
 )
 from .._core.request import ErrorReply, Request, first_error, together
 from .._family import remember
-from .._links.targets import Embedded, find, place_of
-from .._tasks import Guard, Link, make_link, monotonic, off_loop, redis
+from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._tasks import Guard, Link, monotonic, off_loop, redis
 from ..errors import Unavailable
 from ..events import Event, Kind, Listener, tell
+from .cluster import AsyncClusterLink
 from .keeper import AsyncKeeper
 from .lease import AsyncLease
 from .wakeups import AsyncWaiting
@@ -43,11 +44,19 @@ class AsyncLedger:
         self.keeper = AsyncKeeper(self)
         self.waiting = AsyncWaiting(self)
         self._target = find(target, redis)
-        self.link: Link = make_link(self._target, budget, self._recovered)
+        self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
         self._held: dict[bytes, AsyncLease] = {}
         self._new_identity()
         remember(self)
+
+    def _make_link(self, budget: float) -> Link | AsyncClusterLink:
+        """Not connected yet; the embedded engine's place is not even known yet."""
+        target = self._target
+        if isinstance(target, Cluster):
+            return AsyncClusterLink(target, budget, self._recovered)
+        place = target if isinstance(target, Place) else None
+        return Link(place, budget, self._recovered)
 
     # ---- taking
 
@@ -142,6 +151,10 @@ class AsyncLedger:
         """The replies to many requests of one reply each, in one write."""
         if len(requests) == 1:
             return [await self.ask(requests[0], now)]
+        if isinstance(self.link, AsyncClusterLink):
+            replies = await self.link.send_all(requests, now)
+            pairs = zip(requests, replies, strict=True)
+            return [await self.mend(request, reply, now) for request, reply in pairs]
         return await self.ask(together(requests), now)
 
     async def mend(self, request: Request, reply: Any, now: float) -> Any:
@@ -162,6 +175,7 @@ class AsyncLedger:
         from .._links.embedded import start
 
         self._embedded = server = await off_loop(start, target.folder)
+        assert isinstance(self.link, Link)
         self.link.move_to(place_of(server.url, redis))
 
     # ---- telling

@@ -34,6 +34,16 @@ class Engine:
         return self.compare_delete != "LUA"
 
 
+def weakest(engines: list[Engine]) -> Engine:
+    """What all of them can do: a cluster in the middle of an upgrade."""
+    first = engines[0].compare_delete
+    same = all(engine.compare_delete == first for engine in engines)
+    return Engine(
+        set_nx_get=all(engine.set_nx_get for engine in engines),
+        compare_delete=first if same else "LUA",
+    )
+
+
 def read_engine(reply: Reply) -> Engine:
     """What the answer to `ASK` says. UsageError: the server is too old."""
     if isinstance(reply, ErrorReply):

@@ -42,6 +42,14 @@ def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:
     return writer.transport, bytes(getattr(reader, "_buffer", b""))
 
 
+def drop(connection: Any) -> None:
+    """Close a redis.asyncio connection that was given up while it shook hands."""
+    writer = getattr(connection, "_writer", None)
+    if writer is not None:
+        writer.transport.abort()
+        forget(connection)
+
+
 def forget(connection: Any) -> None:
     """Make redis-py believe that the connection is closed; we close the transport ourselves."""
     connection._reader = connection._writer = None

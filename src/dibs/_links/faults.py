@@ -19,6 +19,8 @@ def mistake_in_settings(error: BaseException) -> UsageError | None:
         return UsageError("the server refused the credentials; check user and password in the URL")
     if isinstance(error, ResponseError) and "DB index" in text:
         return UsageError("the server has no such database; check the number in the URL")
+    if not isinstance(error, BELOW):
+        return UsageError(f"no connection can be made with these settings: {error}")
     return None
 
 

@@ -16,7 +16,8 @@ from .._core.engine import ASK, Engine, read_engine
 from .._core.request import Reply, Request
 from .._core.watch import Watching, read_watch, watch_request
 from ..errors import UsageError
-from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from . import adopted
+from .faults import cause_of, lacks_hello, mistake_in_settings
 from .line import Line, Pending
 from .targets import Place
 from .watchers import Wake, Watchers
@@ -187,7 +188,7 @@ class MultiplexedLink:
                 try:
                     async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
                         line = await self._open()
-                except (*BELOW, UsageError) as error:
+                except Exception as error:
                     if self._is_mistake(error):
                         return
                     if self._line is None:
@@ -215,7 +216,8 @@ class MultiplexedLink:
         connection = self._place.connection(None, self._protocol)
         try:
             await connection.connect()
-        except BELOW as error:
+        except BaseException as error:
+            adopted.drop(connection)
             if not lacks_hello(error) or self._protocol == 2:
                 raise
             self._protocol = 2
@@ -301,6 +303,8 @@ class MultiplexedLink:
         self._line = self._old_line = None
         for pending in self._backlog:
             pending.fail(Outage("closed", sent=False))
+        for client in self._place.ours if self._place is not None else ():
+            await client.aclose()
         # One tick, so that the transports are closed when we return.
         await asyncio.sleep(0)
 

@@ -284,6 +284,8 @@ class PooledLink:
         probe = self._probe
         if probe is not None and probe is not threading.current_thread():
             probe.join(timeout=self._budget + PROBE_BUDGET)
+        for client in self._place.ours if self._place is not None else ():
+            client.close()
 
     def abandon(self) -> None:
         """In a forked child: forget everything; only our copies of the sockets are closed."""

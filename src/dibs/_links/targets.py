@@ -4,7 +4,7 @@ Connecting (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential pr
 redis-py's business. Its retries and timeouts do not: the budget of a call is ours alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,6 +30,13 @@ _OURS: dict[str, Any] = {
     "retry_on_error": [],
     "health_check_interval": 0,
 }
+# A cluster client mixes the settings of its connections with its own; these are the former.
+_LENT = frozenset(
+    (
+        "username", "password", "credential_provider", "client_name",
+        "socket_keepalive", "socket_keepalive_options",
+    )
+)  # fmt: skip
 _NOT_FOR_US = (
     "maint_notifications_config",
     "maint_notifications_pool_handler",
@@ -45,6 +52,8 @@ class Place:
     options: dict[str, Any] = field(repr=False)
     pool: Any = field(default=None, repr=False)
     """Kept alive because Sentinel connections point to their pool weakly."""
+    ours: tuple[Any, ...] = field(default=(), repr=False)
+    """Clients that we made to find the place (sentinels); closed when the link is."""
 
     def connection(self, limit: float | None, protocol: int) -> Any:
         """A redis-py connection. *limit*: the most that each step of its handshake may take."""
@@ -147,7 +156,8 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> Place:
     sentinel = importlib.import_module(f"{redis.__name__}.sentinel")
     limits = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2, "retry": _no_retry(redis)}
     manager = sentinel.Sentinel(sentinels, sentinel_kwargs=limits)
-    return _place(sentinel.SentinelConnectionPool(service, manager, **options))
+    place = _place(sentinel.SentinelConnectionPool(service, manager, **options))
+    return replace(place, ours=tuple(manager.sentinels))
 
 
 def _no_retry(redis: ModuleType) -> Any:
@@ -169,22 +179,14 @@ def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
 
 
 def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
-    nodes = client.nodes_manager.startup_nodes.values()
-    options = dict(
-        getattr(client, "connection_kwargs", None) or client.nodes_manager.connection_kwargs
-    )
-    drop = (
-        "host", "port", "path", "redis_connect_func", "parser_class", "connection_class",
-        "connection_pool_class",
-    )  # fmt: skip
-    clean = {k: v for k, v in options.items() if k not in (*drop, *_NOT_FOR_US)}
-    wants_tls = bool(clean.pop("ssl", False)) or any(k.startswith("ssl_") for k in clean)
-    scheme = "rediss" if wants_tls else "redis"
+    manager = client.nodes_manager
+    settings = getattr(client, "connection_kwargs", None) or manager.connection_kwargs
+    lent = {k: v for k, v in settings.items() if k in _LENT or k.startswith("ssl_")}
+    wants_tls = "SSL" in getattr(settings.get("connection_class"), "__name__", "")
+    scheme = "rediss" if wants_tls or settings.get("ssl") else "redis"
     place = place_of(f"{scheme}://x:1/0", redis)
-    return Cluster(
-        tuple((str(node.host), int(node.port)) for node in nodes),
-        Place(place.connection_class, {**place.options, **clean}),
-    )
+    nodes = [(str(node.host), int(node.port)) for node in manager.startup_nodes.values()]
+    return Cluster(tuple(nodes), Place(place.connection_class, {**place.options, **lent}))
 
 
 def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:

@@ -22,10 +22,11 @@ from .._core.lease import (
 )
 from .._core.request import ErrorReply, Request, first_error, together
 from .._family import remember
-from .._links.targets import Embedded, find, place_of
-from .._threads import Guard, Link, make_link, monotonic, off_loop, redis
+from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._threads import Guard, Link, monotonic, off_loop, redis
 from ..errors import Unavailable
 from ..events import Event, Kind, Listener, tell
+from .cluster import ClusterLink
 from .keeper import Keeper
 from .lease import Lease
 from .wakeups import Waiting
@@ -43,11 +44,19 @@ class Ledger:
         self.keeper = Keeper(self)
         self.waiting = Waiting(self)
         self._target = find(target, redis)
-        self.link: Link = make_link(self._target, budget, self._recovered)
+        self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
         self._held: dict[bytes, Lease] = {}
         self._new_identity()
         remember(self)
+
+    def _make_link(self, budget: float) -> Link | ClusterLink:
+        """Not connected yet; the embedded engine's place is not even known yet."""
+        target = self._target
+        if isinstance(target, Cluster):
+            return ClusterLink(target, budget, self._recovered)
+        place = target if isinstance(target, Place) else None
+        return Link(place, budget, self._recovered)
 
     # ---- taking
 
@@ -142,6 +151,10 @@ class Ledger:
         """The replies to many requests of one reply each, in one write."""
         if len(requests) == 1:
             return [self.ask(requests[0], now)]
+        if isinstance(self.link, ClusterLink):
+            replies = self.link.send_all(requests, now)
+            pairs = zip(requests, replies, strict=True)
+            return [self.mend(request, reply, now) for request, reply in pairs]
         return self.ask(together(requests), now)
 
     def mend(self, request: Request, reply: Any, now: float) -> Any:
@@ -162,6 +175,7 @@ class Ledger:
         from .._links.embedded import start
 
         self._embedded = server = off_loop(start, target.folder)
+        assert isinstance(self.link, Link)
         self.link.move_to(place_of(server.url, redis))
 
     # ---- telling

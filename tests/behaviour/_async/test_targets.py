@@ -1,0 +1,204 @@
+"""Every way to name a store leads to one."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import UsernamePasswordCredentialProvider
+from redis.crc import key_slot
+
+from dibs import AsyncDibs, Busy, UsageError
+from dibs.testing import Server
+from tests.topologies import Sentinel, move_slot, start_cluster
+
+from .._tasks import eventually, redis
+
+StartServer = Callable[..., Server]
+
+
+async def works(dibs: AsyncDibs, key: str = "user:1") -> bool:
+    async with dibs.hold(key, ttl=5, on_outage="closed") as lease:
+        with pytest.raises(Busy):
+            async with dibs.hold(key, ttl=5):
+                pytest.fail("held twice")
+        return lease.guarded and await lease.extend(6)
+
+
+async def test_urls_of_a_single_server(valkey: Server) -> None:
+    """redis:// valkey:// unix://, with a database and with redis-py's own options."""
+    host = f"127.0.0.1:{valkey.port}"
+    for url in (
+        f"redis://{host}",
+        f"valkey://{host}/2",
+        f"redis://{host}/2?socket_keepalive=true&client_name=here",
+        valkey.unix_url,
+        f"{valkey.unix_url}?db=2",
+    ):
+        async with AsyncDibs(url) as dibs:
+            assert await works(dibs), url
+
+
+async def test_tls(start_server: StartServer) -> None:
+    """rediss:// and valkeys://, with a certificate that is checked."""
+    server = start_server("redis7", tls=True)
+    for url in (server.tls_url, server.tls_url.replace("rediss://", "valkeys://")):
+        async with AsyncDibs(url) as dibs:
+            assert await works(dibs)
+
+
+async def test_a_client_with_a_credential_provider(own_server: Server) -> None:
+    """The client's own way to find its password is used for our connections, too."""
+    own_server.client().acl_setuser(
+        "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"]
+    )
+    own_server.client().config_set("requirepass", "right")
+    provider = UsernamePasswordCredentialProvider("ann", "secret")
+    client = redis.Redis(port=own_server.port, credential_provider=provider)
+    async with AsyncDibs(client) as dibs:
+        assert await works(dibs)
+    assert await client.ping()
+    await client.aclose()
+
+
+async def test_a_user_who_may_not_ask_what_the_server_can_do(own_server: Server) -> None:
+    """COMMAND is forbidden: the oldest way that works everywhere is used."""
+    own_server.client().acl_setuser(
+        "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-command"]
+    )
+    async with AsyncDibs(f"redis://ann:secret@127.0.0.1:{own_server.port}") as dibs:
+        assert await works(dibs)
+        assert own_server.command_counts()["evalsha"] > 0
+
+
+async def test_a_client_of_the_other_kind_is_refused(valkey: Server) -> None:
+    """A client for the other world: UsageError that names the right one."""
+    import redis as plain
+    import redis.asyncio as other
+
+    clients = [plain.Redis(port=valkey.port), other.Redis(port=valkey.port)]
+    wrong = clients[0] if redis is other else clients[1]
+    with pytest.raises(UsageError, match="needs a redis"):
+        AsyncDibs(wrong)
+
+
+async def test_a_server_without_resp3(start_server: StartServer) -> None:
+    """No HELLO (an old proxy): RESP2, and waiters look every now and then instead."""
+    server = start_server("valkey", config=("--rename-command", "HELLO", ""))
+    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+        assert await works(one)
+        lease = await one.try_hold("user:1", ttl=0.5)
+        assert lease is not None and lease.guarded
+        async with two.hold("user:1", ttl=5, wait=10) as mine:
+            assert mine.guarded
+
+
+async def test_a_cluster(start_server: StartServer) -> None:
+    """redis+cluster://: keys on all nodes, one seed is enough, waiting and renewing work."""
+    servers = start_cluster(start_server)
+    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[1].port}") as dibs:
+        for number in range(20):
+            assert await works(dibs, f"user:{number}")
+            async with dibs.hold(f"fenced:{number}", ttl=5, fence=True) as lease:
+                assert lease.fence
+        assert len({server.port for server in servers if server.command_counts()["set"]}) == 3
+        async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as other:
+            holds = [dibs.hold(f"many:{n}", ttl=0.5, renew=True) for n in range(20)]
+            leases = [await hold.__aenter__() for hold in holds]
+            assert await other.try_hold("many:3", ttl=5, wait=1.2) is None
+            assert not any(lease.lost for lease in leases)
+            for hold in holds:
+                await hold.__aexit__(None, None, None)
+            assert await other.try_hold("many:3", ttl=5) is not None
+
+
+async def test_a_slot_that_moves_is_followed(start_server: StartServer) -> None:
+    """MOVED: the request is sent to the new owner, nobody notices."""
+    one, two, three = start_cluster(start_server)
+    seeds = ",".join(f"127.0.0.1:{server.port}" for server in (one, two, three))
+    async with AsyncDibs(f"redis+cluster://{seeds}") as dibs:
+        assert await works(dibs, "user:1")
+        slot = key_slot(b"user:1")
+        owner, other, third = _owner_first(slot, [one, two, three])
+        move_slot(slot, owner, other, third)
+        assert await works(dibs, "user:1")
+        assert "user:1" not in [*owner.keys(), *other.keys()]
+
+
+def _owner_first(slot: int, servers: list[Server]) -> list[Server]:
+    index = min(slot // (16384 // 3), 2)
+    return [servers[index], *[server for server in servers if server is not servers[index]]]
+
+
+async def test_a_cluster_client(start_server: StartServer) -> None:
+    """A RedisCluster that the caller has: its nodes and settings are taken over."""
+    servers = start_cluster(start_server)
+    client = redis.RedisCluster(host="127.0.0.1", port=servers[0].port)
+    await client.ping()
+    async with AsyncDibs(client) as dibs:
+        for number in range(5):
+            assert await works(dibs, f"user:{number}")
+    assert await client.ping()
+    await client.aclose()
+
+
+async def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
+    start_server: StartServer,
+) -> None:
+    """One node frozen: its keys are let through unguarded, all others are guarded as ever."""
+    servers = start_cluster(start_server)
+    for server in servers:
+        server.client().config_set("cluster-require-full-coverage", "no")
+    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as dibs:
+        await works(dibs)
+        servers[2].freeze()
+        guarded: dict[int, bool] = {}
+        for number in range(12):
+            key = f"user:{number}"
+            since = time.monotonic()
+            async with dibs.hold(key, ttl=5) as lease:
+                guarded[number] = lease.guarded
+            assert time.monotonic() - since < 2
+            assert lease.guarded == (key_slot(key.encode()) // (16384 // 3) < 2)
+        assert set(guarded.values()) == {True, False}
+        servers[2].thaw()
+
+
+async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """redis+sentinel://: the master is found, and after a failover the new one."""
+    master = start_server("valkey")
+    master.client().config_set("repl-diskless-sync-delay", 0)
+    replica = start_server("valkey", config=("--replicaof", f"127.0.0.1 {master.port}"))
+
+    def is_in_sync() -> bool:
+        return replica.client().info("replication")["master_link_status"] == "up"
+
+    await eventually(is_in_sync, within=30)
+    with Sentinel(tmp_path, master) as sentinel:
+        eye = redis.Redis(port=sentinel.port)
+
+        async def sees_replica() -> bool:
+            try:
+                return len(await eye.sentinel_slaves("main")) == 1
+            except (redis.ConnectionError, redis.ResponseError):
+                return False
+
+        await eventually(sees_replica, within=30)
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0"
+        async with AsyncDibs(url, budget=1) as dibs:
+            assert await works(dibs)
+            assert master.command_counts()["set"] > 0
+            master.kill()
+            await eventually(
+                lambda: replica.client().info("replication")["role"] == "master", within=30
+            )
+
+            async def guarded_again() -> bool:
+                async with dibs.hold("user:2", ttl=5) as lease:
+                    return lease.guarded
+
+            await eventually(guarded_again, within=30)
+            assert replica.command_counts()["set"] > 0
+        await eye.aclose()

@@ -1,0 +1,276 @@
+"""The documentation is true: its examples run, its links lead somewhere, nothing is left out.
+
+Every ```python block of README.md and docs/ is a program of its own, run against a real Valkey.
+`redis://localhost:6379` in it is that server; `url` is its address and `dibs` a ready object: an
+`AsyncDibs` where the program awaits at the top, else a `Dibs`. What a program needs and a reader
+does not is in a comment before it, `<!-- given … -->`; what must be true at its end in one after
+it, `<!-- then … -->`. A ```python no-run block is compiled only.
+"""
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import CodeType
+from typing import Any, get_args
+
+import pytest
+
+import dibs
+import dibs.testing
+from dibs import AsyncDibs, AsyncLease, Dibs, DibsError, Event, Lease, UsageError, errors, events
+from dibs.testing import Server
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS]
+LETTERS = [
+    ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")
+]
+EVERYWHERE = "redis://localhost:6379"
+
+BLOCK = re.compile(
+    r"(?:^<!-- given\n(?P<given>.*?)^-->\n+)?"
+    r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$"
+    r"(?:\n+<!-- then\n(?P<then>.*?)^-->$)?",
+    re.MULTILINE | re.DOTALL,
+)
+FENCED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<file>[^)#\s]*)(?:#(?P<anchor>[^)\s]*))?\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One program of the documentation, and where it stands."""
+
+    page: Path
+    line: int
+    mark: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def compiled(self, url: str) -> CodeType:
+        # Empty lines in front, so that a traceback names the line of the page.
+        program = "\n" * self.line + self.source.replace(EVERYWHERE, url)
+        return compile(program, str(self.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def examples(page: Path) -> Iterator[Example]:
+    text = page.read_text()
+    for found in BLOCK.finditer(text):
+        start = found.start("given") if found["given"] else found.start("code")
+        program = _in_place(found, text)
+        yield Example(page, text.count("\n", 0, start), found["mark"].strip(), program)
+
+
+def _in_place(found: re.Match[str], text: str) -> str:
+    """The parts of a program, each on the line where the page has it."""
+    start = found.start("given") if found["given"] else found.start("code")
+    program = ""
+    for part in ("given", "code", "then"):
+        if found[part]:
+            gap = text.count("\n", start, found.start(part)) - program.count("\n")
+            program += "\n" * gap + found[part]
+    return program
+
+
+EXAMPLES = [example for page in PAGES for example in examples(page)]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_every_example_runs(example: Example, valkey: Server) -> None:
+    """What a reader copies works: every example runs to its end on a real server."""
+    assert example.mark in ("", "no-run"), f"```python {example.mark} is not a mark we know"
+    code = example.compiled(valkey.url)
+    if example.mark == "no-run":
+        return
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(_run_awaiting(code, valkey.url))
+    else:
+        _run(code, valkey.url)
+
+
+def _run(code: CodeType, url: str) -> None:
+    names: dict[str, Any] = {"__name__": "__example__", "url": url, "dibs": Dibs(url)}
+    try:
+        exec(code, names)
+    finally:
+        for thing in _made(names, Dibs):
+            thing.close()
+
+
+async def _run_awaiting(code: CodeType, url: str) -> None:
+    names: dict[str, Any] = {"__name__": "__example__", "url": url, "dibs": AsyncDibs(url)}
+    try:
+        await eval(code, names)
+    finally:
+        for thing in _made(names, AsyncDibs):
+            await thing.aclose()
+        for thing in _made(names, Dibs):
+            thing.close()
+
+
+def _made(names: dict[str, Any], kind: type) -> list[Any]:
+    return [thing for thing in names.values() if isinstance(thing, kind)]
+
+
+def test_there_are_examples() -> None:
+    """The pattern that finds the examples still finds them, on every page that has one."""
+    for page in PAGES:
+        shown = page.read_text().count("\n```python")
+        assert shown == sum(example.page == page for example in EXAMPLES), page
+    assert len(EXAMPLES) > 30
+
+
+@pytest.mark.parametrize("page", [*PAGES, *LETTERS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Relative links name a file that is there, and a heading that is in it."""
+    for link in LINK.finditer(FENCED.sub("", page.read_text())):
+        if "://" in link["file"]:
+            continue
+        there = (page.parent / link["file"]).resolve() if link["file"] else page
+        assert there.exists(), f"{page.name} links to {link['file']}"
+        if link["anchor"] and there.suffix == ".md":
+            assert link["anchor"] in _anchors(there), f"{page.name} links to {link[0]}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = HEADING.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S))
+    kept = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_page_opens_with_its_essence(page: Path) -> None:
+    """A title, then one line that says it all; and the index leads to every page."""
+    title, nothing, essence = page.read_text().split("\n")[:3]
+    assert title.startswith("# ")
+    assert not nothing
+    assert essence.startswith("**TL;DR:**")
+    index = (ROOT / "docs/index.md").read_text()
+    assert page.name == "index.md" or f"]({page.relative_to(ROOT / 'docs')})" in index
+
+
+# ---------------------------------------------------------------------------------- completeness
+
+
+def _reference(*names: str) -> str:
+    return "\n".join((ROOT / "docs" / name).read_text() for name in names)
+
+
+API = "reference/api.md"
+ERRORS = "reference/errors.md"
+EVENTS = "reference/events.md"
+KEYS = "reference/keys-and-scripts.md"
+
+
+@pytest.mark.parametrize("name", dibs.__all__)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    """Whatever the front door offers is explained."""
+    assert re.search(rf"`{name}\b", _reference(API, ERRORS, EVENTS))
+
+
+@pytest.mark.parametrize("name", dibs.testing.__all__)
+def test_every_name_for_tests_is_explained(name: str) -> None:
+    """Whatever dibs.testing offers is on its page."""
+    assert re.search(rf"`{name}\b", _reference("testing.md"))
+
+
+@pytest.mark.parametrize("kind", get_args(events.Kind))
+def test_every_event_is_in_the_reference(kind: str) -> None:
+    """Every kind of event has its row."""
+    assert re.search(rf"^\| `{kind}` \|", _reference(EVENTS), re.MULTILINE)
+
+
+def test_every_fact_of_an_event_is_in_the_reference() -> None:
+    """Every field of an Event is explained."""
+    for field in fields(Event):
+        assert f"`{field.name}`" in _reference(EVENTS), field.name
+
+
+ALL_ERRORS = [
+    thing
+    for thing in vars(errors).values()
+    if isinstance(thing, type) and issubclass(thing, DibsError)
+]
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS, ids=lambda error: error.__name__)
+def test_every_error_and_its_facts_are_in_the_reference(error: type[DibsError]) -> None:
+    """Every error has a section or a row, and every fact it carries is named."""
+    text = _reference(ERRORS)
+    assert f"`{error.__name__}`" in text
+    facts = inspect.signature(error).parameters if "__init__" in vars(error) else ()
+    for fact in facts:
+        assert f"`{fact}`" in text, fact
+
+
+VERBS = [Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+def test_every_option_is_in_the_reference(verb: Any) -> None:
+    """Every keyword of every verb is explained."""
+    options = {
+        name
+        for name, option in inspect.signature(verb).parameters.items()
+        if option.kind is option.KEYWORD_ONLY
+    }
+    missing = {option for option in options if f"`{option}`" not in _reference(API)}
+    assert not missing
+
+
+@pytest.mark.parametrize("lease", [Lease, AsyncLease])
+def test_everything_on_a_lease_is_in_the_reference(lease: type) -> None:
+    """Attributes and methods of a lease that users may touch. (The other two are for its keeper.)"""
+    inside = {"kept_until", "lose", "inherited"}
+    names = {name for name in dir(lease) if not name.startswith("_")} - inside
+    missing = {name for name in names if not re.search(rf"`{name}\b", _reference(API))}
+    assert not missing
+
+
+def test_every_target_is_in_the_reference() -> None:
+    """Every scheme that dibs says it knows is explained."""
+    with pytest.raises(UsageError) as caught:
+        Dibs("nonsense://")
+    known = str(caught.value).partition("known: ")[2].split()
+    assert len(known) > 5
+    for scheme in known:
+        assert f"`{scheme}" in _reference("reference/targets.md"), scheme
+
+
+SCRIPTS = sorted((ROOT / "src/dibs/_core/lua").glob("*.lua"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_every_script_is_in_the_reference_word_for_word(script: Path) -> None:
+    """Another language needs the very same bytes, or EVALSHA would not find them."""
+    assert f"```lua\n{script.read_text().rstrip()}\n```" in _reference(KEYS)
+
+
+def test_the_architecture_names_every_room() -> None:
+    """The tree in ARCHITECTURE.md and the tree on disk are the same."""
+    package = ROOT / "src/dibs"
+    drawn = (ROOT / "ARCHITECTURE.md").read_text()
+    for file in package.rglob("*"):
+        if file.suffix not in (".py", ".lua") or "_sync" in file.parts:
+            continue
+        assert file.name == "__init__.py" or f"{file.name}" in drawn, f"{file} is not drawn"
+    tree = re.search(r"^```text\nsrc/dibs/\n(.*?)^```$", drawn, re.MULTILINE | re.DOTALL)
+    assert tree
+    for name in re.findall(r"\b[\w]+\.(?:py|lua)\b", tree[1]):
+        assert any(package.rglob(name)), f"{name} is drawn and not there"
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    """`make something` in the texts is something that make can do."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in [*PAGES, *LETTERS]:
+        named = set(re.findall(r"(?:`|^)make ([a-z][a-z-]+)", page.read_text(), re.MULTILINE))
+        assert named <= targets, page

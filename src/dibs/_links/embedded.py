@@ -82,7 +82,7 @@ class Engine:
         self._place = place
         self._lifeline = lifeline
         # Also runs when the engine is forgotten and when the process exits: no ResourceWarning.
-        self._let_go = weakref.finalize(self, lifeline.close)
+        self._let_go = weakref.finalize(self, _hang_up, lifeline, os.getpid())
 
     def __repr__(self) -> str:
         return f"<Engine {self.url} {'alive' if self.alive else 'closed or gone'}>"
@@ -184,6 +184,17 @@ def _hear(lifeline: socket.socket, until: float) -> str:
     return said.decode().strip()
 
 
+def _hang_up(lifeline: socket.socket, owner: int) -> None:
+    """Close *lifeline*; in the process that opened it, end the connection as well.
+
+    A child that is forked in the middle of a close has a copy that nobody knows of any more.
+    """
+    if os.getpid() == owner:
+        with suppress(OSError):
+            lifeline.shutdown(socket.SHUT_RDWR)
+    lifeline.close()
+
+
 def _unavailable(cause: str) -> Unavailable:
     return Unavailable(cause, name="the embedded server")
 
@@ -218,6 +229,7 @@ def _try_lock(place: Place) -> int | None:
     """The lock of *place*, as an open file. None: not now."""
     import fcntl  # not on Windows, whose users are to read a sentence and not an ImportError
 
+    os.makedirs(os.path.dirname(place.home), mode=0o700, exist_ok=True)
     try:
         _claim(place.home)
         lock = os.open(place.lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -236,7 +248,6 @@ def _try_lock(place: Place) -> int | None:
 
 def _claim(home: str) -> None:
     """Make *home* ours alone. UsageError: others may enter it, or it is not ours."""
-    os.makedirs(os.path.dirname(home), mode=0o700, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(home, mode=0o700)
     found = os.lstat(home)
@@ -297,15 +308,14 @@ def _own_log(path: str, flags: int) -> int:
 def _run_keeper(place: Place, listener: int, log: int) -> None:
     """Start the keeper's process. It leaves us at once: what we wait for is only its launcher."""
     kind = "private" if place.private else "shared"
-    words = (listener, _find_server(), place.home, _PATIENCE, kind)
+    words = (_find_server(), place.home, str(_PATIENCE), kind)
     launcher = subprocess.Popen(
-        [_interpreter(), "-I", "-S", _KEEPER, *map(str, words)],
-        stdin=subprocess.DEVNULL,
+        [_interpreter(), "-I", "-S", _KEEPER, *words],
+        stdin=listener,
         stdout=log,
         stderr=log,
         cwd="/",
         start_new_session=True,  # Ctrl-C in the owner's terminal is for the owner
-        pass_fds=[listener],
     )
     launcher.wait()
 

@@ -167,17 +167,22 @@ class Keeper:
             os.rmdir(self._home)
 
     def _welcome(self, line: bytes) -> None:
-        while True:
+        while user := self._next_user():
             try:
-                user, _ = self._listener.accept()
-                user.setblocking(False)
                 user.send(line)
-            except BlockingIOError:
-                return
-            except OSError:
-                continue  # gone before we could answer
-            self._users[user.fileno()] = user
-            self._watch.register(user, select.POLLIN)
+            except OSError:  # gone before we could answer
+                user.close()
+            else:
+                self._users[user.fileno()] = user
+                self._watch.register(user, select.POLLIN)
+
+    def _next_user(self) -> socket.socket | None:
+        try:
+            user, _ = self._listener.accept()
+        except OSError:  # nobody waits, or there are too many of them already
+            return None
+        user.setblocking(False)
+        return user
 
     def _hear(self, fd: int) -> None:
         try:
@@ -243,12 +248,19 @@ def _allow_many_users() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def main(lifeline: int, binary: str, home: str, *, patience: float, private: bool) -> None:
-    """Keep a server for whoever connects to *lifeline*; end with nothing left behind."""
-    os.set_inheritable(lifeline, False)
-    listener = socket.socket(fileno=lifeline)
+def _given_listener() -> socket.socket:
+    """The socket that we were given as our standard input, where the server will not find it."""
+    listener = socket.socket(fileno=os.dup(0))
     listener.setblocking(False)
-    keeper = Keeper(listener, home)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return listener
+
+
+def main(binary: str, home: str, *, patience: float, private: bool) -> None:
+    """Keep a server for whoever connects to our listener; end with nothing left behind."""
+    keeper = Keeper(_given_listener(), home)
     server = Server(binary, home)
     well = False
     try:
@@ -264,6 +276,5 @@ def main(lifeline: int, binary: str, home: str, *, patience: float, private: boo
 
 if __name__ == "__main__":
     _settle()
-    _lifeline, _binary, _home, _patience, _kind = sys.argv[1:]
-    _private = _kind == "private"
-    main(int(_lifeline), _binary, _home, patience=float(_patience), private=_private)
+    _binary, _home, _patience, _kind = sys.argv[1:]
+    main(_binary, _home, patience=float(_patience), private=_kind == "private")

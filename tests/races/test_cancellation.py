@@ -151,7 +151,7 @@ async def test_cancelled_while_the_reply_is_lost(valkey: Server) -> None:
 
 
 async def test_a_lost_lease_cancels_its_body_and_nothing_else(own_server: Server) -> None:
-    """Renewal fails past the deadline: the body is cancelled, LeaseLost is raised, the task lives."""
+    """Renewal fails past the deadline: the body is cancelled, LeaseLost raised, the task lives."""
     async with AsyncDibs(own_server.url) as dibs:
         with pytest.raises(LeaseLost):
             async with dibs.hold("user:1", ttl=0.5, renew=True) as lease:

@@ -68,7 +68,7 @@ def test_125_contenders_in_four_processes_never_overlap(server: Server, spawn: S
     for (_, left, fence), (entered, _, next_fence) in pairwise(inside):
         assert left <= entered, "two were inside at once"
         assert fence < next_fence, "a later holder has a smaller fence"
-    assert "race:1" not in server.keys()  # noqa: SIM118
+    assert "race:1" not in server.keys()
 
 
 def hold_and_report(url: str) -> None:

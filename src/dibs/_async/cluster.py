@@ -7,7 +7,7 @@ from redis.crc import key_slot
 
 from .._core.breaker import Outage
 from .._core.engine import Engine, weakest
-from .._core.request import ErrorReply, Request, first_error, together
+from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import ASK_SLOTS, Node, is_on_the_move, read_moved, read_slots
 from .._core.watch import Watching
 from .._links.targets import Cluster
@@ -160,7 +160,7 @@ class AsyncClusterLink:
     async def _send_to(self, node: Node, requests: list[Request], now: float) -> list[Any]:
         if len(requests) == 1:
             return [await self.send(requests[0], now)]
-        replies = await self._link(node).send(together(requests), now)
+        replies = await self._link(node).send_all(requests, now)
         if first_error(replies) is None:
             return replies
         return [await self.send(request, now) for request in requests]

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .._core.breaker import Outage
 from .._core.keys import Seconds, Template, expand, public_name, seconds
-from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
+from .._core.lease import Holding, OutagePolicy, Plan, peek_request, read_peek
 from .._tasks import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
@@ -152,7 +152,7 @@ class AsyncDibs:
             key,
             name,
             ttl,
-            milliseconds(ttl),
+            int(ttl * 1000 + 0.5) or 1,
             seconds(wait, "wait", zero=True) if wait else 0.0,
             renew,
             None if max_hold is None else seconds(max_hold, "max_hold"),

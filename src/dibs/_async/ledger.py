@@ -20,19 +20,19 @@ from .._core.lease import (
     release_request,
     store_is_out,
 )
-from .._core.request import ErrorReply, Request, first_error, together
+from .._core.request import ErrorReply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._tasks import Guard, Link, monotonic, off_loop, redis
 from ..errors import Unavailable
 from ..events import Event, Kind, Listener, tell
-from .cluster import AsyncClusterLink
 from .keeper import AsyncKeeper
 from .lease import AsyncLease
 from .wakeups import AsyncWaiting
 
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
+    from .cluster import AsyncClusterLink
 
 
 class AsyncLedger:
@@ -50,10 +50,13 @@ class AsyncLedger:
         self._new_identity()
         remember(self)
 
-    def _make_link(self, budget: float) -> Link | AsyncClusterLink:
+    def _make_link(self, budget: float) -> "Link | AsyncClusterLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
         if isinstance(target, Cluster):
+            # Imported here: most users never need it, and it costs their start-up time.
+            from .cluster import AsyncClusterLink
+
             return AsyncClusterLink(target, budget, self._recovered)
         place = target if isinstance(target, Place) else None
         return Link(place, budget, self._recovered)
@@ -149,13 +152,9 @@ class AsyncLedger:
 
     async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write."""
-        if len(requests) == 1:
-            return [await self.ask(requests[0], now)]
-        if isinstance(self.link, AsyncClusterLink):
-            replies = await self.link.send_all(requests, now)
-            pairs = zip(requests, replies, strict=True)
-            return [await self.mend(request, reply, now) for request, reply in pairs]
-        return await self.ask(together(requests), now)
+        replies = await self.link.send_all(requests, now)
+        pairs = zip(requests, replies, strict=True)
+        return [await self.mend(request, reply, now) for request, reply in pairs]
 
     async def mend(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""

@@ -66,7 +66,7 @@ class AsyncWaiting:
 
     def __init__(self, ledger: "AsyncLedger") -> None:
         self._ledger = ledger
-        self._queues: dict[bytes, AsyncQueue] = {}
+        self.queues: dict[bytes, AsyncQueue] = {}
 
     async def take(self, plan: Plan) -> "AsyncLease | Holding":
         """A lease; or, after `plan.wait`, who has it."""
@@ -83,19 +83,19 @@ class AsyncWaiting:
 
     def next_please(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
-        queue = self._queues.get(key)
+        queue = self.queues.get(key)
         if queue is not None:
             queue.wake()
 
     def abandon(self) -> None:
         """In a forked child: those who wait are the parent's."""
-        self._queues = {}
+        self.queues = {}
 
     def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
         with self._ledger.guard:
-            queue = self._queues.get(key)
+            queue = self.queues.get(key)
             if queue is None:
-                queue = self._queues[key] = AsyncQueue(self._ledger)
+                queue = self.queues[key] = AsyncQueue(self._ledger)
             queue.turns.append(turn)
             return queue
 
@@ -105,8 +105,8 @@ class AsyncWaiting:
             if queue.turns:
                 queue.turns[0].set()
                 return
-            if self._queues.get(key) is queue:
-                del self._queues[key]
+            if self.queues.get(key) is queue:
+                del self.queues[key]
         self._ledger.link.unwatch(key, queue.wake)
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:

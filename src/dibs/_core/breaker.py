@@ -1,19 +1,19 @@
 """When to stop asking a server that does not answer, and when to look again."""
 
-from dataclasses import dataclass
-
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""
 PROBE_BUDGET = 0.5
 """The most that one look may take, in seconds."""
 
 
-@dataclass(slots=True)
 class Breaker:
     """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
 
-    opened_at: float | None = None
-    cause: str = ""
+    __slots__ = ("cause", "opened_at")
+
+    def __init__(self) -> None:
+        self.opened_at: float | None = None
+        self.cause = ""
 
     @property
     def is_open(self) -> bool:

@@ -6,9 +6,8 @@ The ladder: take a key by `SET NX GET` (7.0) or by script; give it back by `DELE
 
 import hashlib
 import pkgutil
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .request import ErrorReply, Reply, Request, pack
@@ -21,8 +20,7 @@ SCRIPTS = ("acquire", "acquire_fenced", "release", "extend")
 ASK = Request(pack("COMMAND", "INFO", *_MARKS), 1, b"")
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(NamedTuple):
     """What a server can do for us. Made by `read_engine`."""
 
     set_nx_get: bool

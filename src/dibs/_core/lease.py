@@ -1,6 +1,5 @@
 """Requests and readings of acquire, extend, release and peek."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
@@ -12,8 +11,7 @@ FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(NamedTuple):
     """Somebody has the key: for how long still (seconds), and who, for people."""
 
     remaining: float
@@ -51,8 +49,7 @@ def milliseconds(seconds: float) -> int:
     return int(seconds * 1000 + 0.5) or 1
 
 
-@dataclass(frozen=True, slots=True)
-class Won:
+class Won(NamedTuple):
     """The key is ours; with a fence, where one was asked for."""
 
     fence: int | None = None
@@ -122,7 +119,10 @@ def read_extend(reply: Reply) -> bool:
 
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
-    """Give the key back, if it is still ours; worth delivering until the lease ends by itself."""
+    """Give the key back, if it is still ours; worth delivering until the lease ends by itself.
+
+    The reply is 1: given back; anything else: it was not (or no longer) ours.
+    """
     if engine.compare_delete == "DELIFEQ":
         payload = b"*3\r\n$7\r\nDELIFEQ\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             len(key),
@@ -135,11 +135,6 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
     else:
         payload = run_script("release", [key], token)
     return Request(payload, 1, key, until)
-
-
-def read_release(reply: Reply) -> bool:
-    """True: given back. False: it was not (or no longer) ours."""
-    return reply == 1
 
 
 # ---- peek

@@ -1,6 +1,5 @@
 """Which node of a cluster a key lives on, and what a node says when it lives elsewhere."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .request import ErrorReply, Reply, Request, pack
@@ -15,8 +14,7 @@ class Node(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """The slot lives over there now."""
 
     slot: int

@@ -6,15 +6,14 @@ and an expiry may never be announced: whoever waits also keeps a timer.
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .request import ErrorReply, Reply, Request, pack
 
 _TRACK = pack("CLIENT", "TRACKING", "ON", "OPTIN") + pack("CLIENT", "CACHING", "YES")
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(NamedTuple):
     """How long the key is still held (0: it is free), and whether the server will tell."""
 
     remaining: float

@@ -14,7 +14,7 @@ from . import adopted
 class Pending:
     """A request on its way, and who waits for its reply (nobody: `future` is None)."""
 
-    __slots__ = ("future", "request", "since", "tries")
+    __slots__ = ("future", "request", "since", "times_sent")
 
     def __init__(
         self, future: "asyncio.Future[Any] | None", request: Request, since: float
@@ -22,7 +22,7 @@ class Pending:
         self.future = future
         self.request = request
         self.since = since
-        self.tries = 0
+        self.times_sent = 0
 
     @property
     def is_wanted(self) -> bool:
@@ -47,7 +47,7 @@ class Owner(Protocol):
     def line_lost(self, line: "Line", error: BaseException) -> None: ...
 
 
-class Line(asyncio.Protocol):
+class Line(asyncio.BufferedProtocol):
     """Requests out in order, replies back in order, pushes told apart.
 
     The first request of a loop tick on an idle line is written at once (one task alone pays no
@@ -63,12 +63,13 @@ class Line(asyncio.Protocol):
         self._connection = connection
         self._reader = adopted.make_reader()
         self._transport, early = adopted.transport_of(connection)
+        self._buffer = bytearray(65536)
         self._out: list[bytes] = []
         self._got: list[Reply] = []
         self._may_write = True
         self._transport.set_protocol(self)
         if early:
-            self.data_received(early)
+            self._received(early, len(early))
 
     @property
     def oldest(self) -> float | None:
@@ -77,26 +78,32 @@ class Line(asyncio.Protocol):
 
     def send(self, pending: Pending) -> None:
         """Put a request on the wire."""
-        pending.tries += 1
-        payload = pending.request.payload
+        pending.times_sent += 1
         queue, out = self.queue, self._out
-        queue.append(pending)
         if out:
-            out.append(payload)
-        elif len(queue) == 1 and self._may_write:
-            self._transport.write(payload)
-        else:
-            out.append(payload)
+            out.append(pending.request.payload)
+        elif queue or not self._may_write:
+            out.append(pending.request.payload)
             self._call_soon(self._flush)
+        else:
+            self._transport.write(pending.request.payload)
+        queue.append(pending)
 
     def _flush(self) -> None:
         if self._may_write and self._out:
             self._transport.write(b"".join(self._out))
             self._out.clear()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        # One buffer for ever: asyncio's own would take and give back 256 KiB for every read.
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._received(self._buffer, nbytes)
+
+    def _received(self, data: bytes | bytearray, size: int) -> None:
         try:
-            self._reader.feed(data)
+            self._reader.feed(data, 0, size)
             self._read()
         except (ConnectionError, IndexError) as error:
             # Bytes that are no reply, or a reply to nothing: the line cannot be trusted.

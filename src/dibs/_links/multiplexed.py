@@ -13,7 +13,7 @@ from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
-from .._core.request import Reply, Request
+from .._core.request import Reply, Request, together
 from .._core.watch import Watching, read_watch, watch_request
 from ..errors import UsageError
 from . import adopted
@@ -73,6 +73,12 @@ class MultiplexedLink:
             self._timer = loop.call_later(self._budget / 2, self._look)
         return future
 
+    async def send_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write."""
+        if len(requests) == 1:
+            return [await self.send(requests[0], now)]
+        return await self.send(together(requests), now)
+
     async def ready(self, now: float) -> Engine:
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
         while self.engine is None:
@@ -115,7 +121,7 @@ class MultiplexedLink:
         self._line = None
         self._watchers.wake_all()
         unanswered = self._wanted(line)
-        if any(pending.tries >= _TRIES for pending in unanswered):
+        if any(pending.times_sent >= _TRIES for pending in unanswered):
             self._trip(cause_of(error), unanswered)
         elif unanswered:
             self._backlog[:0] = unanswered
@@ -163,7 +169,7 @@ class MultiplexedLink:
         unsent, self._backlog = self._backlog, []
         self._breaker.trip(monotonic(), cause)
         for pending in sent + unsent:
-            pending.fail(Outage(cause, sent=pending.tries > 0))
+            pending.fail(Outage(cause, sent=pending.times_sent > 0))
             self._owe(pending.request)
         self._watchers.wake_all()
         self._connect()

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import Engine
-from .._core.request import Request
+from .._core.request import Request, together
 from .._core.watch import Watching, read_watch, watch_request
 from ..errors import UsageError
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
@@ -72,6 +72,12 @@ class PooledLink:
             raise
         self._idle.append(wire)
         return reply
+
+    def send_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write."""
+        if len(requests) == 1:
+            return [self.send(requests[0], now)]
+        return self.send(together(requests), now)
 
     def ready(self, now: float) -> Engine:
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""

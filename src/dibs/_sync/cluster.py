@@ -8,7 +8,7 @@ from redis.crc import key_slot
 
 from .._core.breaker import Outage
 from .._core.engine import Engine, weakest
-from .._core.request import ErrorReply, Request, first_error, together
+from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import ASK_SLOTS, Node, is_on_the_move, read_moved, read_slots
 from .._core.watch import Watching
 from .._links.targets import Cluster
@@ -161,7 +161,7 @@ class ClusterLink:
     def _send_to(self, node: Node, requests: list[Request], now: float) -> list[Any]:
         if len(requests) == 1:
             return [self.send(requests[0], now)]
-        replies = self._link(node).send(together(requests), now)
+        replies = self._link(node).send_all(requests, now)
         if first_error(replies) is None:
             return replies
         return [self.send(request, now) for request in requests]

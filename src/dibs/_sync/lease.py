@@ -11,7 +11,6 @@ from .._core.lease import (
     extend_request,
     milliseconds,
     read_extend,
-    read_release,
     release_request,
 )
 from .._threads import Body, monotonic
@@ -145,18 +144,20 @@ class Lease:
         ledger.forget(self, plan.key)
         if not self.guarded:
             return False
+        given = False
         try:
             engine = ledger.link.engine or ledger.link.ready(now)
             request = release_request(engine, plan.key, self._token, self._deadline)
             reply = ledger.link.send(request, now)
             if type(reply) is not int:
                 reply = ledger.mend(request, reply, now)
+            given = reply == 1 and not was_lost
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
             return False
         finally:
-            ledger.waiting.next_please(plan.key)
-        given = read_release(reply) and not was_lost
+            if ledger.waiting.queues:
+                ledger.waiting.next_please(plan.key)
         if ledger.listeners:
             ledger.tell("released" if given else "late", plan.name, held=now - self._since)
         return given

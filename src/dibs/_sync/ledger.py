@@ -20,19 +20,19 @@ from .._core.lease import (
     release_request,
     store_is_out,
 )
-from .._core.request import ErrorReply, Request, first_error, together
+from .._core.request import ErrorReply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._threads import Guard, Link, monotonic, off_loop, redis
 from ..errors import Unavailable
 from ..events import Event, Kind, Listener, tell
-from .cluster import ClusterLink
 from .keeper import Keeper
 from .lease import Lease
 from .wakeups import Waiting
 
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
+    from .cluster import ClusterLink
 
 
 class Ledger:
@@ -50,10 +50,13 @@ class Ledger:
         self._new_identity()
         remember(self)
 
-    def _make_link(self, budget: float) -> Link | ClusterLink:
+    def _make_link(self, budget: float) -> "Link | ClusterLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
         if isinstance(target, Cluster):
+            # Imported here: most users never need it, and it costs their start-up time.
+            from .cluster import ClusterLink
+
             return ClusterLink(target, budget, self._recovered)
         place = target if isinstance(target, Place) else None
         return Link(place, budget, self._recovered)
@@ -149,13 +152,9 @@ class Ledger:
 
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write."""
-        if len(requests) == 1:
-            return [self.ask(requests[0], now)]
-        if isinstance(self.link, ClusterLink):
-            replies = self.link.send_all(requests, now)
-            pairs = zip(requests, replies, strict=True)
-            return [self.mend(request, reply, now) for request, reply in pairs]
-        return self.ask(together(requests), now)
+        replies = self.link.send_all(requests, now)
+        pairs = zip(requests, replies, strict=True)
+        return [self.mend(request, reply, now) for request, reply in pairs]
 
     def mend(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""

@@ -67,7 +67,7 @@ class Waiting:
 
     def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
-        self._queues: dict[bytes, Queue] = {}
+        self.queues: dict[bytes, Queue] = {}
 
     def take(self, plan: Plan) -> "Lease | Holding":
         """A lease; or, after `plan.wait`, who has it."""
@@ -84,19 +84,19 @@ class Waiting:
 
     def next_please(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
-        queue = self._queues.get(key)
+        queue = self.queues.get(key)
         if queue is not None:
             queue.wake()
 
     def abandon(self) -> None:
         """In a forked child: those who wait are the parent's."""
-        self._queues = {}
+        self.queues = {}
 
     def _join(self, key: bytes, turn: Signal) -> Queue:
         with self._ledger.guard:
-            queue = self._queues.get(key)
+            queue = self.queues.get(key)
             if queue is None:
-                queue = self._queues[key] = Queue(self._ledger)
+                queue = self.queues[key] = Queue(self._ledger)
             queue.turns.append(turn)
             return queue
 
@@ -106,8 +106,8 @@ class Waiting:
             if queue.turns:
                 queue.turns[0].set()
                 return
-            if self._queues.get(key) is queue:
-                del self._queues[key]
+            if self.queues.get(key) is queue:
+                del self.queues[key]
         self._ledger.link.unwatch(key, queue.wake)
 
     def _until_first(self, queue: Queue, turn: Signal, give_up: float) -> None:

@@ -163,7 +163,7 @@ async def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
 async def test_a_release_that_could_not_be_delivered_is_delivered_later(
     own_server: Server,
 ) -> None:
-    """Released while the server was out: the key is gone soon after it is back, not after its ttl."""
+    """Released while the server was out: the key goes when it is back, not after its ttl."""
     events: list[Event] = []
     async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
         lease = await dibs.try_hold("user:1", ttl=60)

@@ -11,7 +11,7 @@ from .._tasks import Beside, eventually, sleep
 
 
 def _queue(dibs: AsyncDibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiting._queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._ledger.waiting.queues.get(b"user:1")) else 0
 
 
 async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:

@@ -12,7 +12,7 @@ from .._threads import Beside, eventually, sleep
 
 
 def _queue(dibs: Dibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiting._queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._ledger.waiting.queues.get(b"user:1")) else 0
 
 
 def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:

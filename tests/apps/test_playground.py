@@ -1,0 +1,382 @@
+"""The playground, as a person meets it: a process, its address, its page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dibs.testing import eventually
+from dibs.testing.servers import free_port
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = "/usr/bin/chromium"
+CHROMIUM_ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+class Playground:
+    """`python -m apps.playground` in a session and a temporary folder of its own."""
+
+    def __init__(self, folder: str, port: int) -> None:
+        self.folder = folder
+        environment = {**os.environ, "TMPDIR": folder, "PORT": str(port), "HOST": "127.0.0.1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "apps.playground"],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+", self.line)
+        self.url = found[0] if found else ""
+
+    @contextmanager
+    def visitor(self) -> Iterator[httpx.Client]:
+        """Somebody who has opened the page."""
+        with httpx.Client(base_url=self.url, timeout=20, trust_env=False) as client:
+            assert client.get("/").status_code == 200
+            yield client
+
+    def servers(self) -> list[str]:
+        """The embedded servers of this playground, as the system sees them."""
+        listed = subprocess.run(["ps", "-axo", "args"], check=True, capture_output=True, text=True)
+        lines = listed.stdout.splitlines()
+        return [line for line in lines if "valkey-server" in line and self.folder in line]
+
+    def end(self, number: signal.Signals) -> tuple[int, str, float]:
+        """Exit code, everything it said since its first line, and how long it took."""
+        asked = time.monotonic()
+        self.process.send_signal(number)
+        said = "".join(self.process.communicate(timeout=10))
+        return self.process.returncode, said, time.monotonic() - asked
+
+    def close(self) -> None:
+        """Gone, however the test went."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def running(port: int | None = None) -> Iterator[Playground]:
+    # Not pytest's tmp_path: a Unix socket has a short path.
+    folder = tempfile.mkdtemp(prefix="pg-", dir="/tmp")
+    playground = Playground(folder, free_port() if port is None else port)
+    try:
+        yield playground
+    finally:
+        playground.close()
+        eventually(lambda: not playground.servers())
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def playground() -> Iterator[Playground]:
+    """One for all tests that do it no harm."""
+    with running() as playground:
+        assert playground.url, playground.line
+        yield playground
+
+
+@pytest.fixture
+def visitor(playground: Playground) -> Iterator[httpx.Client]:
+    """Somebody new, with a door of their own."""
+    with playground.visitor() as client:
+        yield client
+
+
+def hold(visitor: httpx.Client, person: str, **wish: Any) -> httpx.Response:
+    return visitor.post(f"/hold/{person}", json=wish)
+
+
+@contextmanager
+def watching(visitor: httpx.Client) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+    """What the stream says, from now on: kind and message."""
+    with visitor.stream("GET", "/hold/events") as stream:
+        lines = stream.iter_lines()
+
+        def messages() -> Iterator[tuple[str, dict[str, Any]]]:
+            kind = ""
+            for line in lines:
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    yield kind, json.loads(line.removeprefix("data: "))
+
+        seen = messages()
+        assert next(seen)[0] == "state"
+        yield seen
+
+
+# ------------------------------------------------------------------------------- hold
+
+
+def test_the_second_is_told_when_to_come_back(visitor: httpx.Client) -> None:
+    """Ann gets it; Ben gets 409, with the true remaining time in header and body."""
+    first = hold(visitor, "ann", ttl=4)
+    assert first.status_code == 200
+    assert first.json()["guarded"] is True and 3 < first.json()["remaining"] <= 4
+    second = hold(visitor, "ben", ttl=4)
+    assert second.status_code == 409
+    answer = second.json()
+    assert 3 < answer["retry_after"] <= 4 and second.headers["Retry-After"] == "4"
+    assert answer["holder"] and answer["error"].startswith("playground:* is held by")
+
+
+def test_after_the_release_it_is_free(visitor: httpx.Client) -> None:
+    """Ann lets go, and Ben has it; a second farewell finds nothing to end."""
+    hold(visitor, "ann", ttl=10)
+    assert hold(visitor, "ben", ttl=2).status_code == 409
+    farewell = visitor.delete("/hold/ann")
+    assert farewell.status_code == 200 and farewell.json()["how"] == "released"
+    assert hold(visitor, "ben", ttl=2).status_code == 200
+    assert visitor.delete("/hold/ann").status_code == 404
+
+
+def test_after_its_ttl_it_is_free(visitor: httpx.Client) -> None:
+    """Nobody lets go: the lease ends by itself, at the time that Retry-After has promised."""
+    hold(visitor, "ann", ttl=2)
+    refused = hold(visitor, "ben", ttl=2)
+    time.sleep(int(refused.headers["Retry-After"]))
+    assert hold(visitor, "ben", ttl=2).status_code == 200
+
+
+def test_who_waits_is_woken(playground: Playground, visitor: httpx.Client) -> None:
+    """Ben waits; Ann lets go; he has it long before the next look of anybody who polls."""
+    hold(visitor, "ann", ttl=10)
+    with ben_waiting(playground, visitor) as ben:
+        assert visitor.delete("/hold/ann").status_code == 200
+        answer = json.loads(ben.communicate(timeout=10)[0])
+    assert answer["is"] == "in" and answer["ran_out"] is False
+    assert 0 < answer["after_release"] < 0.1
+
+
+def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> None:
+    """Ben gives up, and leaves nothing behind: after Ann the key is free."""
+    hold(visitor, "ann", ttl=10)
+    with ben_waiting(playground, visitor) as ben:
+        assert visitor.delete("/hold/ben").json()["how"] == "gave up"
+        assert json.loads(ben.communicate(timeout=10)[0]) == {"error": "Ben stopped waiting."}
+    visitor.delete("/hold/ann")
+    assert hold(visitor, "ann", ttl=2).status_code == 200
+
+
+@contextmanager
+def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subprocess.Popen[str]]:
+    """Ben's request, under way in another process; its answer is what that prints."""
+    work = "import httpx, sys; print(httpx.post(sys.argv[1], json={'ttl': 5, 'wait': 10}, "
+    work += "cookies={'dibs_playground': sys.argv[2]}, timeout=20, trust_env=False).text)"
+    cookie = visitor.cookies["dibs_playground"]
+    command = [sys.executable, "-c", work, f"{playground.url}/hold/ben", cookie]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ben:
+        with watching(visitor) as seen:
+            for kind, message in seen:
+                if kind == "state" and message["people"]["ben"]["is"] == "waiting":
+                    break
+        yield ben
+
+
+def test_visitors_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
+    """Each has a key of their own."""
+    hold(visitor, "ann", ttl=5)
+    with playground.visitor() as other:
+        assert hold(other, "ben", ttl=5).status_code == 200
+
+
+def test_one_visit_at_a_time(visitor: httpx.Client) -> None:
+    """A person who is in does not come in again."""
+    hold(visitor, "ann", ttl=5)
+    again = hold(visitor, "ann", ttl=5)
+    assert again.status_code == 409 and again.json()["error"] == "Ann is still in, or still waits."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"ttl": 1}', b'{"ttl": 11}', b'{"ttl": "5"}', b'{"ttl": true}', b'{"ttl": NaN}',
+     b'{"ttl": 5, "wait": -1}', b'{"wait": 11}', b"[]", b"{", b"[" * 1000, b"\xff"],
+)  # fmt: skip
+def test_bad_input_is_answered_in_one_sentence(visitor: httpx.Client, body: bytes) -> None:
+    """400, and what would be right."""
+    answer = visitor.post("/hold/ann", content=body)
+    assert answer.status_code == 400
+    assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])
+
+
+def test_strangers(playground: Playground, visitor: httpx.Client) -> None:
+    """Unknown people, too many words, and whoever has not opened the page."""
+    assert hold(visitor, "eve").status_code == 404
+    assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
+    for path in ("/hold/ann", "/hold/outage"):
+        answer = httpx.post(playground.url + path, json={}, trust_env=False)
+        assert answer.status_code == 400 and "Open the page first" in answer.json()["error"]
+        forged = {"dibs_playground": "x:y"}
+        answer = httpx.post(playground.url + path, json={}, cookies=forged, trust_env=False)
+        assert answer.status_code == 400
+
+
+def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
+    """Events as they happen, by name and never by key; and how it stands on the server."""
+    with watching(visitor) as seen:
+        hold(visitor, "ann", ttl=2)
+        hold(visitor, "ben", ttl=2)
+        told: list[tuple[str, str]] = []
+        for kind, message in seen:
+            if kind == "dibs":
+                assert message["name"] == "playground:*" and "door" not in json.dumps(message)
+                told.append((message["who"], message["kind"]))
+            elif message["held"]:
+                assert 0 < message["held"]["remaining"] <= 2 and message["key"].endswith(":door")
+            if told[-1:] == [("ann", "late")]:
+                break
+    assert told == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]
+
+
+# ------------------------------------------------------------------------------- outage
+
+
+def test_an_outage_is_short_and_honest(playground: Playground, visitor: httpx.Client) -> None:
+    """While it is stopped: let through within the budget, unguarded. Afterwards: as before."""
+    assert hold(visitor, "ann", ttl=2).json()["guarded"] is True
+    visitor.delete("/hold/ann")
+    assert visitor.post("/hold/outage").status_code == 202
+    assert visitor.post("/hold/outage").status_code == 409
+    during = hold(visitor, "ann", ttl=10)
+    assert during.status_code == 200 and during.json()["guarded"] is False
+    assert during.json()["took"] < 0.25 + 0.05 + 0.2  # the last: for a busy machine
+    assert visitor.delete("/hold/ann").json()["how"] == "unguarded"
+    time.sleep(6)
+    assert hold(visitor, "ann", ttl=2).json()["guarded"] is True
+
+
+def test_a_crash_leaves_no_stopped_server() -> None:
+    """The page is killed while the server is stopped: the server ends all the same."""
+    with running() as playground:
+        with playground.visitor() as visitor:
+            assert visitor.post("/hold/outage").status_code == 202
+        assert playground.servers()
+        playground.process.kill()
+        eventually(lambda: not playground.servers())
+
+
+# ------------------------------------------------------------------------------- begin and end
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_ends_when_told(number: signal.Signals, stopped: bool) -> None:
+    """Ctrl-C and SIGTERM: exit 0 though people watch and wait, not a word, no server, no files."""
+    with running() as playground, playground.visitor() as visitor, ExitStack() as stack:
+        assert playground.line.startswith("The dibs playground is at http://127.0.0.1:")
+        assert playground.servers()
+        hold(visitor, "ann", ttl=10)
+        stack.enter_context(watching(visitor))
+        stack.enter_context(ben_waiting(playground, visitor))
+        if stopped:
+            visitor.post("/hold/outage")
+        code, said, took = playground.end(number)
+        assert (code, said) == (0, "") and took < 4
+        assert not playground.servers() and not os.listdir(playground.folder)
+
+
+def test_a_port_in_use_gets_one_line() -> None:
+    """It says which one, and ends with 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running(port) as playground:
+            said = "".join(playground.process.communicate(timeout=10))
+            assert playground.process.returncode == 1 and not playground.line
+            assert said.count("\n") == 1 and f"port {port}" in said and "in use" in said
+
+
+# ------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not os.path.exists(CHROMIUM):
+        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, playground: Playground) -> Iterator[Any]:
+    """The page in a browser, at the narrowest width it promises to fit."""
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.goto(playground.url)
+    yield page
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    context.close()
+    assert not mistakes and overflow <= 0
+
+
+def test_a_person_sees_it(page: Any) -> None:
+    """Ann holds; Ben sees a countdown and is invited when she lets go; then he has it."""
+    from playwright.sync_api import expect
+
+    ann, ben = page.locator(".person.ann"), page.locator(".person.ben")
+    page.locator("#ttl").fill("10")
+    ann.get_by_role("button", name="Hold it").click()
+    expect(ann.locator(".says")).to_have_text("Ann has it.")
+    expect(page.locator("#held")).to_contain_text("is held by")
+
+    ben.get_by_role("button", name="Try it").click()
+    expect(ben.locator(".says")).to_contain_text("Busy, sorry:")
+    seen = float(ben.locator(".clock").inner_text().removesuffix("s"))
+    assert 5 < seen < 10
+    eventually(lambda: float(ben.locator(".clock").inner_text().removesuffix("s")) < seen)
+
+    ann.get_by_role("button", name="Let go").click()
+    expect(ben.locator(".says")).to_have_text("It is free now: Ben’s turn?")
+    ben.get_by_role("button", name="Try again").click()
+    expect(ben.locator(".says")).to_have_text("Ben has it.")
+    expect(page.locator(".events .kind")).to_have_text(["acquired", "released", "busy", "acquired"])
+    expect(page.locator("#code .line.now")).to_contain_text("lease.guarded is True")
+
+
+def test_by_keyboard_alone(page: Any) -> None:
+    """Ann holds, Ben waits, Ann lets go: he has it within milliseconds, and the focus is kept."""
+    from playwright.sync_api import expect
+
+    ann, ben = page.locator(".person.ann"), page.locator(".person.ben")
+    ann.get_by_role("button", name="Hold it").focus()
+    page.keyboard.press("Enter")
+    expect(ann.get_by_role("button", name="Let go")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(ben.get_by_role("button", name="Stop waiting")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(ben.locator(".says")).to_have_text(
+        re.compile(r"Ben has it, [\d.]+ ms after Ann let go\.")
+    )

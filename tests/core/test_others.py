@@ -1,0 +1,79 @@
+"""Breaker, pushes and slots, without a server."""
+
+import math
+
+from dibs import Busy, LeaseLost, Unavailable
+from dibs._core.breaker import Breaker
+from dibs._core.request import ErrorReply
+from dibs._core.slots import Moved, Node, is_on_the_move, read_moved, read_slots
+from dibs._core.watch import Watching, read_push, read_watch
+
+
+def test_the_breaker_tells_news_once() -> None:
+    """Open at the first failure, closed at the first answer, and it knows how long it was."""
+    breaker = Breaker()
+    assert not breaker.is_open
+    assert breaker.heal(1.0) is None
+    assert breaker.trip(10.0, "refused")
+    assert breaker.is_open
+    assert not breaker.trip(11.0, "timed out")
+    assert breaker.cause == "timed out"
+    assert breaker.heal(12.5) == 2.5
+    assert not breaker.is_open
+
+
+def test_what_a_push_says() -> None:
+    """Keys, everything, or nothing to us."""
+    assert read_push([b"invalidate", [b"a", b"b"]]) == [b"a", b"b"]
+    assert read_push([b"invalidate", None]) is None
+    assert read_push([b"message", b"channel", b"text"]) == []
+    assert read_push([]) == []
+
+
+def test_what_watching_says() -> None:
+    """Free, held, held for ever; told, or to be polled."""
+    assert read_watch([b"OK", b"OK", 1500], pushes=True) == Watching(1.5, told=True)
+    assert read_watch([b"OK", b"OK", 1500], pushes=False) == Watching(1.5, told=False)
+    assert read_watch([b"OK", b"OK", -2], pushes=True).remaining == 0.0
+    assert read_watch([b"OK", b"OK", -1], pushes=True).remaining == math.inf
+    refused = ErrorReply("NOPERM no")
+    assert not read_watch([refused, refused, 1500], pushes=True).told
+
+
+def test_the_map_of_a_cluster() -> None:
+    """Ranges become slots; a node without a name is the one that was asked."""
+    reply = [
+        [0, 1, [b"10.0.0.1", 7000, b"id"]],
+        [2, 2, [b"", 7001, b"id"], [b"r", 1, b"id"]],
+        [3, 3],
+    ]
+    asked = Node("here", 1)
+    assert read_slots(reply, asked) == {  # type: ignore[arg-type]
+        0: Node("10.0.0.1", 7000),
+        1: Node("10.0.0.1", 7000),
+        2: Node("here", 7001),
+    }
+    assert read_moved(ErrorReply("MOVED 7 10.0.0.2:7002"), asked) == Moved(
+        7, Node("10.0.0.2", 7002)
+    )
+    assert read_moved(ErrorReply("MOVED 7 :7002"), asked) == Moved(7, Node("here", 7002))
+    assert read_moved(ErrorReply("ERR no"), asked) is None
+    assert read_moved(None, asked) is None
+    assert is_on_the_move(ErrorReply("ASK 7 10.0.0.2:7002"))
+    assert not is_on_the_move(None)
+
+
+def test_errors_carry_facts_and_survive_pickling() -> None:
+    """Facts as attributes, a sentence without the key, the same after a trip to another process."""
+    import pickle
+
+    busy = Busy("user:42", 3.21, "web-1:7", "user:{id}")
+    lost = LeaseLost("user:42", 7, "user:{id}")
+    out = Unavailable("refused", "user:{id}")
+    for error in (busy, lost, out):
+        twin = pickle.loads(pickle.dumps(error))
+        assert str(twin) == str(error)
+        assert vars(twin) == vars(error)
+        assert "42" not in str(error)
+    assert "web-1:7" in str(busy)
+    assert "3.21" in str(busy)

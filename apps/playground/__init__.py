@@ -1,0 +1,1 @@
+"""The playground: one page on an embedded server, to see leases work."""

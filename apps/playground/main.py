@@ -1,0 +1,87 @@
+"""The playground as an ASGI app: the page, and one panel for each verb of dibs."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from .engine import Engine
+from .hold import COOKIE, VISITOR, HoldPanel
+
+STATIC = Path(__file__).with_name("static")
+_LONGEST_BODY = 1024
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Playground:
+    """The embedded server and the panels on it: up on entry, gone on exit."""
+
+    def __init__(self) -> None:
+        self._engine = Engine()
+        self.hold = HoldPanel(self._engine)
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> "Playground":
+        """DibsError: the embedded server cannot be started; the sentence says why."""
+        async with AsyncExitStack() as opening:
+            await opening.enter_async_context(self._engine)
+            await opening.enter_async_context(self.hold)
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._open.aclose()
+
+    async def send_home(self) -> None:
+        """End what would go on by itself: streams, and people who wait."""
+        await self.hold.send_home()
+
+
+def create_app(playground: Playground) -> Starlette:
+    """The app. *playground* is opened with its lifespan."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with playground:
+            yield
+
+    routes = [
+        Route("/", _page),
+        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/hold", routes=playground.hold.routes),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _sentence},
+        max_body_size=_LONGEST_BODY,
+    )
+
+
+async def _page(request: Request) -> Response:
+    """The page; with it, a visitor gets keys of their own."""
+    response = FileResponse(STATIC / "index.html", headers=_HEADERS)
+    if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
+        response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
+    return response
+
+
+async def _sentence(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+playground = Playground()
+app = create_app(playground)

@@ -1,0 +1,21 @@
+"""How fast dibs is, and against whom: ``python -m benchmarks``.
+
+Everything a table shows was measured in the same run, on the same private Valkey, in rounds that
+visit the systems in a new order each time. Trust the ratios; the digits belong to the machine.
+
+Where to look:
+
+==============  ==========================================================================
+``hold``        acquire + release pairs per second, and what a pair costs the client's CPU
+``refusal``     what "somebody here already has it" costs
+``handoff``     from one holder's release to the next holder's start
+``patience``    the commands that waiting sends to the server
+``imports``     what ``import dibs`` adds to ``import redis``
+``outage``      a server that hangs, and comes back
+``aims``        what we set out to reach, and whether this run reached it
+``systems/``    one file for each system measured
+==============  ==========================================================================
+
+The rest is machinery: ``servers`` (a private Valkey), ``worker`` (a measured client in a process
+of its own), ``crowd`` (n callers at once), ``measure`` (rounds, medians, spreads), ``table``.
+"""

@@ -1,0 +1,153 @@
+"""What each part found, as tables. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import hold, measure, table
+from .systems import FLOOR, LOCK
+
+
+def hold_table(result: dict[str, Any]) -> str:
+    """Pairs per second by number of callers, each system beside the Lock and the floor."""
+    where = (
+        "not pinned"
+        if result["core"] is None
+        else f"server and client pinned to core {result['core']}"
+    )
+    headings = (
+        "acquire + release",
+        "pairs/s",
+        "(min–max)",
+        "× Lock",
+        "× floor",
+        "CPU µs/pair",
+        "(min–max)",
+    )
+    return f"hold, {where}\n" + table.aligned(headings, list(_hold_rows(hold.cells_of(result))))
+
+
+def _hold_rows(cells: list[hold.Cell]) -> Iterator[tuple[str, ...]]:
+    for column in dict.fromkeys(cell.column for cell in cells):
+        yield (column,)
+        for cell in (cell for cell in cells if cell.column == column):
+            yield _hold_row(cell, hold.find(cells, LOCK, column), hold.find(cells, FLOOR, column))
+
+
+def _hold_row(cell: hold.Cell, lock: hold.Cell | None, floor: hold.Cell | None) -> tuple[str, ...]:
+    rate, cpu = measure.Spread.of(cell.rates), measure.Spread.of(cell.cpu_us)
+    if rate is None or cpu is None:
+        return (f"  {cell.system}: {cell.broken}",)
+    return (
+        f"  {cell.system}",
+        table.whole(rate.middle),
+        table.between(rate.least, rate.most),
+        table.short(hold.ratio(cell, lock)),
+        table.short(hold.ratio(cell, floor)),
+        table.short(cpu.middle),
+        table.between(cpu.least, cpu.most),
+    )
+
+
+def refusal_table(result: dict[str, Any]) -> str:
+    """Microseconds and commands for one refusal."""
+    headings = ("refused in the process that holds it", "µs", "min", "max", "commands")
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        us = measure.Spread(tuple(found["us"]))
+        return (
+            label,
+            *map(table.short, (us.middle, us.least, us.most)),
+            _commands(found["commands"]),
+        )
+
+    return table.aligned(headings, list(_rows(result, row)))
+
+
+def handoff_table(result: dict[str, Any]) -> str:
+    """Milliseconds from a release to the next holder."""
+    headings = (
+        f"{result['waiters']} waiters, release → next holder",
+        "ms",
+        "max",
+        "all served ms",
+        "commands each",
+    )
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        ms, served = measure.Spread(tuple(found["ms"])), measure.Spread(tuple(found["served_ms"]))
+        return (
+            label,
+            *map(table.short, (ms.middle, ms.most, served.middle)),
+            _commands(found["commands"]),
+        )
+
+    return table.aligned(headings, list(_rows(result, row)))
+
+
+def patience_table(result: dict[str, Any]) -> str:
+    """Commands that waiting in vain costs."""
+    headings = (f"{result['waiters']} waiters, {result['seconds']} s, in vain", "commands")
+    return table.aligned(
+        headings, list(_rows(result, lambda label, found: (label, table.whole(found["commands"]))))
+    )
+
+
+def imports_table(result: dict[str, Any]) -> str:
+    """Milliseconds of each import."""
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        ms = measure.Spread(tuple(found["ms"]))
+        return (label, *map(table.short, (ms.middle, ms.least, ms.most)))
+
+    return table.aligned(("fresh interpreter", "ms", "min", "max"), list(_rows(result, row)))
+
+
+def outage_table(result: dict[str, Any]) -> str:
+    """Milliseconds of calls while the server hangs, and of the way back."""
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        return (
+            label,
+            _capped(found["first"]),
+            _capped(found["next"]),
+            str(found["calls"]),
+            _capped(found["back"]),
+        )
+
+    headings = (
+        "server hangs (SIGSTOP)",
+        "first call",
+        "slowest after",
+        "calls after",
+        "back again",
+    )
+    return table.aligned(headings, list(_rows(result, row)))
+
+
+Row = Callable[[str, dict[str, Any]], tuple[str, ...]]
+
+
+def _rows(result: dict[str, Any], row: Row) -> Iterator[tuple[str, ...]]:
+    for label, found in result["rows"].items():
+        yield (f"{label}: {found['broken']}",) if "broken" in found else row(label, found)
+
+
+def _commands(counts: list[float]) -> str:
+    return f"{measure.Spread(tuple(counts)).middle:.1f}"
+
+
+def _capped(ms: float | None) -> str:
+    return ">10 s" if ms is None else f"{table.short(ms)} ms"
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "pinned": hold_table,
+    "hold": hold_table,
+    "refusal": refusal_table,
+    "handoff": handoff_table,
+    "patience": patience_table,
+    "imports": imports_table,
+    "outage": outage_table,
+}

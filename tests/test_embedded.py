@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from dibs import AsyncDibs, Dibs
 from dibs._links import embedded
 from dibs.errors import Unavailable, UsageError
 from dibs.testing import Child, eventually
@@ -640,3 +641,45 @@ def test_lock_that_is_never_given_back_is_given_up(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Unavailable, match="is held by a process"):
             embedded.start(str(tmp_path))
+
+
+# --- through the front door ------------------------------------------------------------------
+
+
+def test_a_killed_server_is_started_again() -> None:
+    """Somebody killed the embedded server: an outage, and then a new server at the same place."""
+    with Dibs("embedded://") as dibs:
+        with dibs.hold("user:1", ttl=5) as lease:
+            assert lease.guarded
+        assert dibs._ledger._embedded is not None
+        with redis.Redis.from_url(dibs._ledger._embedded.url) as client:
+            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+
+        def guarded() -> bool:
+            with dibs.hold("user:1", ttl=5) as lease:
+                return lease.guarded
+
+        eventually(guarded, within=20)
+
+
+def test_a_forked_child_shares_its_parents_server() -> None:
+    """embedded:// after fork: the child has a hold of its own on the same server."""
+    with Dibs("embedded://") as dibs, dibs.hold("user:1", ttl=30):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                told = [dibs.try_hold("user:1", ttl=5) is None, dibs.peek("user:1") is not None]
+                os.write(writer, repr(told).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        assert os.read(reader, 100) == b"[True, True]"
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+async def test_the_front_door_of_asyncio() -> None:
+    """AsyncDibs("embedded://") works without a word of set-up."""
+    async with AsyncDibs("embedded://") as dibs, dibs.hold("user:1", ttl=5) as lease:
+        assert lease.guarded

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 sleep = asyncio.sleep
-WRONG_WORLD = "AsyncDibs wraps async functions; for this one use a Dibs"
+WRONG_WORLD = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
 
 
 class Signal:
@@ -87,9 +87,8 @@ class Background:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start *work*, unless it is running."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(work(), name=self._name)
+        """Start *work*. The caller knows that it is not running."""
+        self._task = asyncio.get_running_loop().create_task(work(), name=self._name)
 
     async def stop(self) -> None:
         """End it, and wait until it has ended."""
@@ -160,4 +159,4 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
-    return inspect.iscoroutinefunction(function)
+    return inspect.iscoroutinefunction(function) and not inspect.isasyncgenfunction(function)

@@ -25,7 +25,7 @@ __all__ = [
     "sleep",
 ]
 
-WRONG_WORLD = "Dibs wraps plain functions; for this one use an AsyncDibs"
+WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
 
 
 class Signal:
@@ -61,10 +61,9 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start *work*, unless it is running."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=work, name=self._name, daemon=True)
-            self._thread.start()
+        """Start *work*. The caller knows that it is not running."""
+        self._thread = threading.Thread(target=work, name=self._name, daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Wait until it has ended. A thread cannot be told to: its work must see that it should."""
@@ -108,4 +107,8 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
-    return not inspect.iscoroutinefunction(function)
+    return not (
+        inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+        or inspect.isgeneratorfunction(function)
+    )

@@ -11,13 +11,22 @@ names the *name* of a key (its template), never the key itself, and never a toke
 up in logs, and keys hold user ids.
 """
 
+import math
+
 
 class DibsError(Exception):
     """Anything that dibs raises on purpose."""
 
+    def __repr__(self) -> str:
+        # The facts would include the key.
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 class Busy(DibsError):
-    """Somebody else has the key; `retry_after` is when it is free again at the latest."""
+    """Somebody else has the key; `retry_after` is how long, if its holder does not renew it.
+
+    inf: another program wrote the key, without a ttl.
+    """
 
     def __init__(
         self, key: str, retry_after: float, holder: str | None = None, name: str = "the key"
@@ -30,7 +39,9 @@ class Busy(DibsError):
 
     def __str__(self) -> str:
         by = f" by {self.holder}" if self.holder else ""
-        return f"{self.name} is held{by}; free again in {self.retry_after:.3g} s at the latest"
+        if self.retry_after == math.inf:
+            return f"{self.name} is held{by}, by a value without a ttl"
+        return f"{self.name} is held{by}; try again in {self.retry_after:.3g} s"
 
 
 class LeaseLost(DibsError):

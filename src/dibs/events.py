@@ -1,7 +1,9 @@
 """What happened: frozen facts, handed to listeners.
 
-A listener is any callable that takes an `Event`. It runs in the caller's thread or task, so it
-must be quick and must not block. Nobody listening costs nothing: no event is made.
+A listener is any callable that takes an `Event`. It runs where the thing happened: in the caller's
+thread or task, or beside it for what happens in the background (renewed, lost, recovered). So it
+must be quick, must not block, and with threads must be thread-safe. Nobody listening costs
+nothing: no event is made.
 """
 
 import logging
@@ -27,7 +29,7 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired: False when the store was out and the policy let the caller through."""
+    """acquired, released: False when the store was out and the policy let the caller through."""
     waited: float | None = None
     """acquired, busy: seconds spent waiting for somebody else."""
     held: float | None = None

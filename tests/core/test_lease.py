@@ -1,5 +1,7 @@
 """Requests and readings, without a server."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +79,7 @@ def test_what_an_answer_means() -> None:
     assert read_acquire([[None, 7], 5000], b"t@a") == Won(7)
     assert read_acquire([b"x@web-1:42", 1500], b"t@a") == Holding(1.5, "web-1:42")
     assert read_acquire([[b"x@web-1:42", 0], 1500], b"t@a") == Holding(1.5, "web-1:42")
-    assert read_acquire([b"1", -1], b"t@a") == Holding(0.0, None)
+    assert read_acquire([b"1", -1], b"t@a") == Holding(math.inf, None)
     assert read_acquire([b"1", -2], b"t@a") == Holding(0.0, None)
     assert read_peek([None, -2]) is None
     assert read_extend(b"OK")

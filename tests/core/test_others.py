@@ -17,7 +17,7 @@ def test_the_breaker_tells_news_once() -> None:
     assert breaker.trip(10.0, "refused")
     assert breaker.is_open
     assert not breaker.trip(11.0, "timed out")
-    assert breaker.cause == "timed out"
+    assert breaker.cause == "refused", "what the outage began with"
     assert breaker.heal(12.5) == 2.5
     assert not breaker.is_open
 

@@ -1,6 +1,7 @@
 """Cancelled at every possible await: no key is left behind, and no task."""
 
 import asyncio
+import contextlib
 import functools
 import types
 from collections.abc import Awaitable, Callable, Generator
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dibs import AsyncDibs, LeaseLost
+from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs.testing import FaultProxy, Server, aeventually
 
 MOST_STEPS = 60
@@ -172,7 +173,7 @@ async def test_a_lost_lease_and_a_body_that_ends_by_itself(own_server: Server) -
                 while not lease.lost:
                     # Never awaits: the cancellation cannot be delivered inside the body.
                     pass
-                lease.lose("told by the test")
+                lease._lose("told by the test")
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -186,7 +187,7 @@ async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
-                lease.lose("told by the test")
+                lease._lose("told by the test")
                 await asyncio.sleep(30)
 
         task = asyncio.ensure_future(body())
@@ -203,3 +204,23 @@ async def test_timeouts_around_a_hold_work(valkey: Server) -> None:
                     pytest.fail("held twice")
         async with two.hold("user:1", ttl=5):
             pass
+
+
+async def test_a_caller_that_tries_and_tries_does_not_starve_the_others(own_server: Server) -> None:
+    """An outage is answered at once, but others get their turn in between."""
+    async with AsyncDibs(own_server.url, budget=0.1, on_outage="closed") as dibs:
+        own_server.kill()
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        for _ in range(100):
+            with contextlib.suppress(Unavailable):
+                await dibs.try_hold("user:1", ttl=5)
+        task.cancel()
+        assert turns > 50

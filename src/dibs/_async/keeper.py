@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Outage
 from .._core.lease import extend_request, milliseconds, read_extend
 from .._tasks import Background, Body, Signal, monotonic
-from ..errors import DibsError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .lease import AsyncLease
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
 
-_TOO_LATE = "it was not renewed in time"
+_TOO_LATE = "it was not renewed in time, or its max_hold is over"
+_NOT_OURS = "it was not ours any more"
 
 
 class AsyncKeeper:
@@ -31,15 +32,19 @@ class AsyncKeeper:
         self._numbers = itertools.count()
         self._wake = Signal()
         self._work = Background("dibs keeper")
+        self._is_running = False
         self._closed = False
 
     def keep(self, lease: "AsyncLease") -> None:
         """Keep *lease* alive until it is released or its max_hold is over. Called by its body."""
-        lease._body = Body(lambda: lease.lose(_TOO_LATE))
+        lease._body = Body(lambda: lease._lose(_TOO_LATE))
         lease._body.stop_at(lease._deadline)
-        self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+        with self._ledger.guard:
+            self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+            is_first, self._is_running = not self._is_running, True
         self._wake.set()
-        self._work.start(self._run)
+        if is_first:
+            self._work.start(self._run)
 
     async def aclose(self) -> None:
         """Stop renewing."""
@@ -50,6 +55,7 @@ class AsyncKeeper:
     def abandon(self) -> None:
         """In a forked child: the leases are the parent's."""
         self._agenda = []
+        self._is_running = False
         self._wake = Signal()
         self._work.abandon()
 
@@ -57,7 +63,7 @@ class AsyncKeeper:
         heapq.heappush(self._agenda, (min(at, lease._deadline), next(self._numbers), lease))
 
     async def _run(self) -> None:
-        while self._agenda and not self._closed:
+        while self._goes_on():
             self._wake.clear()
             now = monotonic()
             due = self._due(now)
@@ -66,6 +72,12 @@ class AsyncKeeper:
             elif self._agenda:
                 await self._wake.wait(self._agenda[0][0] - now)
 
+    def _goes_on(self) -> bool:
+        # Decided in one step with saying so: who comes a moment later starts another run.
+        with self._ledger.guard:
+            self._is_running = bool(self._agenda) and not self._closed
+            return self._is_running
+
     def _due(self, now: float) -> "list[AsyncLease]":
         due: list[AsyncLease] = []
         while self._agenda and (self._agenda[0][0] <= now or self._agenda[0][2]._is_over):
@@ -73,7 +85,7 @@ class AsyncKeeper:
             if lease._is_over or lease._is_lost:
                 continue
             if now >= lease._deadline:
-                lease.lose(_TOO_LATE)
+                lease._lose(_TOO_LATE)
             else:
                 due.append(lease)
         return due
@@ -93,26 +105,31 @@ class AsyncKeeper:
                 for lease, ttl in kept
             ]
             replies = await self._ledger.ask_all(requests, now)
-        except (Outage, DibsError) as error:
+        except (Outage, UsageError) as error:
             self._retry(kept, str(error))
             return
         for (lease, ttl), reply in zip(kept, replies, strict=True):
-            self._read(lease, ttl, reply, now)
+            if isinstance(reply, Outage):
+                self._retry([(lease, ttl)], reply.cause)
+            else:
+                self._read(lease, ttl, reply, now)
 
     def _next_ttl(self, lease: "AsyncLease", now: float) -> float:
+        """How long to keep it from now on; 0: its max_hold is over, leave it to run out."""
         plan = lease._plan
         if plan.max_hold is None:
-            return plan.ttl
+            # A lease that was extended for longer is not cut short.
+            return max(plan.ttl, lease._deadline - now)
         ttl = min(plan.ttl, lease._since + plan.max_hold - now)
         return ttl if now + ttl > lease._deadline + 0.001 else 0.0
 
     def _read(self, lease: "AsyncLease", ttl: float, reply: Any, now: float) -> None:
         if lease._is_over:
             return
-        if not read_extend(reply):
-            lease.lose("it was not ours any more")
+        if isinstance(reply, UsageError) or not read_extend(reply):
+            lease._lose(str(reply) if isinstance(reply, UsageError) else _NOT_OURS)
             return
-        lease.kept_until(now + ttl)
+        lease._kept_until(now + ttl)
         self._plan_next(lease, now + lease._plan.ttl / 3)
         self._ledger.tell("renewed", lease._plan.name)
 

@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._core.breaker import Outage
-from .._core.keys import seconds
+from .._core.keys import Seconds, seconds
 from .._core.lease import (
     Plan,
     extend_request,
@@ -81,7 +81,7 @@ class AsyncLease:
         if self.lost:
             raise LeaseLost(self.key, self.fence, self._plan.name)
 
-    async def extend(self, ttl: float) -> bool:
+    async def extend(self, ttl: Seconds) -> bool:
         """Keep it for *ttl* from now on. False: not kept; look at `lost` before you go on.
 
         Unavailable: the store is out and the policy is "closed".
@@ -105,18 +105,18 @@ class AsyncLease:
         engine = await self._ledger.link.ready(now)
         request = extend_request(engine, self._plan.key, self._token, milliseconds(ttl))
         if not read_extend(await self._ledger.ask(request, now)):
-            self.lose("it was not ours any more")
+            self._lose("it was not ours any more")
             return False
-        self.kept_until(now + ttl)
+        self._kept_until(now + ttl)
         return True
 
-    def kept_until(self, deadline: float) -> None:
+    def _kept_until(self, deadline: float) -> None:
         """The server has confirmed that it is ours until *deadline*."""
         self._deadline = deadline
         if self._body is not None:
             self._body.stop_at(deadline)
 
-    def lose(self, cause: str) -> None:
+    def _lose(self, cause: str) -> None:
         """It is lost: say so, and stop the body."""
         if self._is_lost or self._is_over:
             return
@@ -142,6 +142,7 @@ class AsyncLease:
         self._is_over = True
         ledger.forget(self, plan.key)
         if not self.guarded:
+            ledger.tell("released", plan.name, held=now - self._since, guarded=False)
             return False
         given = False
         try:
@@ -158,10 +159,11 @@ class AsyncLease:
             if ledger.waiting.queues:
                 ledger.waiting.next_please(plan.key)
         if ledger.listeners:
-            ledger.tell("released" if given else "late", plan.name, held=now - self._since)
+            kind = "released" if given else "late"
+            ledger.tell(kind, plan.name, held=now - self._since, guarded=True)
         return given
 
-    def inherited(self) -> None:
+    def _become_inherited(self) -> None:
         """In a forked child: this lease is the parent's."""
         self._is_over = self._is_lost = True
 

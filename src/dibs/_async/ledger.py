@@ -1,5 +1,7 @@
 """Which leases this process has, and how it asks the store for more."""
 
+import functools
+import math
 import os
 import socket
 from collections.abc import Awaitable
@@ -23,8 +25,8 @@ from .._core.lease import (
 from .._core.request import ErrorReply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
-from .._tasks import Guard, Link, monotonic, off_loop, redis
-from ..errors import Unavailable
+from .._tasks import Guard, Link, monotonic, off_loop, redis, sleep
+from ..errors import Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .keeper import AsyncKeeper
 from .lease import AsyncLease
@@ -33,6 +35,9 @@ from .wakeups import AsyncWaiting
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
     from .cluster import AsyncClusterLink
+
+_SWEEP = 128
+"""How many leases may be in the table before it is looked through for old ones."""
 
 
 class AsyncLedger:
@@ -46,7 +51,9 @@ class AsyncLedger:
         self._target = find(target, redis)
         self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
+        self._embedded_is_ours = False
         self._held: dict[bytes, AsyncLease] = {}
+        self._sweep_at = _SWEEP
         self._new_identity()
         remember(self)
 
@@ -89,26 +96,32 @@ class AsyncLedger:
             engine = link.engine
             if engine is None:
                 now, engine = await self.opened()
-            make = fenced_request if plan.fence else acquire_request
-            request = make(engine, key, token, plan.ttl_ms)
+            if plan.fence_key is None:
+                request = acquire_request(engine, key, token, plan.ttl_ms)
+            else:
+                request = fenced_request(key, plan.fence_key, token, plan.ttl_ms)
             replies = await link.send(request, now)
             if type(replies[0]) is ErrorReply:
                 replies = await self.mend(request, replies, now)
         except Outage as outage:
             if outage.sent:
-                self._take_back(key, token, now + plan.ttl)
+                self._take_back(key, token)
+            else:
+                await sleep(0)  # a caller that tries again and again must not starve the others
             return self._unguarded(plan, token, now, outage.cause)
         except Exception:
             raise
         except BaseException:
             # Cancelled: the key may be ours by now, and nobody would know.
-            self._take_back(key, token, now + plan.ttl)
+            self._take_back(key, token)
             raise
         outcome = read_acquire(replies, token)
         if isinstance(outcome, Holding):
             return outcome
         lease = AsyncLease(self, plan, token, now, fence=outcome.fence)
         self._held[key] = lease
+        if len(self._held) > self._sweep_at:
+            self._sweep()
         return lease
 
     def held_here(self, key: bytes) -> Holding | None:
@@ -123,10 +136,20 @@ class AsyncLedger:
         if self._held.get(key) is lease:
             self._held.pop(key, None)
 
-    def _take_back(self, key: bytes, token: bytes, until: float) -> None:
-        """Whether the key was taken is not known: give it back, now or when the store is back."""
+    def _sweep(self) -> None:
+        """Forget leases that ran out without being released."""
+        for key, lease in list(self._held.items()):
+            if lease.remaining <= 0:
+                self.forget(lease, key)
+        self._sweep_at = 2 * len(self._held) + _SWEEP
+
+    def _take_back(self, key: bytes, token: bytes) -> None:
+        """Whether the key was taken is not known: give it back, now or when the store is back.
+
+        However late that is: a server that was stopped takes the key when it goes on.
+        """
         if self.link.engine is not None:
-            self.link.post(release_request(self.link.engine, key, token, until))
+            self.link.post(release_request(self.link.engine, key, token, math.inf))
 
     def _unguarded(self, plan: Plan, token: bytes, now: float, cause: str) -> AsyncLease:
         self.tell("outage", plan.name, cause=cause)
@@ -141,7 +164,7 @@ class AsyncLedger:
 
         The embedded engine is started first, at its own pace: that is not an outage.
         """
-        if isinstance(self._target, Embedded) and self._embedded is None:
+        if isinstance(self._target, Embedded) and not self._embedded_is_ours:
             await self._start_embedded(self._target)
         now = monotonic()
         return now, await self.link.ready(now)
@@ -151,10 +174,19 @@ class AsyncLedger:
         return await self.mend(request, await self.link.send(request, now), now)
 
     async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests of one reply each, in one write."""
+        """The replies to many requests of one reply each, in one write.
+
+        Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
+        """
         replies = await self.link.send_all(requests, now)
         pairs = zip(requests, replies, strict=True)
-        return [await self.mend(request, reply, now) for request, reply in pairs]
+        return [await self._mend_quietly(request, reply, now) for request, reply in pairs]
+
+    async def _mend_quietly(self, request: Request, reply: Any, now: float) -> Any:
+        try:
+            return await self.mend(request, reply, now)
+        except (Outage, UsageError) as error:
+            return error
 
     async def mend(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
@@ -165,17 +197,28 @@ class AsyncLedger:
             error = first_error(reply)
         if error is None:
             return reply
-        if store_is_out(error):
-            raise Outage(str(error), sent=True)
-        raise mistake(error)
+        if not store_is_out(error):
+            raise mistake(error)
+        if error.code == "READONLY":
+            self.link.distrust()
+        raise Outage(str(error), sent=True)
 
     async def _start_embedded(self, target: Embedded) -> None:
         # Imported here: most users never need it, and it costs their start-up time.
         from .._links.embedded import start
 
-        self._embedded = server = await off_loop(start, target.folder)
+        inherited = self._embedded  # by a forked child: the server is there, the hold on it is not
+        join = functools.partial(start, target.folder) if inherited is None else inherited.rejoin
+        self._embedded = server = await off_loop(join)
+        self._embedded_is_ours = True
         assert isinstance(self.link, Link)
         self.link.move_to(place_of(server.url, redis))
+        self.link.revive = self._revive_embedded
+
+    def _revive_embedded(self) -> None:
+        """Start the server again if it is gone. What it held is lost; its leases run out."""
+        if self._embedded is not None and not self._embedded.alive:
+            self._embedded = self._embedded.rejoin()
 
     # ---- telling
 
@@ -212,7 +255,7 @@ class AsyncLedger:
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
         for lease in self._held.values():
-            lease.inherited()
+            lease._become_inherited()  # pyright: ignore[reportPrivateUsage]
         self._held = {}
         self.guard = Guard()
         self.keeper.abandon()
@@ -220,8 +263,8 @@ class AsyncLedger:
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()
-            self._embedded = None
+        self._embedded_is_ours = False
         self._new_identity()
 
     def __repr__(self) -> str:
-        return f"{self._target!r}, {len(self._held)} held"
+        return f"at {self._target!r}, {len(self._held)} held"

@@ -5,6 +5,9 @@ PROBE_EVERY = 0.1
 PROBE_BUDGET = 0.5
 """The most that one look may take, in seconds."""
 
+MOST_DEBTS = 10_000
+"""Undelivered releases that are remembered at most; the oldest run out by themselves."""
+
 
 class Breaker:
     """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
@@ -22,10 +25,9 @@ class Breaker:
 
     def trip(self, now: float, cause: str) -> bool:
         """The server did not answer. True: this is news."""
-        self.cause = cause
         if self.opened_at is not None:
             return False
-        self.opened_at = now
+        self.opened_at, self.cause = now, cause
         return True
 
     def heal(self, now: float) -> float | None:

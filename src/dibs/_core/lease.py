@@ -1,10 +1,11 @@
 """Requests and readings of acquire, extend, release and peek."""
 
+import math
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .engine import Engine, run_script
-from .keys import beside, public_name
+from .keys import public_name
 from .request import ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
@@ -32,7 +33,8 @@ class Plan(NamedTuple):
     wait: float
     renew: bool
     max_hold: float | None
-    fence: bool
+    fence_key: bytes | None
+    """Where the fences of this key are counted; None: no fence was asked for."""
     on_outage: "OutagePolicy"
 
     @property
@@ -80,10 +82,10 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
     return Request(run_script("acquire", [key], token, ttl_ms) + pack("PTTL", key), 2, key)
 
 
-def fenced_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
+def fenced_request(key: bytes, fence_key: bytes, token: bytes, ttl_ms: int) -> Request:
     """The same, with a fence that is greater than every earlier one of this key."""
-    keys = [key, beside(b"fence:", key)]
-    script = run_script("acquire_fenced", keys, token, ttl_ms, int(FENCE_LIFE * 1000))
+    life_ms = int(FENCE_LIFE * 1000)
+    script = run_script("acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 
 
@@ -161,7 +163,7 @@ def make_token(prefix: bytes, number: int, holder: bytes) -> bytes:
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
     # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
-    left = pttl / 1000 if isinstance(pttl, int) and pttl > 0 else 0.0
+    left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
     return Holding(left, _holder(value))
 
 

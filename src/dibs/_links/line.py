@@ -59,7 +59,9 @@ class Line(asyncio.BufferedProtocol):
         self.engine: Engine | None = None
         self.pushes = int(connection.protocol) >= 3
         self._owner = owner
-        self._call_soon = asyncio.get_running_loop().call_soon
+        loop = asyncio.get_running_loop()
+        self._call_soon = loop.call_soon
+        self._gone: asyncio.Future[None] = loop.create_future()
         self._connection = connection
         self._reader = adopted.make_reader()
         self._transport, early = adopted.transport_of(connection)
@@ -139,6 +141,8 @@ class Line(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         adopted.forget(self._connection)
+        if not self._gone.done():
+            self._gone.set_result(None)
         self._owner.line_lost(self, exc or EOFError())
 
     def close(self) -> None:
@@ -147,6 +151,12 @@ class Line(asyncio.BufferedProtocol):
         self._flush()
         self._transport.close()
         adopted.forget(self._connection)
+
+    async def closed(self, seconds: float) -> None:
+        """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
+        self.close()
+        await asyncio.wait([self._gone], timeout=seconds)
+        self.abort()
 
     def abort(self) -> None:
         """Close at once."""

@@ -7,15 +7,16 @@ repeated without harm); at its end the breaker opens and everybody is told.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
 from .._core.request import Reply, Request, together
 from .._core.watch import Watching, read_watch, watch_request
-from ..errors import UsageError
+from ..errors import DibsError, UsageError
 from . import adopted
 from .faults import cause_of, lacks_hello, mistake_in_settings
 from .line import Line, Pending
@@ -34,6 +35,8 @@ class MultiplexedLink:
         self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
     ) -> None:
         self.engine: Engine | None = None
+        self.revive: Callable[[], None] | None = None
+        """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
         self._budget = budget
         self._on_recovered = on_recovered
@@ -61,6 +64,7 @@ class MultiplexedLink:
         if loop is not self._loop:
             self._bind(loop)
         if self._breaker.opened_at is not None:
+            self._owe(request)
             raise Outage(self._breaker.cause, sent=False)
         future: asyncio.Future[Any] = loop.create_future()
         pending = Pending(future, request, now)
@@ -105,6 +109,12 @@ class MultiplexedLink:
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
+
+    def distrust(self) -> None:
+        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
     # ---- what lines report
 
@@ -153,10 +163,10 @@ class MultiplexedLink:
         self._timer = self._loop.call_later(max(due - age, 0.001), self._look)
 
     def _oldest(self) -> float | None:
-        lines = (self._line, self._old_line)
-        ages = [line.oldest for line in lines if line is not None and line.oldest is not None]
-        ages += [pending.since for pending in self._backlog[:1]]
-        return min(ages, default=None)
+        # Not the old line's: what it has not answered is on the new line as well, if still wanted.
+        oldest = self._line.oldest if self._line is not None else None
+        waiting = [pending.since for pending in self._backlog[:1]]
+        return min(waiting if oldest is None else [oldest, *waiting], default=None)
 
     def _trip(self, cause: str, unanswered: list[Pending]) -> None:
         """Tell everybody who waits, remember what must be delivered, and look in the background."""
@@ -175,9 +185,10 @@ class MultiplexedLink:
         self._connect()
 
     def _owe(self, request: Request) -> None:
+        """Remember what must be delivered when the server is back."""
         now = monotonic()
-        self._debts = [debt for debt in self._debts if debt.until > now]
         if request.until > now:
+            self._debts = [debt for debt in self._debts[-MOST_DEBTS:] if debt.until > now]
             self._debts.append(request)
 
     # ---- connecting
@@ -200,11 +211,18 @@ class MultiplexedLink:
                     if self._line is None:
                         self._trip(cause_of(error), [])
                     await asyncio.sleep(PROBE_EVERY)
+                    await self._revive()
                 else:
                     self._adopt(line)
                     return
         finally:
             self._connecting = None
+
+    async def _revive(self) -> None:
+        """Have the server started again, where it is ours to start."""
+        if self.revive is not None:
+            with contextlib.suppress(DibsError):
+                await asyncio.to_thread(self.revive)
 
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is told as such – unless these settings have worked before."""
@@ -303,10 +321,10 @@ class MultiplexedLink:
         if connecting is not None:
             connecting.cancel()
             await asyncio.wait([connecting])
-        for line in (self._line, self._old_line):
-            if line is not None:
-                line.close()
+        lines = [line for line in (self._line, self._old_line) if line is not None]
         self._line = self._old_line = None
+        for line in lines:
+            await line.closed(self._budget)
         for pending in self._backlog:
             pending.fail(Outage("closed", sent=False))
         for client in self._place.ours if self._place is not None else ():
@@ -325,6 +343,7 @@ class MultiplexedLink:
         _inherited.append((self._line, self._old_line, self._connecting, self._timer))
         self._line = self._old_line = self._connecting = self._timer = self._loop = None
         self._backlog, self._debts = [], []
+        self.engine = None
         self._breaker = Breaker()
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import Engine
 from .._core.request import Request, together
 from .._core.watch import Watching, read_watch, watch_request
-from ..errors import UsageError
+from ..errors import DibsError, UsageError
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
 from .listener import Listener
 from .targets import Place
@@ -34,6 +34,8 @@ class PooledLink:
         self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
     ) -> None:
         self.engine: Engine | None = None
+        self.revive: Callable[[], None] | None = None
+        """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
         self._budget = budget
         self._on_recovered = on_recovered
@@ -58,11 +60,15 @@ class PooledLink:
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: none came within the budget."""
         if self._breaker.opened_at is not None:
+            self._owe(request)
             raise Outage(self._breaker.cause, sent=False)
         try:
             wire = self._idle.pop()
         except IndexError:
             return self._send_fresh(request, now, None)
+        late = monotonic() - now > self._budget / 8
+        if late:  # connecting, or an earlier answer, has used up a part of the budget
+            wire.set_patience(max((now + self._budget - monotonic()) / 2, 0.001))
         try:
             reply = wire.exchange(request)
         except BELOW as error:
@@ -70,7 +76,10 @@ class PooledLink:
         except BaseException:
             wire.close()
             raise
-        self._idle.append(wire)
+        if late:
+            self._keep(wire)
+        else:
+            self._idle.append(wire)
         return reply
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -84,7 +93,7 @@ class PooledLink:
         if self.engine is None:
             if self._breaker.is_open:
                 raise Outage(self._breaker.cause, sent=False)
-            self._keep(self._open(now + self._budget, sent=False))
+            self._keep(self._open_or_trip(now))
         assert self.engine is not None
         return self.engine
 
@@ -113,12 +122,16 @@ class PooledLink:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
+    def distrust(self) -> None:
+        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
+        self._drop_idle()
+
     def _listening(self, now: float) -> Listener:
         """The listener; a new one where there is none or the last one's connection broke."""
         with self._guard:
             listener = self._listener
             if listener is None or not listener.is_alive:
-                wire = self._open(now + self._budget, sent=False)
+                wire = self._open_or_trip(now)
                 self._listener = listener = Listener(wire, self._watchers)
             return listener
 
@@ -136,7 +149,7 @@ class PooledLink:
         deadline = now + self._budget
         fresh: Wire | None = None
         try:
-            fresh = self._open(deadline, sent=hanging is not None)
+            fresh = self._open(deadline)
             fresh.set_patience(max(deadline - monotonic(), 0.001))
             reply = fresh.exchange(request)
         except (*BELOW, Outage) as error:
@@ -193,7 +206,15 @@ class PooledLink:
 
     # ---- connecting
 
-    def _open(self, deadline: float, *, sent: bool) -> Wire:
+    def _open_or_trip(self, now: float) -> Wire:
+        """A new connection, in time; else the breaker opens."""
+        try:
+            return self._open(now + self._budget)
+        except Outage as outage:
+            self._trip(outage.cause)
+            raise
+
+    def _open(self, deadline: float) -> Wire:
         """A new connection, in time. Outage: not in time. UsageError: the settings are wrong."""
         if self._closed:
             raise UsageError("this Dibs is closed")
@@ -206,9 +227,7 @@ class PooledLink:
         mistake = mistake_in_settings(error)
         if mistake is not None and self.engine is None:
             raise UsageError(str(mistake))
-        cause = self._why(error)
-        self._trip(cause)
-        raise Outage(cause, sent=sent)
+        raise Outage(self._why(error), sent=False)
 
     def _connect(self) -> Wire:
         """A new connection that has answered what its server can do."""
@@ -251,9 +270,16 @@ class PooledLink:
                 self._pay(wire)
             except (*BELOW, UsageError):
                 self._wake_probe.wait(PROBE_EVERY)
+                self._revive()
             else:
                 self._recover(wire)
                 return
+
+    def _revive(self) -> None:
+        """Have the server started again, where it is ours to start."""
+        if self.revive is not None and not self._closed:
+            with contextlib.suppress(DibsError):
+                self.revive()
 
     def _recover(self, wire: Wire) -> None:
         self._keep(wire)
@@ -263,10 +289,11 @@ class PooledLink:
             self._on_recovered(self._breaker.cause, lasted)
 
     def _owe(self, request: Request) -> None:
+        """Remember what must be delivered when the server is back."""
         now = monotonic()
-        with self._breaker_guard:
-            self._debts = [debt for debt in self._debts if debt.until > now]
-            if request.until > now:
+        if request.until > now:
+            with self._breaker_guard:
+                self._debts = [debt for debt in self._debts[-MOST_DEBTS:] if debt.until > now]
                 self._debts.append(request)
 
     def _pay(self, wire: Wire) -> None:
@@ -289,7 +316,8 @@ class PooledLink:
             self._listener.close()
         probe = self._probe
         if probe is not None and probe is not threading.current_thread():
-            probe.join(timeout=self._budget + PROBE_BUDGET)
+            # Not for long: it may be in the middle of a look, and it is a daemon.
+            probe.join(timeout=0.1)
         for client in self._place.ours if self._place is not None else ():
             client.close()
 
@@ -300,6 +328,7 @@ class PooledLink:
             self._listener.abandon()
         self._listener = self._probe = None
         self._debts = []
+        self.engine = None
         self._watchers = Watchers()
         self._breaker = Breaker()
         self._guard = threading.Lock()

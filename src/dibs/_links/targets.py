@@ -4,7 +4,7 @@ Connecting (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential pr
 redis-py's business. Its retries and timeouts do not: the budget of a call is ours alone.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -44,16 +44,23 @@ _NOT_FOR_US = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Place:
     """One server (or Sentinel service): makes connections that are not yet connected."""
 
     connection_class: type[Any]
-    options: dict[str, Any] = field(repr=False)
-    pool: Any = field(default=None, repr=False)
+    options: dict[str, Any]
+    pool: Any = None
     """Kept alive because Sentinel connections point to their pool weakly."""
-    ours: tuple[Any, ...] = field(default=(), repr=False)
+    ours: tuple[Any, ...] = ()
     """Clients that we made to find the place (sentinels); closed when the link is."""
+
+    def __repr__(self) -> str:
+        options = self.options
+        if self.ours:
+            return f"service {self.pool.service_name}"
+        address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        return f"{options.get('path') or address}/{options.get('db', 0)}"
 
     def connection(self, limit: float | None, protocol: int) -> Any:
         """A redis-py connection. *limit*: the most that each step of its handshake may take."""
@@ -61,20 +68,26 @@ class Place:
         return self.connection_class(**{**self.options, **_OURS, **ours})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Embedded:
     """A Valkey of our own: private, or shared by all who name the folder."""
 
     folder: str | None
 
+    def __repr__(self) -> str:
+        return f"embedded {self.folder or ''}".rstrip()
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Cluster:
     """Many servers, one slot map. `seeds` are where to ask for it."""
 
     seeds: tuple[tuple[str, int], ...]
     place: Place
     """How to connect; host and port are replaced for each node."""
+
+    def __repr__(self) -> str:
+        return "cluster " + ",".join(f"{host}:{port}" for host, port in self.seeds)
 
     def node(self, host: str, port: int) -> Place:
         """The place of one node."""
@@ -195,10 +208,11 @@ def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
     credentials, at, listed = parts.netloc.rpartition("@")
     hosts: list[tuple[str, int | None]] = []
     for item in listed.split(","):
-        host, colon, port = item.rpartition(":")
+        # `[::1]` is a host without a port, `[::1]:7000` one with.
+        host, colon, port = ("", "", "") if item.endswith("]") else item.rpartition(":")
         if colon and not port.isdigit():
             raise UsageError(f"{item!r} is not host:port")
-        hosts.append((host if colon else item, int(port) if colon else None))
+        hosts.append(((host if colon else item).strip("[]"), int(port) if colon else None))
     if not all(host for host, _ in hosts):
         raise UsageError("the target URL names no host")
     return credentials + at, hosts, parts.path, f"?{parts.query}" if parts.query else ""

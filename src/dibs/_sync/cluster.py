@@ -91,6 +91,10 @@ class ClusterLink:
         for link in list(self._links.values()):
             link.unwatch(key, wake)
 
+    def distrust(self) -> None:
+        """A node answers, but is not the one we want: ask again who has which slot."""
+        self._map_is_old = True
+
     def close(self) -> None:
         """Close all links."""
         for link in list(self._links.values()):

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from .._core.breaker import Outage
-from .._core.keys import Seconds, Template, expand, public_name, seconds
+from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
 from .._core.lease import Holding, OutagePolicy, Plan, peek_request, read_peek
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
@@ -110,7 +110,9 @@ class Dibs:
         """
         self._plan("x", ttl, wait, fence, on_outage, template, renew, max_hold)
 
-        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        def decorate(
+            function: Callable[P, T],
+        ) -> Callable[P, T]:
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
             key_of = Template(template, function)
@@ -145,19 +147,20 @@ class Dibs:
     ) -> Plan:
         """What was asked for, checked. UsageError: before any I/O."""
         ttl = seconds(ttl, "ttl")
+        data = expand(self._namespace, key)
         policy: OutagePolicy = self._on_outage
         if on_outage is not None:
             policy = _checked_policy(on_outage)
         return Plan(
-            expand(self._namespace, key),
+            data,
             key,
             name,
             ttl,
             int(ttl * 1000 + 0.5) or 1,
             seconds(wait, "wait", zero=True) if wait else 0.0,
             renew,
-            None if max_hold is None else seconds(max_hold, "max_hold"),
-            fence,
+            None if max_hold is None else _checked_max_hold(max_hold, ttl, renew=renew),
+            beside(f"{self._namespace}fence:".encode(), data) if fence else None,
             policy,
         )
 
@@ -180,6 +183,15 @@ class Dibs:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._ledger!r}>"
+
+
+def _checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
+    longest = seconds(max_hold, "max_hold")
+    if not renew:
+        raise UsageError("max_hold limits renewals: it needs renew=True")
+    if longest < ttl:
+        raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
+    return longest
 
 
 def _checked_policy(policy: OutagePolicy) -> OutagePolicy:

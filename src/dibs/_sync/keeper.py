@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Outage
 from .._core.lease import extend_request, milliseconds, read_extend
 from .._threads import Background, Body, Signal, monotonic
-from ..errors import DibsError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
 
-_TOO_LATE = "it was not renewed in time"
+_TOO_LATE = "it was not renewed in time, or its max_hold is over"
+_NOT_OURS = "it was not ours any more"
 
 
 class Keeper:
@@ -32,15 +33,19 @@ class Keeper:
         self._numbers = itertools.count()
         self._wake = Signal()
         self._work = Background("dibs keeper")
+        self._is_running = False
         self._closed = False
 
     def keep(self, lease: "Lease") -> None:
         """Keep *lease* alive until it is released or its max_hold is over. Called by its body."""
-        lease._body = Body(lambda: lease.lose(_TOO_LATE))
+        lease._body = Body(lambda: lease._lose(_TOO_LATE))
         lease._body.stop_at(lease._deadline)
-        self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+        with self._ledger.guard:
+            self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+            is_first, self._is_running = not self._is_running, True
         self._wake.set()
-        self._work.start(self._run)
+        if is_first:
+            self._work.start(self._run)
 
     def close(self) -> None:
         """Stop renewing."""
@@ -51,6 +56,7 @@ class Keeper:
     def abandon(self) -> None:
         """In a forked child: the leases are the parent's."""
         self._agenda = []
+        self._is_running = False
         self._wake = Signal()
         self._work.abandon()
 
@@ -58,7 +64,7 @@ class Keeper:
         heapq.heappush(self._agenda, (min(at, lease._deadline), next(self._numbers), lease))
 
     def _run(self) -> None:
-        while self._agenda and not self._closed:
+        while self._goes_on():
             self._wake.clear()
             now = monotonic()
             due = self._due(now)
@@ -67,6 +73,12 @@ class Keeper:
             elif self._agenda:
                 self._wake.wait(self._agenda[0][0] - now)
 
+    def _goes_on(self) -> bool:
+        # Decided in one step with saying so: who comes a moment later starts another run.
+        with self._ledger.guard:
+            self._is_running = bool(self._agenda) and not self._closed
+            return self._is_running
+
     def _due(self, now: float) -> "list[Lease]":
         due: list[Lease] = []
         while self._agenda and (self._agenda[0][0] <= now or self._agenda[0][2]._is_over):
@@ -74,7 +86,7 @@ class Keeper:
             if lease._is_over or lease._is_lost:
                 continue
             if now >= lease._deadline:
-                lease.lose(_TOO_LATE)
+                lease._lose(_TOO_LATE)
             else:
                 due.append(lease)
         return due
@@ -94,26 +106,31 @@ class Keeper:
                 for lease, ttl in kept
             ]
             replies = self._ledger.ask_all(requests, now)
-        except (Outage, DibsError) as error:
+        except (Outage, UsageError) as error:
             self._retry(kept, str(error))
             return
         for (lease, ttl), reply in zip(kept, replies, strict=True):
-            self._read(lease, ttl, reply, now)
+            if isinstance(reply, Outage):
+                self._retry([(lease, ttl)], reply.cause)
+            else:
+                self._read(lease, ttl, reply, now)
 
     def _next_ttl(self, lease: "Lease", now: float) -> float:
+        """How long to keep it from now on; 0: its max_hold is over, leave it to run out."""
         plan = lease._plan
         if plan.max_hold is None:
-            return plan.ttl
+            # A lease that was extended for longer is not cut short.
+            return max(plan.ttl, lease._deadline - now)
         ttl = min(plan.ttl, lease._since + plan.max_hold - now)
         return ttl if now + ttl > lease._deadline + 0.001 else 0.0
 
     def _read(self, lease: "Lease", ttl: float, reply: Any, now: float) -> None:
         if lease._is_over:
             return
-        if not read_extend(reply):
-            lease.lose("it was not ours any more")
+        if isinstance(reply, UsageError) or not read_extend(reply):
+            lease._lose(str(reply) if isinstance(reply, UsageError) else _NOT_OURS)
             return
-        lease.kept_until(now + ttl)
+        lease._kept_until(now + ttl)
         self._plan_next(lease, now + lease._plan.ttl / 3)
         self._ledger.tell("renewed", lease._plan.name)
 

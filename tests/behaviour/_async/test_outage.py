@@ -175,6 +175,74 @@ async def test_a_release_that_could_not_be_delivered_is_delivered_later(
         await eventually(lambda: own_server.keys() == [])
 
 
+async def test_a_release_during_the_outage_is_delivered_later(own_server: Server) -> None:
+    """Released when the outage was known already: the same."""
+    events: list[Event] = []
+    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=60)
+        assert lease is not None
+        own_server.freeze()
+        assert not (await timed(dibs, "other:1"))[1]
+        assert await lease.release() is False
+        own_server.thaw()
+        await eventually(lambda: "recovered" in kinds(events), within=5)
+        await eventually(lambda: own_server.keys() == [])
+
+
+async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server: Server) -> None:
+    """A stopped server takes the key when it goes on, for nobody: it is given back then."""
+    events: list[Event] = []
+    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        await timed(dibs, "warm:up")
+        own_server.freeze()
+        async with dibs.hold("user:1", ttl=0.5) as lease:
+            assert not lease.guarded
+        await sleep(0.8)
+        own_server.thaw()
+        await eventually(lambda: "recovered" in kinds(events), within=5)
+        async with dibs.hold("user:1", ttl=30) as lease:
+            assert lease.guarded
+
+
+async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
+    """The second connection answered: nobody else is disturbed, then or at the budget's end."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=BUDGET * 2, listeners=[events.append]) as dibs:
+        await timed(dibs, "warm:up")
+        line.swallow_replies(match=b"user:1")
+        assert (await timed(dibs, "user:1"))[1]
+        for number in range(20):
+            assert (await timed(dibs, f"other:{number}"))[1]
+            await sleep(BUDGET / 5)
+        assert not {"outage", "recovered"} & set(kinds(events))
+
+
+async def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
+    """Slow both ways, so that no second connection is ready in time: the first one answers."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=1, listeners=[events.append]) as dibs:
+        await timed(dibs, "warm:up")
+        line.delay(requests=0.35, replies=0.35)
+        lease = await dibs.try_hold("user:1", ttl=30)
+        assert lease is not None and lease.guarded
+        line.heal()
+        assert await lease.release() is True
+        assert not {"outage", "recovered"} & set(kinds(events))
+
+
+async def test_a_demoted_server_is_left_for_its_successor(own_server: Server) -> None:
+    """READONLY: the connection is given up, because the writable server may be elsewhere now."""
+    async with AsyncDibs(own_server.url) as dibs:
+        assert (await timed(dibs, "user:1"))[1]
+        own_server.client().replicaof("127.0.0.1", 1)
+        before = own_server.client().info("stats")["total_connections_received"]
+        for _ in range(3):
+            assert not (await timed(dibs, "user:1"))[1]
+        assert own_server.client().info("stats")["total_connections_received"] > before
+        own_server.client().replicaof("NO", "ONE")
+        assert (await timed(dibs, "user:1"))[1]
+
+
 async def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Server) -> None:
     """Renewal fails, is tried again until the local deadline, and succeeds in time."""
     async with AsyncDibs(own_server.url, budget=BUDGET) as dibs:

@@ -58,3 +58,33 @@ async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server)
         await eventually(lambda: "lost" in [event.kind for event in events])
         lease._body = body
         await lease.release()
+
+
+async def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
+    """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
+    events: list[Event] = []
+    async with AsyncDibs(server.url, budget=2, listeners=[events.append]) as dibs:
+        holds = [dibs.hold(f"user:{n}", ttl=0.9, renew=True) for n in range(10)]
+        leases = [await hold.__aenter__() for hold in holds]
+        bodies = [lease._body for lease in leases]
+        leases[3]._body = None  # this test plays the body; being cancelled is tested elsewhere
+        server.client().delete("user:3")
+        server.client().rpush("user:3", "x")
+        await eventually(lambda: leases[3].lost, within=5)
+        await sleep(1.5)
+        assert [lease.lost for lease in leases] == [n == 3 for n in range(10)]
+        assert [event.kind for event in events].count("lost") == 1
+        leases[3]._body = bodies[3]
+        for number, hold in enumerate(holds):
+            if number != 3:
+                await hold.__aexit__(None, None, None)
+
+
+async def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server) -> None:
+    """extend(60) on a renewed lease: the next renewal leaves it at that."""
+    async with AsyncDibs(server.url) as dibs:
+        async with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+            assert await lease.extend(60)
+            await sleep(0.8)
+            assert lease.remaining > 50
+            assert server.client().pttl("user:1") > 50_000

@@ -41,6 +41,10 @@ async def test_other_bad_options() -> None:
             dibs.hold("user:1", ttl=5, wait=-1)
         with pytest.raises(UsageError, match="max_hold"):
             dibs.hold("user:1", ttl=5, renew=True, max_hold=0)
+        with pytest.raises(UsageError, match="renew"):
+            dibs.hold("user:1", ttl=5, max_hold=60)
+        with pytest.raises(UsageError, match="max_hold"):
+            dibs.hold("user:1", ttl=5, renew=True, max_hold=3)
         with pytest.raises(UsageError, match="on_outage"):
             dibs.hold("user:1", ttl=5, on_outage="maybe")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="budget"):

@@ -274,3 +274,18 @@ def test_no_fence_unless_asked(server: Server) -> None:
     """Without fence=True there is no counter key, and `fence` is None."""
     with Dibs(server.url) as dibs, dibs.hold("user:1", ttl=5) as lease:
         assert lease.fence is None and server.keys() == ["user:1"]
+
+
+def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
+    """A process that never releases (one key a day) does not grow."""
+    with Dibs(valkey.url) as dibs:
+        for number in range(600):
+            assert dibs.try_hold(f"day:{number}", ttl=0.001) is not None
+        assert len(dibs._ledger._held) < 300
+
+
+def test_the_namespace_holds_for_fences_too(server: Server) -> None:
+    """Every key of ours begins with the namespace, so that an ACL can be written for it."""
+    with Dibs(server.url, namespace="blue:") as dibs:
+        with dibs.hold("user:1", ttl=5, fence=True):
+            assert all(key.startswith("blue:") for key in server.keys())

@@ -1,0 +1,68 @@
+"""Many threads, one Dibs."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from dibs import Dibs
+from dibs.testing import FaultProxy, Server
+
+
+def keepers() -> int:
+    return sum(thread.name == "dibs keeper" for thread in threading.enumerate())
+
+
+def test_one_keeper_for_many_threads(valkey: Server) -> None:
+    """Forty threads renew at once: one keeper thread, and none of the leases is forgotten."""
+    most = 0
+    with Dibs(valkey.url, budget=5) as dibs, ThreadPoolExecutor(40) as pool:
+        start = threading.Barrier(40)
+
+        def work(number: int) -> bool:
+            start.wait()
+            with dibs.hold(f"user:{number}", ttl=1.5, renew=True) as lease:
+                time.sleep(2.5)
+                return lease.lost
+
+        futures = [pool.submit(work, number) for number in range(40)]
+        while not all(future.done() for future in futures):
+            most = max(most, keepers())
+            time.sleep(0.01)
+        assert not any(future.result() for future in futures)
+    assert most == 1
+
+
+def test_keeping_again_right_after_the_last_one_ended(valkey: Server) -> None:
+    """A keeper that is just ending does not swallow the next lease."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        for _ in range(150):
+            with dibs.hold("user:1", ttl=5, renew=True):
+                time.sleep(0.0005)
+        with dibs.hold("user:1", ttl=0.5, renew=True) as lease:
+            time.sleep(1.2)
+            assert not lease.lost
+
+
+def test_the_first_call_keeps_to_the_budget(valkey: Server) -> None:
+    """Connecting and asking share one budget, also when the reply is lost."""
+    with FaultProxy(valkey.port) as proxy:
+        proxy.delay(requests=0.05, replies=0.05)
+        proxy.swallow_replies(count=2, match=b"user:1")
+        with Dibs(proxy.url, budget=0.5) as dibs:
+            since = time.monotonic()
+            with dibs.hold("user:1", ttl=5):
+                assert time.monotonic() - since < 0.5 + 0.3
+
+
+def test_threads_share_few_connections(valkey: Server) -> None:
+    """Connections are used again: as many as threads ask at once, not one for each call."""
+    with FaultProxy(valkey.port) as proxy, Dibs(proxy.url, budget=5) as dibs:
+
+        def work(number: int) -> None:
+            for turn in range(20):
+                with dibs.hold(f"user:{number}:{turn}", ttl=5):
+                    pass
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        assert proxy.connections <= 9

@@ -547,7 +547,7 @@ def run_instead(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> Non
     """Let `start` run *script* instead of the wheel's server."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o700)
-    monkeypatch.setattr(embedded, "_find_server", lambda: str(path))
+    monkeypatch.setattr(embedded, "find_server", lambda: str(path))
 
 
 def test_missing_wheel_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:

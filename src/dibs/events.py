@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered"
+    "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
+    "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
+    "rejected_write", "poison", "invalidated",
 ]  # fmt: skip
 
 Listener = Callable[["Event"], object]
@@ -31,7 +33,7 @@ class Event:
     guarded: bool | None = None
     """acquired, released: False when the store was out and the policy let the caller through."""
     waited: float | None = None
-    """acquired, busy: seconds spent waiting for somebody else."""
+    """acquired, busy, waited: seconds spent waiting for somebody else."""
     held: float | None = None
     """released, late, lost: seconds since it was acquired."""
     retry_after: float | None = None
@@ -42,6 +44,8 @@ class Event:
     """outage, lost: what happened, in a few words. recovered: what it was."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
+    took: float | None = None
+    """loaded, degraded: seconds that the load took."""
 
 
 def tell(listeners: tuple[Listener, ...], event: Event) -> None:

@@ -1,12 +1,13 @@
 """Breaker, pushes and slots, without a server."""
 
 import math
+from typing import Any
 
 from dibs import Busy, LeaseLost, Unavailable
 from dibs._core.breaker import Breaker
 from dibs._core.request import ErrorReply
 from dibs._core.slots import Moved, Node, is_on_the_move, read_moved, read_slots
-from dibs._core.watch import Watching, read_push, read_watch
+from dibs._core.watch import Watching, read_push, read_tracked, read_watch, watch_request
 
 
 def test_the_breaker_tells_news_once() -> None:
@@ -32,12 +33,18 @@ def test_what_a_push_says() -> None:
 
 def test_what_watching_says() -> None:
     """Free, held, held for ever; told, or to be polled."""
-    assert read_watch([b"OK", b"OK", 1500], pushes=True) == Watching(1.5, told=True)
-    assert read_watch([b"OK", b"OK", 1500], pushes=False) == Watching(1.5, told=False)
-    assert read_watch([b"OK", b"OK", -2], pushes=True).remaining == 0.0
-    assert read_watch([b"OK", b"OK", -1], pushes=True).remaining == math.inf
+    request = watch_request(b"k")
+
+    def answer(*replies: Any, pushes: bool = True) -> Watching:
+        return read_watch(read_tracked(list(replies), request, pushes=pushes))
+
+    assert answer(b"OK", b"OK", 1500) == Watching(1.5, told=True)
+    assert answer(b"OK", 1500) == Watching(1.5, told=True)
+    assert answer(b"OK", 1500, pushes=False) == Watching(1.5, told=False)
+    assert answer(b"OK", -2).remaining == 0.0
+    assert answer(b"OK", -1).remaining == math.inf
     refused = ErrorReply("NOPERM no")
-    assert not read_watch([refused, refused, 1500], pushes=True).told
+    assert not answer(refused, refused, 1500).told
 
 
 def test_the_map_of_a_cluster() -> None:

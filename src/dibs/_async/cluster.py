@@ -9,7 +9,7 @@ from .._core.breaker import Outage
 from .._core.engine import Engine, weakest
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import ASK_SLOTS, Node, is_on_the_move, read_moved, read_slots
-from .._core.watch import Watching
+from .._core.watch import Tracked, Watching
 from .._links.targets import Cluster
 from .._links.watchers import Wake
 from .._tasks import Link, monotonic, sleep
@@ -84,6 +84,11 @@ class AsyncClusterLink:
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`."""
         return await self._link(await self._node_of(key, now)).watch(key, wake, now)
+
+    async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        node = await self._node_of(request.key, now)
+        return await self._link(node).track(request, wake, now)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

@@ -28,6 +28,7 @@ from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._tasks import Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
+from .cache import AsyncCache
 from .keeper import AsyncKeeper
 from .lease import AsyncLease
 from .wakeups import AsyncWaiting
@@ -48,6 +49,7 @@ class AsyncLedger:
         self.guard = Guard()
         self.keeper = AsyncKeeper(self)
         self.waiting = AsyncWaiting(self)
+        self.cache = AsyncCache(self)
         self._target = find(target, redis)
         self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
@@ -90,7 +92,7 @@ class AsyncLedger:
         mine = self._held.get(key)
         if mine is not None and mine.remaining > 0:
             return Holding(mine.remaining, self.holder)
-        token = make_token(self._prefix, next(self._numbers), self._holder)
+        token = self.new_token()
         link = self.link
         try:
             engine = link.engine
@@ -123,6 +125,10 @@ class AsyncLedger:
         if len(self._held) > self._sweep_at:
             self._sweep()
         return lease
+
+    def new_token(self) -> bytes:
+        """Proof of ownership, never used before."""
+        return make_token(self._prefix, next(self._numbers), self._holder)
 
     def held_here(self, key: bytes) -> Holding | None:
         """What this process knows of *key* without asking anybody."""
@@ -247,6 +253,7 @@ class AsyncLedger:
 
     async def aclose(self) -> None:
         """Stop renewing, deliver what is on its way, close. Leases that are held run out."""
+        await self.cache.aclose()
         await self.keeper.aclose()
         await self.link.aclose()
         if self._embedded is not None:
@@ -260,6 +267,7 @@ class AsyncLedger:
         self.guard = Guard()
         self.keeper.abandon()
         self.waiting.abandon()
+        self.cache.abandon()
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()

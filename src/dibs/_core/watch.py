@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from .request import ErrorReply, Reply, Request, pack
 
-_TRACK = pack("CLIENT", "TRACKING", "ON", "OPTIN") + pack("CLIENT", "CACHING", "YES")
+_TRACK = pack("CLIENT", "TRACKING", "ON", "OPTIN")
+_NEXT = pack("CLIENT", "CACHING", "YES")
 
 
 class Watching(NamedTuple):
@@ -20,18 +21,40 @@ class Watching(NamedTuple):
     told: bool
 
 
-def watch_request(key: bytes) -> Request:
-    """Register for one change of *key*, and say how long it is held: one write."""
-    return Request(_TRACK + pack("PTTL", key), 3, key)
+class Tracked(NamedTuple):
+    """The replies to a tracked request, and whether the server will tell of a change."""
+
+    replies: list[Reply]
+    told: bool
 
 
-def read_watch(replies: list[Reply], *, pushes: bool) -> Watching:
+def tracked(request: Request, *, first: bool) -> Request:
+    """The same request; its first command registers for one change of its key.
+
+    *first*: on this connection, which has to say once that it wants to be told at all.
+    """
+    head = _TRACK + _NEXT if first else _NEXT
+    return Request(head + request.payload, request.replies + (2 if first else 1), request.key)
+
+
+def read_tracked(replies: list[Reply], request: Request, *, pushes: bool) -> Tracked:
     """*pushes*: the connection can receive any. A server that refuses tracking is polled."""
-    tracking, caching, pttl = replies
-    refused = isinstance(tracking, ErrorReply) or isinstance(caching, ErrorReply)
+    extra = replies[: -request.replies]
+    refused = any(isinstance(reply, ErrorReply) for reply in extra)
+    return Tracked(replies[-request.replies :], told=pushes and not refused)
+
+
+def watch_request(key: bytes) -> Request:
+    """How long *key* is held; sent as a tracked request, it registers for its change."""
+    return Request(pack("PTTL", key), 1, key)
+
+
+def read_watch(answer: Tracked) -> Watching:
+    """How long it is held, and whether we will be told."""
+    pttl = answer.replies[0]
     if not isinstance(pttl, int) or pttl == -2:
         return Watching(0.0, told=False)
-    return Watching(math.inf if pttl < 0 else pttl / 1000, told=pushes and not refused)
+    return Watching(math.inf if pttl < 0 else pttl / 1000, told=answer.told)
 
 
 def read_push(push: list[Reply]) -> list[bytes] | None:

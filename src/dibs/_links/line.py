@@ -48,6 +48,8 @@ class Line(asyncio.BufferedProtocol):
         self.queue: deque[Pending] = deque()
         self.engine: Engine | None = None
         self.pushes = int(connection.protocol) >= 3
+        self.is_tracking = False
+        """True: the server was told that this connection wants to be told of changes."""
         self._owner = owner
         loop = asyncio.get_running_loop()
         self._call_soon = loop.call_soon

@@ -8,6 +8,7 @@ from typing import Any
 import hiredis
 
 from .._core.request import Reply, Request
+from .._core.watch import Tracked, read_tracked, tracked
 from .faults import BELOW
 from .watchers import Watchers
 from .wire import Wire
@@ -29,6 +30,7 @@ class Listener:
     def __init__(self, wire: Wire, watchers: Watchers) -> None:
         self.is_alive = True
         self.pushes = wire.pushes
+        self._is_tracking = False
         self._wire = wire
         self._watchers = watchers
         self._asked: deque[_Asked] = deque()
@@ -36,14 +38,19 @@ class Listener:
         wire.set_patience(None)
         threading.Thread(target=self._listen, name="dibs listener", daemon=True).start()
 
-    def ask(self, request: Request, deadline: float) -> list[Reply]:
-        """The replies. TimeoutError, EOFError: there will be none."""
-        asked = _Asked(request)
+    def track(self, request: Request, deadline: float) -> Tracked:
+        """The replies; a later change of its key is told. TimeoutError, EOFError: no replies."""
+        replies = self._ask(request, deadline)
+        return read_tracked(replies, request, pushes=self.pushes)
+
+    def _ask(self, request: Request, deadline: float) -> list[Reply]:
         with self._guard:
             if not self.is_alive:
                 raise EOFError
+            asked = _Asked(tracked(request, first=not self._is_tracking))
+            self._is_tracking = True
             self._asked.append(asked)
-            self._wire.write(request)
+            self._wire.write(asked.request)
         if not asked.done.wait(max(deadline - monotonic(), 0.001)):
             raise TimeoutError
         if asked.error is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
 from .._core.request import Reply, Request, together
-from .._core.watch import Watching, read_watch, watch_request
+from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
 from ..errors import DibsError, UsageError
 from . import adopted
 from .faults import cause_of, lacks_hello, mistake_in_settings
@@ -101,10 +101,19 @@ class MultiplexedLink:
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        self._watchers.add(key, wake)
-        replies = await self.send(watch_request(key), now)
-        pushes = self._line is not None and self._line.pushes
-        return read_watch(replies, pushes=pushes)
+        return read_watch(await self.track(watch_request(key), wake, now))
+
+    async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        self._watchers.add(request.key, wake)
+        if self._line is None:
+            await self.send(_NOTHING, now)
+        line = self._line
+        first = line is None or not line.is_tracking
+        if line is not None:
+            line.is_tracking = True
+        replies = await self.send(tracked(request, first=first), now)
+        return read_tracked(replies, request, pushes=line is not None and line.pushes)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

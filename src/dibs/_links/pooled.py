@@ -15,7 +15,7 @@ from typing import Any
 from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import Engine
 from .._core.request import Request, together
-from .._core.watch import Watching, read_watch, watch_request
+from .._core.watch import Tracked, Watching, read_watch, watch_request
 from ..errors import DibsError, UsageError
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
 from .listener import Listener
@@ -109,14 +109,17 @@ class PooledLink:
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        self._watchers.add(key, wake)
+        return read_watch(self.track(watch_request(key), wake, now))
+
+    def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        self._watchers.add(request.key, wake)
         listener = self._listening(now)
         try:
-            replies = listener.ask(watch_request(key), now + self._budget)
+            return listener.track(request, now + self._budget)
         except BELOW as error:
             listener.close()
             raise Outage(cause_of(error), sent=True) from None
-        return read_watch(replies, pushes=listener.pushes)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

@@ -4,19 +4,39 @@
 import functools
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from .._core.breaker import Outage
+from .._core.cache import Slot, make_recipe
 from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
 from .._core.lease import Holding, OutagePolicy, Plan, peek_request, read_peek
+from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
+from .cache import Want
+from .cached import Cached
 from .lease import Hold, Lease
 from .ledger import Ledger
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class _Options(TypedDict):
+    ttl: Seconds
+    jitter: float
+    min_ttl: Seconds
+    lock_ttl: Seconds
+    wait: Seconds | None
+    poll: Seconds
+    stale: Seconds
+    early: float
+    negative_ttl: Seconds
+    load_timeout: Seconds
+    local: Seconds | bool
+    codec: object
+    on_outage: OutagePolicy
 
 
 class Dibs:
@@ -134,6 +154,95 @@ class Dibs:
 
         return decorate
 
+    # ---- cached
+
+    def cached(
+        self,
+        template: str,
+        *,
+        ttl: Seconds,
+        jitter: float = 0.0,
+        min_ttl: Seconds = 0,
+        lock_ttl: Seconds = 3,
+        wait: Seconds | None = None,
+        poll: Seconds = 0.08,
+        stale: Seconds = 0,
+        early: float = 0.0,
+        negative_ttl: Seconds = 0,
+        load_timeout: Seconds = 30,
+        local: Seconds | bool = False,
+        codec: object = "json",
+        lock_key: str | None = None,
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+    ) -> Callable[[Callable[P, T]], Cached[P, T]]:
+        """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
+
+        One caller loads, in one process; all others wait for it, for *wait* at most. *stale*: how
+        long past its ttl a value may be served while one refreshes it, or while loads fail.
+        *early*: refresh before the end, the likelier the slower the load (1 is usual).
+        *negative_ttl*: remember a failure that long. *load_timeout*: the most a load may take.
+        *local*: also in this process's memory, kept true by the server. *type*: what to decode
+        into (default: the function's return annotation). UsageError: an option makes no sense.
+        """
+        options = _Options(
+            ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
+            stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
+            local=local, codec=codec,
+            on_outage=self._on_outage if on_outage is None else _checked_policy(on_outage),
+        )  # fmt: skip
+        make_recipe(template, type=type, **options)
+
+        def decorate(function: Callable[P, T]) -> Cached[P, T]:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            of = returned_type(function) if type is None else type
+            recipe = make_recipe(template, type=of, **options)
+            return Cached(function, self._ledger.cache, recipe, self._namespace, lock_key)
+
+        return decorate
+
+    def get_or_load(
+        self,
+        key: str,
+        loader: Callable[[], T],
+        *,
+        ttl: Seconds,
+        jitter: float = 0.0,
+        min_ttl: Seconds = 0,
+        lock_ttl: Seconds = 3,
+        wait: Seconds | None = None,
+        poll: Seconds = 0.08,
+        stale: Seconds = 0,
+        early: float = 0.0,
+        negative_ttl: Seconds = 0,
+        load_timeout: Seconds = 30,
+        local: Seconds | bool = False,
+        codec: object = "json",
+        lock_key: str | None = None,
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+        name: str | None = None,
+    ) -> T:
+        """The value of *key*; where there is none, what *loader* returns, kept for *ttl*.
+
+        The options are those of `cached`.
+        """
+        recipe = make_recipe(
+            public_name(key) if name is None else name,
+            ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
+            stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
+            local=local, codec=codec, type=type,
+            on_outage=self._on_outage if on_outage is None else _checked_policy(on_outage),
+        )  # fmt: skip
+        data = expand(self._namespace, key)
+        lock = (
+            beside(f"{self._namespace}lock:".encode(), data)
+            if lock_key is None
+            else expand(self._namespace, lock_key)
+        )
+        return self._ledger.cache.get(Want(recipe, Slot(data, lock), loader))
+
     def _plan(
         self,
         key: str,
@@ -182,7 +291,7 @@ class Dibs:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._ledger!r}>"
+        return f"<{self.__class__.__name__} {self._ledger!r}>"
 
 
 def _checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:

@@ -36,10 +36,14 @@ class Keeper:
         self._is_running = False
         self._closed = False
 
-    def keep(self, lease: "Lease") -> None:
-        """Keep *lease* alive until it is released or its max_hold is over. Called by its body."""
+    def keep_with_body(self, lease: "Lease") -> None:
+        """The same, and stop the body, which calls this, when the lease is lost."""
         lease._body = Body(lambda: lease._lose(_TOO_LATE))
         lease._body.stop_at(lease._deadline)
+        self.keep(lease)
+
+    def keep(self, lease: "Lease") -> None:
+        """Keep *lease* alive until it is released or its max_hold is over."""
         with self._ledger.guard:
             self._plan_next(lease, lease._since + lease._plan.ttl / 3)
             is_first, self._is_running = not self._is_running, True

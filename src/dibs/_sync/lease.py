@@ -196,7 +196,7 @@ class Hold:
             raise Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
         self._lease = outcome
         if plan.renew and outcome.guarded:
-            self._ledger.keeper.keep(outcome)
+            self._ledger.keeper.keep_with_body(outcome)
         return outcome
 
     def __exit__(

@@ -28,6 +28,7 @@ from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._threads import Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
+from .cache import Cache
 from .keeper import Keeper
 from .lease import Lease
 from .wakeups import Waiting
@@ -48,6 +49,7 @@ class Ledger:
         self.guard = Guard()
         self.keeper = Keeper(self)
         self.waiting = Waiting(self)
+        self.cache = Cache(self)
         self._target = find(target, redis)
         self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
@@ -90,7 +92,7 @@ class Ledger:
         mine = self._held.get(key)
         if mine is not None and mine.remaining > 0:
             return Holding(mine.remaining, self.holder)
-        token = make_token(self._prefix, next(self._numbers), self._holder)
+        token = self.new_token()
         link = self.link
         try:
             engine = link.engine
@@ -123,6 +125,10 @@ class Ledger:
         if len(self._held) > self._sweep_at:
             self._sweep()
         return lease
+
+    def new_token(self) -> bytes:
+        """Proof of ownership, never used before."""
+        return make_token(self._prefix, next(self._numbers), self._holder)
 
     def held_here(self, key: bytes) -> Holding | None:
         """What this process knows of *key* without asking anybody."""
@@ -247,6 +253,7 @@ class Ledger:
 
     def close(self) -> None:
         """Stop renewing, deliver what is on its way, close. Leases that are held run out."""
+        self.cache.close()
         self.keeper.close()
         self.link.close()
         if self._embedded is not None:
@@ -260,6 +267,7 @@ class Ledger:
         self.guard = Guard()
         self.keeper.abandon()
         self.waiting.abandon()
+        self.cache.abandon()
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()

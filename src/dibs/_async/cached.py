@@ -1,0 +1,72 @@
+"""A function whose results are cached, and its three verbs."""
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from .._core.cache import Recipe, Slot
+from .._core.keys import Template, beside, expand
+from .cache import AsyncCache, Want
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncCached(Generic[P, T]):
+    """Call it like the function; `invalidate` and `refresh` take the same arguments."""
+
+    def __init__(
+        self,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        cache: AsyncCache,
+        recipe: Recipe,
+        namespace: str,
+        lock_key: str | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._cache = cache
+        self._recipe = recipe
+        self._namespace = namespace
+        self._key_of = Template(recipe.name, function)
+        self._lock_of = None if lock_key is None else Template(lock_key, function)
+        self._bound: tuple[Any, ...] = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The value, cached or loaded. What the function raises, if it has to be loaded."""
+        return self._cache.get(self._want(args, kwargs))
+
+    def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, bool]:
+        """Delete the value; a load under way is not stored, later readers get fresh data.
+
+        False: the store is out; it is deleted when the store is back.
+        """
+        return self._cache.invalidate(self._want(args, kwargs))
+
+    def refresh(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The value, loaded now; everybody reads the old one meanwhile."""
+        return self._cache.refresh(self._want(args, kwargs))
+
+    def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]":
+        """A method's cache: `self` is an argument like any other."""
+        if instance is None:
+            return self
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound._bound = (instance,)
+        return bound
+
+    def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
+        if self._bound:
+            args = (*self._bound, *args)
+        key = expand(self._namespace, self._key_of(args, kwargs))
+        if self._lock_of is None:
+            lock = beside(f"{self._namespace}lock:".encode(), key)
+        else:
+            lock = expand(self._namespace, self._lock_of(args, kwargs))
+        return Want(
+            self._recipe, Slot(key, lock), functools.partial(self._function, *args, **kwargs)
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._recipe.name!r}, ttl {self._recipe.ttl:g} s>"

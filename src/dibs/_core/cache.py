@@ -1,0 +1,200 @@
+"""Fresh, stale or missing; who loads, who follows, when to refresh early; requests and readings."""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+from ..errors import UsageError
+from .codec import FAILURE, MARK, Codec, Entry, make_codec, mark, unframe
+from .engine import run_script
+from .keys import Seconds, seconds
+from .lease import OutagePolicy
+from .request import Reply, Request, pack
+
+MARK_LIFE = 3600.0
+"""How long a mark may stand where a leader died; it is in nobody's way."""
+
+
+class Recipe(NamedTuple):
+    """How a value is kept, as the caller asked for it, checked."""
+
+    name: str
+    """What events call it: the template."""
+    ttl: float
+    jitter: float
+    min_ttl: float
+    lock_ttl: float
+    wait: float
+    poll: float
+    stale: float
+    early: float
+    negative_ttl: float
+    load_timeout: float
+    local: float
+    codec: Codec
+    on_outage: OutagePolicy
+
+
+class Slot(NamedTuple):
+    """Where one value lives."""
+
+    key: bytes
+    lock: bytes
+
+
+State = Literal["fresh", "stale", "missing", "poison", "failed"]
+
+
+class Reading(NamedTuple):
+    """What the store had, and whether it is ours to load."""
+
+    state: State
+    value: Any = None
+    left: float = 0.0
+    """Seconds that it stays fresh (negative: that it has been stale)."""
+    life: float = 0.0
+    """Seconds that the store keeps it."""
+    took: float = 0.0
+    """How long its load took."""
+    won: bool = False
+
+
+def make_recipe(
+    name: str,
+    *,
+    ttl: Seconds,
+    jitter: float,
+    min_ttl: Seconds,
+    lock_ttl: Seconds,
+    wait: Seconds | None,
+    poll: Seconds,
+    stale: Seconds,
+    early: float,
+    negative_ttl: Seconds,
+    load_timeout: Seconds,
+    local: Seconds | bool,
+    codec: object,
+    type: Any,
+    on_outage: OutagePolicy,
+) -> Recipe:
+    """The options, checked. UsageError: one of them makes no sense."""
+    fresh = seconds(ttl, "ttl")
+    if not 0 <= jitter < 1:
+        raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
+    if early < 0:
+        raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
+    return Recipe(
+        name=name,
+        ttl=fresh,
+        jitter=float(jitter),
+        min_ttl=seconds(min_ttl, "min_ttl", zero=True),
+        lock_ttl=seconds(lock_ttl, "lock_ttl"),
+        wait=math.inf if wait is None else seconds(wait, "wait", zero=True),
+        poll=seconds(poll, "poll"),
+        stale=seconds(stale, "stale", zero=True),
+        early=float(early),
+        negative_ttl=seconds(negative_ttl, "negative_ttl", zero=True),
+        load_timeout=seconds(load_timeout, "load_timeout"),
+        local=math.inf if local is True else seconds(local or 0, "local", zero=True),
+        codec=make_codec(codec, type),
+        on_outage=on_outage,
+    )
+
+
+# ---- when
+
+
+def jittered(recipe: Recipe, dice: float) -> float:
+    """How long a value stays fresh: the ttl, give or take; *dice* is between 0 and 1."""
+    return max(recipe.ttl * (1 + recipe.jitter * (2 * dice - 1)), recipe.min_ttl)
+
+
+def is_due_early(reading: Reading, early: float, dice: float) -> bool:
+    """Refresh before it ends? The longer its load takes and the nearer the end, the likelier.
+
+    XFetch: at *left* seconds before the end with probability exp(-left / (early × load time)).
+    """
+    if early <= 0 or reading.state != "fresh":
+        return False
+    return -reading.took * early * math.log(max(dice, 1e-12)) >= reading.left
+
+
+# ---- reading
+
+
+def read_request(slot: Slot, recipe: Recipe) -> Request:
+    """The value; and how long it lives, where that matters."""
+    if recipe.stale or recipe.early or recipe.local:
+        return Request(pack("GET", slot.key) + pack("PTTL", slot.key), 2, slot.key)
+    return Request(pack("GET", slot.key), 1, slot.key)
+
+
+def read_reply(reply: Reply, recipe: Recipe) -> Reading:
+    """What `read_request` found."""
+    value, pttl = reply if isinstance(reply, list) else (reply, None)
+    return _reading(value, pttl, recipe)
+
+
+def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> Reading:
+    if not isinstance(data, bytes) or data.startswith(MARK):
+        return Reading("missing", won=won)
+    life = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else recipe.ttl
+    left = life - recipe.stale
+    entry = unframe(data)
+    if entry is not None and entry.codec == FAILURE:
+        return Reading("failed", entry.payload.decode(), left, life, won=won)
+    if entry is None or not _fits(entry, recipe.codec):
+        return Reading("poison", life=life, won=won)
+    try:
+        value = recipe.codec.decode(entry.payload)
+    except Exception:
+        return Reading("poison", life=life, won=won)
+    state = "fresh" if left > 0 else "stale"
+    return Reading(state, value, left, life, entry.took, won)
+
+
+def _fits(entry: Entry, codec: Codec) -> bool:
+    return entry.codec == codec.name and entry.fingerprint == codec.fingerprint
+
+
+# ---- claiming
+
+
+def claim_request(slot: Slot, recipe: Recipe, token: bytes, *, force: bool) -> Request:
+    """The value, and the right to load it where it needs to be: one round trip."""
+    args = (
+        token,
+        round(recipe.lock_ttl * 1000),
+        round(recipe.stale * 1000),
+        b"1" if force else b"0",
+        mark(token),
+        round(max(MARK_LIFE, 2 * recipe.load_timeout) * 1000),
+    )
+    return Request(run_script("claim", [slot.key, slot.lock], *args), 1, slot.key)
+
+
+def read_claim(reply: list[Reply], recipe: Recipe) -> Reading:
+    """What `claim_request` found, and whether we load."""
+    value, left, won = reply
+    return _reading(value, left, recipe, won=won == 1)
+
+
+# ---- storing
+
+
+def store_request(
+    slot: Slot, token: bytes, data: bytes, life: float, *, must_exist: bool
+) -> Request:
+    """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
+    args = (token, data, max(round(life * 1000), 1), b"1" if must_exist else b"0")
+    return Request(run_script("store", [slot.key, slot.lock], *args), 1, slot.key)
+
+
+def abandon_request(slot: Slot, token: bytes, until: float) -> Request:
+    """The load came to nothing: let somebody else try."""
+    script = run_script("abandon", [slot.key, slot.lock], token, mark(token))
+    return Request(script, 1, slot.key, until)
+
+
+def invalidate_request(slot: Slot, until: float) -> Request:
+    """Delete the value and, with its lock, the right of a load under way to store its result."""
+    return Request(pack("DEL", slot.key, slot.lock), 1, slot.key, until)

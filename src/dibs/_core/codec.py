@@ -1,0 +1,151 @@
+"""Values ↔ framed bytes: one line that says what follows, then the value itself.
+
+    dibs1 json 4f2a91c0 1731640000.123 0.205
+    {"menuVersionId": …}
+
+Version, codec, fingerprint of the schema, when it was made (seconds since the epoch), how long the
+load took (seconds). Readable in redis-cli. Whatever does not fit – another version, another codec,
+another schema, foreign bytes – is a miss, never an exception. Never pickle unless asked by name.
+"""
+
+import json
+import zlib
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import UsageError
+from .shapes import Shape
+
+MAGIC = b"dibs1"
+MARK = b"dibs1 ~"
+"""A load is under way; what follows is whose."""
+FAILURE = "!"
+"""The codec of a failed load that is remembered; the value is the name of its error."""
+
+
+class Codec(Protocol):
+    """How values become bytes. `name` is in every frame, `fingerprint` changes with the schema."""
+
+    name: str
+    fingerprint: str
+
+    def encode(self, value: Any) -> bytes:
+        """The value as bytes. UsageError: it cannot be."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """The value. Any exception means that the bytes cannot be read."""
+        ...
+
+
+class Entry(NamedTuple):
+    """What a frame holds."""
+
+    codec: str
+    fingerprint: str
+    made_at: float
+    took: float
+    payload: bytes
+
+
+def frame(codec: str, fingerprint: str, made_at: float, took: float, payload: bytes) -> bytes:
+    """One line about the value, and the value."""
+    head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}\n"
+    return head.encode() + payload
+
+
+def mark(token: bytes) -> bytes:
+    """What stands in a value's place while it is loaded for the first time."""
+    return MARK + b" " + token
+
+
+def unframe(data: bytes) -> Entry | None:
+    """What the frame holds; None: these bytes are not ours, or of another version."""
+    head, newline, payload = data.partition(b"\n")
+    words = head.split(b" ")
+    if not newline or len(words) != 5 or words[0] != MAGIC:
+        return None
+    try:
+        codec, fingerprint = words[1].decode(), words[2].decode()
+        return Entry(codec, fingerprint, float(words[3]), float(words[4]), payload)
+    except ValueError:
+        return None
+
+
+class JsonCodec:
+    """Readable in redis-cli and by other languages; types through *of*."""
+
+    name = "json"
+
+    def __init__(self, of: Any = None) -> None:
+        self._shape = None if of is None else Shape(of)
+        self.fingerprint = "-" if self._shape is None else self._shape.fingerprint
+
+    def encode(self, value: Any) -> bytes:
+        plain = value if self._shape is None else self._shape.to_plain(value)
+        try:
+            return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"JSON cannot hold this value ({error}); pass type= or codec="
+            ) from None
+
+    def decode(self, data: bytes) -> Any:
+        plain = json.loads(data)
+        return plain if self._shape is None else self._shape.from_plain(plain)
+
+
+class PickleCodec:
+    """Any Python object – and any code that whoever can write to the store wants to run here."""
+
+    name = "pickle"
+    fingerprint = "-"
+
+    def encode(self, value: Any) -> bytes:
+        import pickle
+
+        return pickle.dumps(value, protocol=5)
+
+    def decode(self, data: bytes) -> Any:
+        import pickle
+
+        return pickle.loads(data)
+
+
+class Compressed:
+    """Another codec, through zlib."""
+
+    def __init__(self, inner: Codec) -> None:
+        self._inner = inner
+        self.name = f"{inner.name}+zlib"
+        self.fingerprint = inner.fingerprint
+
+    def encode(self, value: Any) -> bytes:
+        return zlib.compress(self._inner.encode(value), level=1)
+
+    def decode(self, data: bytes) -> Any:
+        return self._inner.decode(zlib.decompress(data))
+
+
+def make_codec(codec: object, of: Any) -> Codec:
+    """The codec that the caller named or brought. UsageError: there is no such one."""
+    if not isinstance(codec, str):
+        return _checked(codec)
+    name, plus, compression = codec.partition("+")
+    if plus and compression != "zlib":
+        raise UsageError(f"unknown compression {compression!r}; known: zlib")
+    if name == "json":
+        inner: Codec = JsonCodec(of)
+    elif name == "pickle":
+        inner = PickleCodec()
+    else:
+        raise UsageError(f"unknown codec {name!r}; known: json, pickle, or an object of your own")
+    return Compressed(inner) if plus else inner
+
+
+def _checked(codec: Any) -> Codec:
+    for part in ("name", "fingerprint", "encode", "decode"):
+        if not hasattr(codec, part):
+            raise UsageError(f"a codec has name, fingerprint, encode and decode; this lacks {part}")
+    if " " in codec.name or "\n" in codec.name or codec.name == FAILURE:
+        raise UsageError(f"a codec's name is one word, not {codec.name!r}")
+    return codec

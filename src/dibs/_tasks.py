@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import redis.asyncio as redis
 
@@ -30,6 +30,7 @@ __all__ = [
     "within",
 ]
 
+Q = TypeVar("Q")
 sleep = asyncio.sleep
 WRONG_WORLD = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
 
@@ -227,7 +228,9 @@ class Together:
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Any]]] = {}
 
-    async def ask(self, key: bytes, question: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def ask(
+        self, key: bytes, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q
+    ) -> Any:
         """The answer to *question*, asked by us or by somebody who was first."""
         while (waiting := self._waiting.get(key)) is not None:
             future = asyncio.get_running_loop().create_future()
@@ -236,13 +239,10 @@ class Together:
             if answer is not _AGAIN:
                 return answer
             # The one who asked was cancelled or failed: that is theirs, not ours.
-        return await self._ask_first(key, question)
-
-    async def _ask_first(self, key: bytes, question: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        waiting = self._waiting[key] = list[asyncio.Future[Any]]()
+        waiting = self._waiting[key] = []
         answer = _AGAIN
         try:
-            answer = await question()
+            answer = await question(about)
             return answer
         finally:
             del self._waiting[key]

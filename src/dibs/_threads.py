@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 
@@ -31,6 +31,7 @@ __all__ = [
     "within",
 ]
 
+Q = TypeVar("Q")
 WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
 
 
@@ -163,9 +164,9 @@ class Crew:
 class Together:
     """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
 
-    def ask(self, key: bytes, question: Callable[[], Any]) -> Any:
+    def ask(self, key: bytes, question: Callable[[Q], Any], about: Q) -> Any:
         """The answer to *question*."""
-        return question()
+        return question(about)
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:

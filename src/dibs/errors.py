@@ -67,7 +67,7 @@ class Unavailable(DibsError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"no answer from the store for {self.name}: {self.cause}"
+        return f"{self.name} is not available: {self.cause}"
 
 
 class UsageError(DibsError, ValueError):

@@ -197,7 +197,7 @@ async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
 
 async def test_timeouts_around_a_hold_work(valkey: Server) -> None:
     """asyncio.timeout() around a waiting hold: TimeoutError, and no key."""
-    async with AsyncDibs(valkey.url) as one, AsyncDibs(valkey.url) as two:
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         async with one.hold("user:1", ttl=60):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05), two.hold("user:1", ttl=60, wait=30):

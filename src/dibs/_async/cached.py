@@ -6,10 +6,14 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from .._core.cache import Recipe, Slot
 from .._core.keys import Template, beside, expand
-from .cache import AsyncCache, Want
+from .cache import AsyncCache
+from .loading import Want
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_MOST_SLOTS = 10_000
+"""Keys whose place in the store is remembered for each function; working it out is not cheap."""
 
 
 class AsyncCached(Generic[P, T]):
@@ -30,11 +34,15 @@ class AsyncCached(Generic[P, T]):
         self._namespace = namespace
         self._key_of = Template(recipe.name, function)
         self._lock_of = None if lock_key is None else Template(lock_key, function)
+        self._slots: dict[str, Slot] = {}
         self._bound: tuple[Any, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """The value, cached or loaded. What the function raises, if it has to be loaded."""
-        return self._cache.get(self._want(args, kwargs))
+        if self._bound:
+            args = (*self._bound, *args)  # pyright: ignore[reportAssignmentType]
+        slot = self._slots.get(self._key_of(args, kwargs)) or self._slot(args, kwargs)
+        return self._cache.get(self._recipe, slot, self._function, args, kwargs)
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, bool]:
         """Delete the value; a load under way is not stored, later readers get fresh data.
@@ -59,14 +67,19 @@ class AsyncCached(Generic[P, T]):
     def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
         if self._bound:
             args = (*self._bound, *args)
-        key = expand(self._namespace, self._key_of(args, kwargs))
-        if self._lock_of is None:
-            lock = beside(f"{self._namespace}lock:".encode(), key)
-        else:
-            lock = expand(self._namespace, self._lock_of(args, kwargs))
-        return Want(
-            self._recipe, Slot(key, lock), functools.partial(self._function, *args, **kwargs)
-        )
+        slot = self._slot(args, kwargs)
+        return Want(self._recipe, slot, self._function, args, kwargs)
+
+    def _slot(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slot:
+        """Where the value of this call lives."""
+        text = self._key_of(args, kwargs)
+        key = expand(self._namespace, text)
+        if self._lock_of is not None:  # made from other arguments, perhaps: not remembered
+            return Slot(key, expand(self._namespace, self._lock_of(args, kwargs)))
+        if len(self._slots) >= _MOST_SLOTS:
+            self._slots.clear()
+        slot = self._slots[text] = Slot(key, beside(f"{self._namespace}lock:".encode(), key))
+        return slot
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._recipe.name!r}, ttl {self._recipe.ttl:g} s>"

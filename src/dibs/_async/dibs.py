@@ -8,12 +8,11 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 from .._core.breaker import Outage
 from .._core.cache import Slot, make_recipe
 from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
-from .._core.lease import Holding, OutagePolicy, Plan, peek_request, read_peek
+from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
 from .._core.shapes import returned_type
 from .._tasks import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
-from .cache import Want
 from .cached import AsyncCached
 from .lease import AsyncHold, AsyncLease
 from .ledger import AsyncLedger
@@ -240,7 +239,7 @@ class AsyncDibs:
             if lock_key is None
             else expand(self._namespace, lock_key)
         )
-        return await self._ledger.cache.get(Want(recipe, Slot(data, lock), loader))
+        return await self._ledger.cache.get(recipe, Slot(data, lock), loader, (), {})
 
     def _plan(
         self,
@@ -264,7 +263,7 @@ class AsyncDibs:
             key,
             name,
             ttl,
-            int(ttl * 1000 + 0.5) or 1,
+            milliseconds(ttl),
             seconds(wait, "wait", zero=True) if wait else 0.0,
             renew,
             None if max_hold is None else _checked_max_hold(max_hold, ttl, renew=renew),

@@ -1,5 +1,6 @@
 """A lease that is held, and the `with` block around it."""
 
+import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,9 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
+from .._core.request import REPEATED
 from .._tasks import Body, monotonic
-from ..errors import Busy, LeaseLost, Unavailable
+from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .ledger import AsyncLedger
@@ -134,7 +136,7 @@ class AsyncLease:
         Where the store does not answer the release is not lost: it is delivered when the store is
         back, as long as the lease would still run.
         """
-        if self._is_over:
+        if self._is_over or self._ledger.is_closed:
             return False
         ledger, plan = self._ledger, self._plan
         now = monotonic()
@@ -151,7 +153,7 @@ class AsyncLease:
             reply = await ledger.link.send(request, now)
             if type(reply) is not int:
                 reply = await ledger.mend(request, reply, now)
-            given = reply == 1 and not was_lost
+            given = reply in (1, REPEATED) and not was_lost
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
             return False
@@ -180,19 +182,23 @@ class AsyncLease:
 class AsyncHold:
     """`async with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
-    __slots__ = ("_lease", "_ledger", "_plan")
+    __slots__ = ("_given", "_lease", "_ledger", "_plan")
 
-    def __init__(self, ledger: "AsyncLedger", plan: Plan, lease: AsyncLease | None = None) -> None:
+    def __init__(self, ledger: "AsyncLedger", plan: Plan, given: AsyncLease | None = None) -> None:
         self._ledger = ledger
         self._plan = plan
-        self._lease = lease
-        """Given: it was taken already."""
+        self._given = given
+        """It was taken already, for this block."""
+        self._lease: AsyncLease | None = None
 
     async def __aenter__(self) -> AsyncLease:
         plan = self._plan
-        outcome = self._lease or await self._ledger.take(plan)
+        outcome = self._given or await self._ledger.take(plan)
         if not isinstance(outcome, AsyncLease):
             raise Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
+        if self._lease is not None:
+            await outcome.release()
+            raise UsageError("this hold is in use already; call hold() for each with block")
         self._lease = outcome
         if plan.renew and outcome.guarded:
             self._ledger.keeper.keep_with_body(outcome)
@@ -208,7 +214,8 @@ class AsyncHold:
         assert lease is not None
         body = lease._body  # pyright: ignore[reportPrivateUsage]
         if body is not None and await body.leave(error):
-            await lease.release()
+            with contextlib.suppress(DibsError):
+                await lease.release()
             raise LeaseLost(lease.key, lease.fence, self._plan.name) from error
         try:
             await lease.release()

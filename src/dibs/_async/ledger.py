@@ -26,7 +26,7 @@ from .._core.request import ErrorReply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._tasks import Guard, Link, monotonic, off_loop, redis, sleep
-from ..errors import Unavailable, UsageError
+from ..errors import DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import AsyncCache
 from .keeper import AsyncKeeper
@@ -56,6 +56,7 @@ class AsyncLedger:
         self._embedded_is_ours = False
         self._held: dict[bytes, AsyncLease] = {}
         self._sweep_at = _SWEEP
+        self.is_closed = False
         self._new_identity()
         remember(self)
 
@@ -111,10 +112,10 @@ class AsyncLedger:
             else:
                 await sleep(0)  # a caller that tries again and again must not starve the others
             return self._unguarded(plan, token, now, outage.cause)
-        except Exception:
+        except DibsError:
             raise
         except BaseException:
-            # Cancelled: the key may be ours by now, and nobody would know.
+            # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self._take_back(key, token)
             raise
         outcome = read_acquire(replies, token)
@@ -205,6 +206,7 @@ class AsyncLedger:
             return reply
         if not store_is_out(error):
             raise mistake(error)
+        self.link.owe(request)
         if error.code == "READONLY":
             self.link.distrust()
         raise Outage(str(error), sent=True)
@@ -253,9 +255,11 @@ class AsyncLedger:
 
     async def aclose(self) -> None:
         """Stop renewing, deliver what is on its way, close. Leases that are held run out."""
+        self.is_closed = True
         await self.cache.aclose()
         await self.keeper.aclose()
         await self.link.aclose()
+        self.waiting.wake_all()
         if self._embedded is not None:
             await off_loop(self._embedded.close)
 

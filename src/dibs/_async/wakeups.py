@@ -76,7 +76,7 @@ class AsyncWaiting:
         try:
             await self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
-                return queue.holding
+                return self._ledger.held_here(plan.key) or queue.holding
             return await self._contend(plan, queue, turn, give_up)
         finally:
             self._leave(plan.key, queue, turn)
@@ -85,6 +85,11 @@ class AsyncWaiting:
         """A lease of this process has ended: the first in the queue may try."""
         queue = self.queues.get(key)
         if queue is not None:
+            queue.wake()
+
+    def wake_all(self) -> None:
+        """Everybody looks for themselves."""
+        for queue in list(self.queues.values()):
             queue.wake()
 
     def abandon(self) -> None:
@@ -135,7 +140,7 @@ class AsyncWaiting:
                 await self._watch(plan, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
-                return queue.holding
+                return self._ledger.held_here(plan.key) or queue.holding
             await turn.wait(min(queue.look_at, give_up) - now)
 
     async def _watch(self, plan: Plan, queue: AsyncQueue) -> None:
@@ -151,4 +156,4 @@ class AsyncWaiting:
         else:
             pause = _LOOK_AGAIN if watching.told else _POLL
             gone = watching.remaining <= 0
-            queue.look_again(0.0 if gone else min(watching.remaining + _JUST_AFTER, pause))
+            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))

@@ -4,11 +4,12 @@ import math
 from typing import Any, Literal, NamedTuple
 
 from ..errors import UsageError
-from .codec import FAILURE, MARK, Codec, Entry, make_codec, mark, unframe
-from .engine import run_script
+from .codec import FAILURE, MARK, Codec, head_of, make_codec, mark, unframe
+from .engine import run_script, run_whole_script
 from .keys import Seconds, seconds
 from .lease import OutagePolicy
-from .request import Reply, Request, pack
+from .request import SIZE, Reply, Request, pack
+from .watch import Tracked, Watching, read_watch
 
 MARK_LIFE = 3600.0
 """How long a mark may stand where a leader died; it is in nobody's way."""
@@ -31,6 +32,8 @@ class Recipe(NamedTuple):
     load_timeout: float
     local: float
     codec: Codec
+    head: bytes
+    """How the frames begin that we can read."""
     on_outage: OutagePolicy
 
 
@@ -82,6 +85,7 @@ def make_recipe(
         raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
     if early < 0:
         raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
+    chosen = make_codec(codec, type)
     return Recipe(
         name=name,
         ttl=fresh,
@@ -95,7 +99,8 @@ def make_recipe(
         negative_ttl=seconds(negative_ttl, "negative_ttl", zero=True),
         load_timeout=seconds(load_timeout, "load_timeout"),
         local=math.inf if local is True else seconds(local or 0, "local", zero=True),
-        codec=make_codec(codec, type),
+        codec=chosen,
+        head=head_of(chosen),
         on_outage=on_outage,
     )
 
@@ -120,12 +125,16 @@ def is_due_early(reading: Reading, early: float, dice: float) -> bool:
 
 # ---- reading
 
+_GET, _PTTL = b"*2\r\n$3\r\nGET\r\n", b"*2\r\n$4\r\nPTTL\r\n"
+
 
 def read_request(slot: Slot, recipe: Recipe) -> Request:
     """The value; and how long it lives, where that matters."""
+    key = slot.key
+    word = b"%b%b\r\n" % (SIZE[len(key)], key)
     if recipe.stale or recipe.early or recipe.local:
-        return Request(pack("GET", slot.key) + pack("PTTL", slot.key), 2, slot.key)
-    return Request(pack("GET", slot.key), 1, slot.key)
+        return Request(_GET + word + _PTTL + word, 2, key)
+    return Request(_GET + word, 1, key)
 
 
 def read_reply(reply: Reply, recipe: Recipe) -> Reading:
@@ -139,21 +148,44 @@ def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> 
         return Reading("missing", won=won)
     life = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else recipe.ttl
     left = life - recipe.stale
-    entry = unframe(data)
-    if entry is not None and entry.codec == FAILURE:
-        return Reading("failed", entry.payload.decode(), left, life, won=won)
-    if entry is None or not _fits(entry, recipe.codec):
+    if not data.startswith(recipe.head):
+        return _unreadable(data, left, life, won=won)
+    head, newline, payload = data.partition(b"\n")
+    if not newline:
         return Reading("poison", life=life, won=won)
     try:
-        value = recipe.codec.decode(entry.payload)
+        _, took = map(float, head[len(recipe.head) :].split(b" "))
+        value = recipe.codec.decode(payload)
     except Exception:
         return Reading("poison", life=life, won=won)
-    state = "fresh" if left > 0 else "stale"
-    return Reading(state, value, left, life, entry.took, won)
+    return Reading("fresh" if left > 0 else "stale", value, left, life, took, won)
 
 
-def _fits(entry: Entry, codec: Codec) -> bool:
-    return entry.codec == codec.name and entry.fingerprint == codec.fingerprint
+def _unreadable(data: bytes, left: float, life: float, *, won: bool) -> Reading:
+    """A failure that is remembered, or bytes of another codec, schema, version or program."""
+    entry = unframe(data)
+    if entry is not None and entry.codec == FAILURE:
+        if left <= 0:
+            return Reading("missing", life=life, won=won)
+        return Reading("failed", entry.payload.decode(), left, life, won=won)
+    return Reading("poison", life=life, won=won)
+
+
+# ---- following
+
+
+def follow_request(slot: Slot) -> Request:
+    """How long the lock of a load has left; tracked, it registers for the change of its mark.
+
+    Not of the lock: that changes with every renewal, and would wake all who follow.
+    """
+    return Request(pack("EXISTS", slot.key) + pack("PTTL", slot.lock), 2, slot.key)
+
+
+def read_follow(answer: Tracked) -> Watching | None:
+    """How long the lock is held, and whether we will be told. None: no mark stands for the load."""
+    mark, pttl = answer.replies
+    return read_watch(Tracked([pttl], answer.told)) if mark == 1 else None
 
 
 # ---- claiming
@@ -191,7 +223,7 @@ def store_request(
 
 def abandon_request(slot: Slot, token: bytes, until: float) -> Request:
     """The load came to nothing: let somebody else try."""
-    script = run_script("abandon", [slot.key, slot.lock], token, mark(token))
+    script = run_whole_script("abandon", [slot.key, slot.lock], token, mark(token))
     return Request(script, 1, slot.key, until)
 
 

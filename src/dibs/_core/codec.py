@@ -53,6 +53,11 @@ def frame(codec: str, fingerprint: str, made_at: float, took: float, payload: by
     return head.encode() + payload
 
 
+def head_of(codec: Codec) -> bytes:
+    """How every frame of *codec* begins, as long as its schema is the same."""
+    return f"dibs1 {codec.name} {codec.fingerprint} ".encode()
+
+
 def mark(token: bytes) -> bytes:
     """What stands in a value's place while it is loaded for the first time."""
     return MARK + b" " + token
@@ -69,6 +74,10 @@ def unframe(data: bytes) -> Entry | None:
         return Entry(codec, fingerprint, float(words[3]), float(words[4]), payload)
     except ValueError:
         return None
+
+
+_read_json = json.JSONDecoder().decode
+"""`json.loads`, without guessing each time in which encoding the bytes are."""
 
 
 class JsonCodec:
@@ -90,7 +99,7 @@ class JsonCodec:
             ) from None
 
     def decode(self, data: bytes) -> Any:
-        plain = json.loads(data)
+        plain = _read_json(data.decode())
         return plain if self._shape is None else self._shape.from_plain(plain)
 
 

@@ -45,6 +45,8 @@ def weakest(engines: list[Engine]) -> Engine:
 def read_engine(reply: Reply) -> Engine:
     """What the answer to `ASK` says. UsageError: the server is too old."""
     if isinstance(reply, ErrorReply):
+        if reply.code != "NOPERM":
+            raise ConnectionError(str(reply))  # LOADING, BUSY …: not now
         # COMMAND is forbidden to this user: assume the oldest that we can work with.
         return Engine(set_nx_get=False, compare_delete="LUA")
     assert isinstance(reply, list)
@@ -73,6 +75,11 @@ def run_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
     return pack("EVALSHA", _digest(name), len(keys), *keys, *args)
 
 
+def run_whole_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
+    """The same with the script itself, for requests that nobody may be left to send again."""
+    return pack("EVAL", _source(name), len(keys), *keys, *args)
+
+
 def with_scripts(request: Request) -> Request:
     """The same request, preceded by the scripts that it runs: the answer to a NOSCRIPT.
 
@@ -80,4 +87,5 @@ def with_scripts(request: Request) -> Request:
     """
     needed = [name for name in SCRIPTS if _digest(name) in request.payload]
     load = b"".join([pack("SCRIPT", "LOAD", _source(name)) for name in needed])
-    return Request(load + request.payload, len(needed) + request.replies, request.key)
+    replies = len(needed) + request.replies
+    return Request(load + request.payload, replies, request.key, request.until)

@@ -1,7 +1,6 @@
 """From what the caller says to what the server sees: keys, names, templates, times."""
 
 import inspect
-import math
 from collections.abc import Callable
 from datetime import timedelta
 from string import Formatter
@@ -24,7 +23,7 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
-    if math.isnan(value) or value > LONGEST_TTL:
+    if value > LONGEST_TTL or value != value:
         raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
     if zero and value == 0:
         return 0.0
@@ -40,7 +39,10 @@ def expand(namespace: str, key: object) -> bytes:
         raise UsageError(f"a key must be a string, not {type(key).__name__}")
     if not key:
         raise UsageError("a key must not be empty")
-    data = (namespace + key).encode()
+    try:
+        data = (namespace + key).encode()
+    except UnicodeEncodeError:
+        raise UsageError("a key must be valid Unicode; this one has a lone surrogate") from None
     if len(data) > LONGEST_KEY:
         raise UsageError(f"a key may have {LONGEST_KEY} bytes, this one has {len(data)}")
     return data
@@ -76,8 +78,11 @@ class Template:
 
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
-        self._parts = _parse(text)
-        self._roots = list(dict.fromkeys(path[0] for _, path in self._parts if path))
+        parts = _parse(text)
+        self._roots = list(dict.fromkeys(path[0] for _, path in parts if path))
+        self._parts = [
+            (literal, path, self._roots.index(path[0]) if path else 0) for literal, path in parts
+        ]
         self._check_fields(function)
         self._pick = _picker(function, self._roots)
 
@@ -85,11 +90,11 @@ class Template:
         """The key of this call. UsageError: a field is missing, None or empty."""
         found = self._pick(*args, **kwargs)
         words: list[str] = []
-        for literal, path in self._parts:
+        for literal, path, place in self._parts:
             words.append(literal)
             if path:
-                value = found[self._roots.index(path[0])]
-                words.append(value if len(path) == 1 and type(value) is str and value
+                value = found[place]
+                words.append(value if type(value) is str and value and len(path) == 1
                              else self._look_up(path, value))  # fmt: skip
         return "".join(words)
 

@@ -5,7 +5,7 @@ import math
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
-from .engine import Engine, run_script
+from .engine import Engine, run_script, run_whole_script
 from .keys import public_name
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
@@ -48,8 +48,9 @@ OutagePolicy = Literal["open", "closed"]
 
 
 def milliseconds(seconds: float) -> int:
-    """At least one."""
-    return int(seconds * 1000 + 0.5) or 1
+    """As the server wants it."""
+    # Up: the server must not end it before the holder does.
+    return math.ceil(seconds * 1000)
 
 
 class Won(NamedTuple):
@@ -141,7 +142,7 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
     elif engine.compare_delete == "DELEX":
         payload = pack("DELEX", key, "IFEQ", token)
     else:
-        payload = run_script("release", [key], token)
+        payload = run_whole_script("release", [key], token)
     return Request(payload, 1, key, until)
 
 
@@ -193,7 +194,11 @@ _STORE_IS_OUT = frozenset(
 
 def store_is_out(error: ErrorReply) -> bool:
     """True: the server is there but cannot serve; the outage policy decides. False: a mistake."""
-    return error.code in _STORE_IS_OUT
+    if error.code in _STORE_IS_OUT:
+        return True
+    # Redis 6 wraps what a script ran into: "ERR Error running script …: -OOM command not …".
+    words = str(error).replace("-", " ").split()
+    return "script" in words and not _STORE_IS_OUT.isdisjoint(words)
 
 
 def mistake(error: ErrorReply) -> UsageError:

@@ -30,6 +30,10 @@ Reply = (
 )
 
 
+REPEATED = -1
+"""In place of a 0: the request was sent twice, and the first time may have done what it asks."""
+
+
 def first_error(reply: Reply) -> ErrorReply | None:
     """The first error in a reply or in a list of replies."""
     replies: list[Reply] = reply if isinstance(reply, list) else [reply]

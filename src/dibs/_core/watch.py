@@ -52,7 +52,9 @@ def watch_request(key: bytes) -> Request:
 def read_watch(answer: Tracked) -> Watching:
     """How long it is held, and whether we will be told."""
     pttl = answer.replies[0]
-    if not isinstance(pttl, int) or pttl == -2:
+    if not isinstance(pttl, int):
+        return Watching(math.inf, told=False)  # refused: all we can do is try every now and then
+    if pttl == -2:
         return Watching(0.0, told=False)
     return Watching(math.inf if pttl < 0 else pttl / 1000, told=answer.told)
 

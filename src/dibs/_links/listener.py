@@ -61,7 +61,7 @@ class Listener:
         try:
             while True:
                 self._take(self._wire.read_any())
-        except BELOW as error:
+        except (*BELOW, IndexError) as error:  # IndexError: a reply to nothing
             self._end(error)
 
     def _take(self, reply: Any) -> None:

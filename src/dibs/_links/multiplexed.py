@@ -8,13 +8,14 @@ repeated without harm); at its end the breaker opens and everybody is told.
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
 from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
-from .._core.request import Reply, Request, together
+from .._core.request import REPEATED, Reply, Request, together
 from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
 from ..errors import DibsError, UsageError
 from . import adopted
@@ -42,15 +43,19 @@ class MultiplexedLink:
         self._on_recovered = on_recovered
         self._breaker = Breaker()
         self._line: Line | None = None
-        self._old_line: Line | None = None
+        self._old_lines: set[Line] = set()
+        """Lines that were given up, but may still answer, or still deliver what was asked."""
+        self._adopted_at = 0.0
         self._backlog: list[Pending] = []
-        self._debts: list[Request] = []
+        self._debts: deque[Request] = deque(maxlen=MOST_DEBTS)
         self._watchers = Watchers()
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._losses = 0
         self._protocol = 3
+        self._closing = False
+        """Nobody new is let in; what is on its way is still delivered."""
         self._closed = False
 
     def move_to(self, place: Place) -> None:
@@ -62,7 +67,7 @@ class MultiplexedLink:
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
         """The reply (a list, if there are several). Outage: none came within the budget."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        if loop is not self._loop or self._closing:
             self._bind(loop)
         if self._breaker.opened_at is not None:
             self._owe(request)
@@ -70,6 +75,8 @@ class MultiplexedLink:
         future: asyncio.Future[Any] = loop.create_future()
         if self._line is not None:
             self._line.send((future, request, now))
+            if self._old_lines and request.until:
+                self._lay_ghosts(request, now)
         else:
             self._backlog.append((future, request, now))
             self._connect()
@@ -121,9 +128,16 @@ class MultiplexedLink:
 
     def distrust(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        line, self._line = self._line, None
+        if line is not None:
+            self._backlog[:0] = self._wanted(line)
+            line.close()
+            if self._backlog:
+                self._connect()
+
+    def owe(self, request: Request) -> None:
+        """Deliver *request* when there is another connection."""
+        self._owe(request)
 
     # ---- what lines report
 
@@ -133,16 +147,16 @@ class MultiplexedLink:
 
     def line_lost(self, line: Line, error: BaseException) -> None:
         """A connection broke: what it had not answered is asked again on the next one."""
-        if line is self._old_line:
-            self._old_line = None
+        self._old_lines.discard(line)
         if line is not self._line:
             return
         self._line = None
         self._watchers.wake_all()
         unanswered = self._wanted(line)
-        self._losses += 1
+        # Losses that are far apart have nothing to do with each other.
+        self._losses = self._losses + 1 if monotonic() - self._adopted_at < self._budget else 1
         if unanswered:
-            self._backlog[:0] = unanswered
+            self._backlog[:0] = [self._repeated(pending) for pending in unanswered]
             if self._losses < _LOSSES:
                 self._connect()
             else:
@@ -162,7 +176,6 @@ class MultiplexedLink:
         self._timer = None
         oldest = self._oldest()
         if oldest is None:
-            self._losses = 0
             return
         age = monotonic() - oldest
         if age >= self._budget:
@@ -170,7 +183,8 @@ class MultiplexedLink:
             return
         late = age >= self._budget / 2
         if late:
-            self._connect()
+            # Also where one is being opened: it may hang as well as any other.
+            self._connect(at_once=2)
         due = self._budget if late else self._budget / 2
         self._timer = self._loop.call_later(max(due - age, 0.001), self._look)
 
@@ -183,11 +197,11 @@ class MultiplexedLink:
     def _trip(self, cause: str) -> None:
         """Tell everybody who waits, remember what must be delivered, and look in the background."""
         sent: list[Pending] = []
-        for line in (self._line, self._old_line):
-            if line is not None:
-                sent += self._wanted(line)
-                line.abort()
-        self._line = self._old_line = None
+        for line in self._all_lines():
+            sent += self._wanted(line)
+            line.abort()
+        self._line = None
+        self._old_lines.clear()
         unsent, self._backlog = self._backlog, []
         self._breaker.trip(monotonic(), cause)
         for pending in sent:
@@ -203,37 +217,43 @@ class MultiplexedLink:
 
     def _owe(self, request: Request) -> None:
         """Remember what must be delivered when the server is back."""
-        now = monotonic()
-        if request.until > now:
-            self._debts = [debt for debt in self._debts[-MOST_DEBTS:] if debt.until > now]
+        if request.until > 0:
             self._debts.append(request)
+
+    def _all_lines(self) -> list[Line]:
+        return [*self._old_lines, *([self._line] if self._line is not None else [])]
+
+    def _lay_ghosts(self, request: Request, now: float) -> None:
+        """A request that was repeated may still be on its way on its first line, and would take
+        the key after its release: the release follows it there, too."""
+        for line in self._old_lines:
+            line.send((None, request, now))
 
     # ---- connecting
 
-    def _connect(self) -> None:
-        if self._connecting is None and not self._closed:
+    def _connect(self, at_once: int = 1) -> None:
+        if len(self._connecting) < at_once and not self._closed:
             assert self._loop is not None
-            self._connecting = self._loop.create_task(self._keep_connecting(), name="dibs connect")
+            task = self._loop.create_task(self._keep_connecting(), name="dibs connect")
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
     async def _keep_connecting(self) -> None:
         """Until there is a line. The first failure opens the breaker; then it is a probe."""
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
-                        line = await self._open()
-                except Exception as error:
-                    if self._is_mistake(error):
-                        return
-                    if self._line is None:
-                        self._trip(cause_of(error))
-                    await asyncio.sleep(PROBE_EVERY)
-                    await self._revive()
-                else:
-                    self._adopt(line)
+        while True:
+            try:
+                async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
+                    line = await self._open()
+            except Exception as error:
+                if self._is_mistake(error) or self._is_well(self._line):
                     return
-        finally:
-            self._connecting = None
+                if self._line is None:
+                    self._trip(cause_of(error))
+                await asyncio.sleep(PROBE_EVERY)
+                await self._revive()
+            else:
+                self._adopt(line)
+                return
 
     async def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
@@ -244,7 +264,7 @@ class MultiplexedLink:
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is told as such – unless these settings have worked before."""
         mistake = mistake_in_settings(error)
-        if mistake is None or self.engine is not None:
+        if mistake is None or self.engine is not None or self._breaker.is_open:
             return False
         unsent, self._backlog = self._backlog, []
         for pending in unsent:
@@ -280,14 +300,15 @@ class MultiplexedLink:
             line.close()
             return
         old, self._line, self.engine = self._line, line, line.engine
+        self._adopted_at = monotonic()
         unanswered: list[Pending] = []
         if old is not None:
             # Not closed yet: it may still answer first. What it says twice is ignored.
-            unanswered = [pending for pending in old.queue if is_wanted(pending)]
-            self._old_line = old
-            self._loop.call_later(self._budget, old.abort)
+            unanswered = [self._repeated(pending) for pending in old.queue if is_wanted(pending)]
+            self._old_lines.add(old)
+            self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
             self._watchers.wake_all()
-        debts, self._debts = self._debts, []
+        debts, self._debts = self._debts, deque[Request](maxlen=MOST_DEBTS)
         backlog, self._backlog = self._backlog, []
         now = monotonic()
         for debt in debts:
@@ -298,6 +319,29 @@ class MultiplexedLink:
         lasted = self._breaker.heal(now)
         if lasted is not None:
             self._on_recovered(self._breaker.cause, lasted)
+
+    def _repeated(self, pending: Pending) -> Pending:
+        """The same, whose answer 0 says only that somebody, perhaps ourselves, was there first."""
+        future, request, since = pending
+        if not request.until or future is None:
+            return pending
+        assert self._loop is not None
+        again: asyncio.Future[Any] = self._loop.create_future()
+
+        def hand_on(answered: "asyncio.Future[Any]") -> None:
+            if answered.cancelled():
+                return
+            error = answered.exception()
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                reply = answered.result()
+                future.set_result(REPEATED if reply == 0 else reply)
+
+        again.add_done_callback(hand_on)
+        return (again, request, since)
 
     @staticmethod
     def _resend(line: Line, pending: Pending) -> None:
@@ -317,51 +361,69 @@ class MultiplexedLink:
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first use in this loop. An earlier loop must be closed: its line died with it."""
-        if self._closed:
+        if self._closing:
             raise UsageError("this AsyncDibs is closed")
         if self._loop is not None and not self._loop.is_closed():
             raise UsageError("an AsyncDibs belongs to one event loop; make one for each")
         self._loop = loop
-        self._line = self._old_line = self._connecting = self._timer = None
+        self._line = self._timer = None
+        self._connecting = set()
+        self._old_lines.clear()
         self._backlog.clear()
         self._breaker = Breaker()
 
     async def aclose(self) -> None:
         """Deliver what is on its way, within the budget; then close."""
-        if self._closed:
+        if self._closing:
             return
-        if self._line is not None and self._line.queue:
-            await self._drain(self._line)
+        self._closing = True
+        if self._loop is None or self._loop.is_closed():
+            return  # never used, or its lines died with their loop
+        if self._backlog or (self._line is not None and self._line.queue):
+            await self._drain()
         self._closed = True
-        self._loop = None
         if self._timer is not None:
             self._timer.cancel()
-        connecting = self._connecting
-        if connecting is not None:
-            connecting.cancel()
-            await asyncio.wait([connecting])
-        lines = [line for line in (self._line, self._old_line) if line is not None]
-        self._line = self._old_line = None
+        connecting = list(self._connecting)
+        for task in connecting:
+            task.cancel()
+        if connecting:
+            await asyncio.wait(connecting)
+        lines = self._all_lines()
+        self._line = None
+        self._old_lines.clear()
         for line in lines:
+            self._backlog += self._wanted(line)
             await line.closed(self._budget)
         for pending in self._backlog:
-            fail(pending, Outage("closed", sent=False))
+            fail(pending, Outage("closed", sent=True))
+        self._backlog.clear()
+        self._watchers.wake_all()
         for client in self._place.ours if self._place is not None else ():
             await client.aclose()
         # One tick, so that the transports are closed when we return.
         await asyncio.sleep(0)
 
-    async def _drain(self, line: Line) -> None:
+    async def _drain(self) -> None:
+        """Until all that was asked before is answered, on this line or the next."""
         assert self._loop is not None
         last: asyncio.Future[Any] = self._loop.create_future()
-        line.send((last, ASK, monotonic()))
+        pending = (last, ASK, monotonic())
+        if self._line is not None:
+            self._line.send(pending)
+        else:
+            self._backlog.append(pending)
         await asyncio.wait([last], timeout=self._budget)
+        if last.done():
+            last.exception()  # seen: an outage is no news to somebody who leaves
 
     def abandon(self) -> None:
         """In a forked child: forget everything. Closing would reach into the parent's loop."""
-        _inherited.append((self._line, self._old_line, self._connecting, self._timer))
-        self._line = self._old_line = self._connecting = self._timer = self._loop = None
-        self._backlog, self._debts = [], []
+        _inherited.append((self._line, self._old_lines, self._connecting, self._timer))
+        self._line = self._timer = self._loop = None
+        self._connecting = set()
+        self._old_lines = set()
+        self._backlog, self._debts = [], deque(maxlen=MOST_DEBTS)
         self.engine = None
         self._breaker = Breaker()
 

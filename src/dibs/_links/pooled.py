@@ -8,13 +8,14 @@ thread beside the caller, because name servers and handshakes know nothing of bu
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
 from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import Engine
-from .._core.request import Request, together
+from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from ..errors import DibsError, UsageError
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
@@ -25,6 +26,14 @@ from .wire import Wire
 
 _MOST_IDLE = 64
 """Connections kept for later; a burst of more threads opens more and closes them again."""
+_OPENING_AT_ONCE = 4
+"""Connections that are opened at the same time."""
+_MOST_GHOSTS = 64
+"""First connections of repeated requests that are kept until the release."""
+
+
+class _Crowded(Outage):
+    """The budget went by in our own queue: that says nothing about the server."""
 
 
 class PooledLink:
@@ -40,8 +49,15 @@ class PooledLink:
         self._budget = budget
         self._on_recovered = on_recovered
         self._breaker = Breaker()
+        self._patience = budget / 2
         self._idle: list[Wire] = []
-        self._debts: list[Request] = []
+        self._ghosts: dict[bytes, Wire] = {}
+        self._lobby = threading.Condition()
+        self._crowd = 0
+        """How many wait in the lobby for a connection."""
+        self._opening = 0
+        """How many connections are being opened."""
+        self._debts: deque[Request] = deque(maxlen=MOST_DEBTS)
         self._watchers = Watchers()
         self._listener: Listener | None = None
         self._probe: threading.Thread | None = None
@@ -62,12 +78,14 @@ class PooledLink:
         if self._breaker.opened_at is not None:
             self._owe(request)
             raise Outage(self._breaker.cause, sent=False)
+        if self._ghosts and request.until:
+            self._lay_ghost(request)
         try:
             wire = self._idle.pop()
         except IndexError:
-            return self._send_fresh(request, now, None)
-        late = monotonic() - now > self._budget / 8
-        if late:  # connecting, or an earlier answer, has used up a part of the budget
+            return self._send_fresh(request, now, None, sent=False)
+        if monotonic() - now > self._budget / 8:
+            # Connecting, or an earlier answer, has used up a part of the budget.
             wire.set_patience(max((now + self._budget - monotonic()) / 2, 0.001))
         try:
             reply = wire.exchange(request)
@@ -76,7 +94,7 @@ class PooledLink:
         except BaseException:
             wire.close()
             raise
-        if late:
+        if wire.patience is not self._patience or self._crowd or self._closed:
             self._keep(wire)
         else:
             self._idle.append(wire)
@@ -93,7 +111,12 @@ class PooledLink:
         if self.engine is None:
             if self._breaker.is_open:
                 raise Outage(self._breaker.cause, sent=False)
-            self._keep(self._open_or_trip(now))
+            try:
+                self._keep(self._lend(now + self._budget))
+            except Outage as outage:
+                if not isinstance(outage, _Crowded):
+                    self._trip(outage.cause)
+                raise
         assert self.engine is not None
         return self.engine
 
@@ -102,24 +125,25 @@ class PooledLink:
         if self._closed or self._breaker.is_open:
             self._owe(request)
             return
-        try:
+        with contextlib.suppress(Outage, UsageError):  # send() has written it down
             self.send(request, monotonic())
-        except (Outage, UsageError):
-            pass  # send() has written it down
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
         return read_watch(self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        """The replies to *request*; *wake* is called when its key changes afterwards.
+
+        Where no connection can be had for listening, nobody tells: the caller polls.
+        """
         self._watchers.add(request.key, wake)
-        listener = self._listening(now)
         try:
+            listener = self._listening(now)
             return listener.track(request, now + self._budget)
-        except BELOW as error:
-            listener.close()
-            raise Outage(cause_of(error), sent=True) from None
+        except BELOW:
+            reply = self.send(request, monotonic())
+            return Tracked(reply if request.replies > 1 else [reply], told=False)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
@@ -134,7 +158,11 @@ class PooledLink:
         with self._guard:
             listener = self._listener
             if listener is None or not listener.is_alive:
-                wire = self._open_or_trip(now)
+                if self._breaker.is_open:
+                    raise EOFError
+                wire, error = _Opening(self._connect).wait(self._budget / 2)
+                if wire is None:
+                    raise EOFError from error
                 self._listener = listener = Listener(wire, self._watchers)
             return listener
 
@@ -143,33 +171,40 @@ class PooledLink:
     def _send_again(self, request: Request, now: float, wire: Wire, error: BaseException) -> Any:
         """The reply, from a fresh connection. One that only hangs may still answer."""
         if isinstance(error, TimeoutError):
-            return self._send_fresh(request, now, wire)
+            return self._send_fresh(request, now, wire, sent=True)
         wire.close()
         self._drop_idle()
-        return self._send_fresh(request, now, None)
+        return self._send_fresh(request, now, None, sent=True)
 
-    def _send_fresh(self, request: Request, now: float, hanging: Wire | None) -> Any:
+    def _send_fresh(self, request: Request, now: float, hanging: Wire | None, *, sent: bool) -> Any:
+        """The reply, from a connection that is new or has just become idle."""
         deadline = now + self._budget
         fresh: Wire | None = None
         try:
-            fresh = self._open(deadline)
+            fresh = self._lend(deadline)
             fresh.set_patience(max(deadline - monotonic(), 0.001))
             reply = fresh.exchange(request)
         except (*BELOW, Outage) as error:
-            return self._last_look(request, hanging, fresh, error)
+            return self._last_look(request, hanging, fresh, error, sent=sent)
         except BaseException:
             for wire in (fresh, hanging):
                 if wire is not None:
                     wire.close()
             raise
         if hanging is not None:
-            hanging.close()
             self._drop_idle()
+            self._ghosts[request.key] = hanging
         self._keep(fresh)
-        return reply
+        return REPEATED if sent and request.until and reply == 0 else reply
 
     def _last_look(
-        self, request: Request, hanging: Wire | None, fresh: Wire | None, error: Exception
+        self,
+        request: Request,
+        hanging: Wire | None,
+        fresh: Wire | None,
+        error: Exception,
+        *,
+        sent: bool,
     ) -> Any:
         """The first connection's reply, if it has come after all; else it is an outage."""
         if fresh is not None:
@@ -177,29 +212,45 @@ class PooledLink:
         if hanging is not None:
             try:
                 hanging.set_patience(0.001)
-                reply = hanging.read(request)
+                reply = hanging.read(request, monotonic())
             except BELOW:
                 hanging.close()
             else:
                 self._keep(hanging)
                 return reply
         cause = error.cause if isinstance(error, Outage) else self._why(error)
-        self._trip(cause)
+        if sent or not isinstance(error, _Crowded):
+            self._trip(cause)
         self._owe(request)
-        raise Outage(cause, sent=hanging is not None or fresh is not None) from None
+        raise Outage(cause, sent=sent or fresh is not None) from None
+
+    def _lay_ghost(self, request: Request) -> None:
+        """A request that was repeated may still be on its way on its first connection, and would
+        take the key after its release: the release follows it there, too."""
+        ghost = self._ghosts.pop(request.key, None)
+        if ghost is not None:
+            with contextlib.suppress(*BELOW):
+                ghost.write(request)
+            ghost.close()
+        while len(self._ghosts) > _MOST_GHOSTS:
+            with contextlib.suppress(KeyError, StopIteration, RuntimeError):
+                self._ghosts.pop(next(iter(self._ghosts))).close()
 
     def _why(self, error: BaseException) -> str:
         late = isinstance(error, TimeoutError)
         return f"no answer within {self._budget:g} s" if late else cause_of(error)
 
     def _keep(self, wire: Wire) -> None:
-        """Back to the idle ones, with the usual patience: half the budget."""
+        """Back to the idle ones, with the usual patience, and to whoever waits for one."""
         if self._closed or len(self._idle) >= _MOST_IDLE:
             wire.close()
             return
-        if wire.patience != self._budget / 2:
-            wire.set_patience(self._budget / 2)
+        if wire.patience is not self._patience:
+            wire.set_patience(self._patience)
         self._idle.append(wire)
+        if self._crowd:
+            with self._lobby:
+                self._lobby.notify()
 
     def _drop_idle(self) -> None:
         """One connection broke or hangs: its neighbours are no better."""
@@ -209,28 +260,45 @@ class PooledLink:
 
     # ---- connecting
 
-    def _open_or_trip(self, now: float) -> Wire:
-        """A new connection, in time; else the breaker opens."""
-        try:
-            return self._open(now + self._budget)
-        except Outage as outage:
-            self._trip(outage.cause)
-            raise
+    def _lend(self, deadline: float) -> Wire:
+        """An idle connection or a new one, in time. Outage: not in time.
+
+        Only a few are opened at once: two hundred threads that start together would otherwise
+        spend their budgets on two hundred handshakes. The others wait for one that is done with.
+        """
+        with self._lobby:
+            self._crowd += 1
+            try:
+                while not self._idle and self._opening >= _OPENING_AT_ONCE:
+                    if not self._lobby.wait(max(deadline - monotonic(), 0)):
+                        raise _Crowded("too many callers at once for the budget", sent=False)
+                if self._idle:
+                    return self._idle.pop()
+                self._opening += 1
+            finally:
+                self._crowd -= 1
+        return self._open(deadline)
 
     def _open(self, deadline: float) -> Wire:
         """A new connection, in time. Outage: not in time. UsageError: the settings are wrong."""
         if self._closed:
+            self._opened()
             raise UsageError("this Dibs is closed")
-        opening = _Opening(self._connect)
-        wire, error = opening.wait(max(deadline - monotonic(), 0.001))
+        left = max(deadline - monotonic(), 0.001)
+        wire, error = _Opening(self._connect, self._opened).wait(left)
         if wire is not None:
             return wire
-        if error is None:
-            error = TimeoutError()
-        mistake = mistake_in_settings(error)
+        if error is None and left < self._budget / 2:
+            raise _Crowded("too many callers at once for the budget", sent=False)
+        mistake = None if error is None else mistake_in_settings(error)
         if mistake is not None and self.engine is None:
             raise UsageError(str(mistake))
-        raise Outage(self._why(error), sent=False)
+        raise Outage(self._why(error or TimeoutError()), sent=False)
+
+    def _opened(self) -> None:
+        with self._lobby:
+            self._opening -= 1
+            self._lobby.notify()
 
     def _connect(self) -> Wire:
         """A new connection that has answered what its server can do."""
@@ -269,14 +337,11 @@ class PooledLink:
     def _keep_probing(self) -> None:
         while not self._closed:
             try:
-                wire = self._connect()
-                self._pay(wire)
-            except (*BELOW, UsageError):
+                if self._recover(self._connect()):
+                    return
+            except Exception:  # whatever it is: nobody else looks
                 self._wake_probe.wait(PROBE_EVERY)
                 self._revive()
-            else:
-                self._recover(wire)
-                return
 
     def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
@@ -284,29 +349,46 @@ class PooledLink:
             with contextlib.suppress(DibsError):
                 self.revive()
 
-    def _recover(self, wire: Wire) -> None:
-        self._keep(wire)
+    def _recover(self, wire: Wire) -> bool:
+        """Deliver what is owed; then, in one step with looking that nothing more is, go on."""
+        try:
+            while self._debts:
+                self._pay(wire)
+        except BaseException:
+            wire.close()
+            raise
         with self._breaker_guard:
+            if self._debts:
+                wire.close()
+                return False
             lasted = self._breaker.heal(monotonic())
+        self._keep(wire)
         if lasted is not None:
             self._on_recovered(self._breaker.cause, lasted)
+        return True
+
+    def owe(self, request: Request) -> None:
+        """Deliver *request* when there is another connection."""
+        self._owe(request)
 
     def _owe(self, request: Request) -> None:
-        """Remember what must be delivered when the server is back."""
-        now = monotonic()
-        if request.until > now:
+        if request.until > monotonic():
             with self._breaker_guard:
-                self._debts = [debt for debt in self._debts[-MOST_DEBTS:] if debt.until > now]
                 self._debts.append(request)
 
     def _pay(self, wire: Wire) -> None:
-        """Deliver what could not be delivered while the server was out."""
+        """Deliver what could not be delivered while the server was out, in one write."""
         with self._breaker_guard:
-            debts, self._debts = self._debts, []
+            debts, self._debts = self._debts, deque[Request](maxlen=MOST_DEBTS)
         now = monotonic()
-        for debt in debts:
-            if debt.until > now:
-                wire.exchange(debt)
+        due = [debt for debt in debts if debt.until > now]
+        if due:
+            try:
+                wire.exchange(together(due))
+            except BaseException:
+                with self._breaker_guard:
+                    self._debts.extendleft(reversed(due))
+                raise
 
     # ---- the end
 
@@ -315,6 +397,10 @@ class PooledLink:
         self._closed = True
         self._wake_probe.set()
         self._drop_idle()
+        while self._ghosts:
+            self._ghosts.popitem()[1].close()
+        with self._lobby:
+            self._lobby.notify_all()
         if self._listener is not None:
             self._listener.close()
         probe = self._probe
@@ -330,8 +416,11 @@ class PooledLink:
         if self._listener is not None:
             self._listener.abandon()
         self._listener = self._probe = None
-        self._debts = []
+        self._debts = deque(maxlen=MOST_DEBTS)
         self.engine = None
+        self._ghosts = {}
+        self._crowd = self._opening = 0
+        self._lobby = threading.Condition()
         self._watchers = Watchers()
         self._breaker = Breaker()
         self._guard = threading.Lock()
@@ -341,14 +430,22 @@ class PooledLink:
 class _Opening:
     """A connection being opened on a thread of its own; too late, it is closed again."""
 
-    def __init__(self, connect: Callable[[], Wire]) -> None:
+    def __init__(
+        self, connect: Callable[[], Wire], on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self._connect = connect
+        self._on_end = on_end
         self._done = threading.Event()
         self._guard = threading.Lock()
         self._given_up = False
         self._wire: Wire | None = None
         self._error: BaseException | None = None
-        threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
+        except RuntimeError as error:  # no more threads, or the interpreter is ending
+            self._error = OSError(str(error))
+            self._done.set()
+            on_end()
 
     def wait(self, seconds: float) -> tuple[Wire | None, BaseException | None]:
         """The connection, or why there is none; neither: it takes too long."""
@@ -369,3 +466,4 @@ class _Opening:
             else:
                 self._wire = wire
         self._done.set()
+        self._on_end()

@@ -1,5 +1,6 @@
 """Who wants to know when a key changes."""
 
+import threading
 from collections.abc import Callable
 
 from .._core.request import Reply
@@ -13,28 +14,34 @@ class Watchers:
 
     def __init__(self) -> None:
         self._wakes: dict[bytes, set[Wake]] = {}
+        self._guard = threading.Lock()
 
     def add(self, key: bytes, wake: Wake) -> None:
         """*wake* is called at the next change of *key*, or when a change may have been missed."""
-        self._wakes.setdefault(key, set()).add(wake)
+        with self._guard:
+            self._wakes.setdefault(key, set()).add(wake)
 
     def discard(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
-        wakes = self._wakes.get(key)
-        if wakes is not None:
-            wakes.discard(wake)
-            if not wakes:
-                self._wakes.pop(key, None)
+        with self._guard:
+            wakes = self._wakes.get(key)
+            if wakes is not None:
+                wakes.discard(wake)
+                if not wakes:
+                    del self._wakes[key]
 
     def pushed(self, push: list[Reply]) -> None:
         """The server said what changed."""
         keys = read_push(push)
-        for key in list(self._wakes) if keys is None else keys:
-            for wake in list(self._wakes.get(key, ())):
-                wake()
+        with self._guard:
+            known = list(self._wakes) if keys is None else keys
+            wakes = [wake for key in known for wake in self._wakes.get(key, ())]
+        for wake in wakes:
+            wake()
 
     def wake_all(self) -> None:
         """A change may have been missed: everybody looks for themselves."""
-        for wakes in list(self._wakes.values()):
-            for wake in list(wakes):
-                wake()
+        with self._guard:
+            everybody = [wake for wakes in self._wakes.values() for wake in wakes]
+        for wake in everybody:
+            wake()

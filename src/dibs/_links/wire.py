@@ -32,27 +32,32 @@ class Wire:
         return read_engine(self.exchange(ASK))
 
     def exchange(self, request: Request) -> Any:
-        """The reply, or a list where there are several. TimeoutError: none within the patience."""
+        """The reply, or a list where there are several. TimeoutError: none within the patience.
+
+        EOFError: closed, or there was a reply to nothing: it cannot be trusted any more.
+        """
+        if self._reader.has_data():
+            raise EOFError
         self.write(request)
-        return self.read(request)
+        return self.read(request, monotonic())
 
     def write(self, request: Request) -> None:
         """Put a request on the wire."""
         self._sock.sendall(request.payload)
 
-    def read(self, request: Request) -> Any:
+    def read(self, request: Request, since: float) -> Any:
         """Its reply, or a list where there are several."""
         if request.replies == 1:
-            return self._next()
-        return [self._next() for _ in range(request.replies)]
+            return self._next(since)
+        return [self._next(since) for _ in range(request.replies)]
 
-    def _next(self) -> Reply:
+    def _next(self, since: float) -> Reply:
         reply = self._reader.gets()
         if reply is adopted.MORE:
-            return self._wait_for_more()
+            return self._wait_for_more(since)
         return reply
 
-    def _wait_for_more(self) -> Any:
+    def _wait_for_more(self, since: float) -> Any:
         reader, sock = self._reader, self._sock
         data = sock.recv(65536)
         reader.feed(data)
@@ -60,16 +65,22 @@ class Wire:
         if reply is not adopted.MORE:
             return reply
         # Rare: the reply came in pieces. Each piece restarts the socket's clock, so ours counts.
-        since = monotonic()
         while reply is adopted.MORE:
             if not data:
                 raise EOFError
-            if self.patience is not None and monotonic() - since > self.patience:
-                raise TimeoutError
+            self._wait_less(since)
             data = sock.recv(65536)
             reader.feed(data)
             reply = reader.gets()
+        sock.settimeout(self.patience)
         return reply
+
+    def _wait_less(self, since: float) -> None:
+        if self.patience is not None:
+            left = self.patience - (monotonic() - since)
+            if left <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left)
 
     def close(self) -> None:
         """Close. In a forked child only the child's copy, without a word to the server."""
@@ -77,7 +88,7 @@ class Wire:
 
     def read_any(self) -> Any:
         """The next reply or push."""
-        return self._next()
+        return self._next(monotonic())
 
     def hang_up(self) -> None:
         """End the conversation under a thread that reads: it gets an EOFError and closes."""

@@ -4,50 +4,37 @@
 import functools
 import random
 from collections.abc import Callable
-from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
     Reading,
     Recipe,
     Slot,
-    abandon_request,
     claim_request,
+    follow_request,
     invalidate_request,
     is_due_early,
-    jittered,
     read_claim,
+    read_follow,
     read_reply,
     read_request,
-    store_request,
 )
-from .._core.codec import FAILURE, frame
-from .._core.lease import Plan, milliseconds
 from .._core.local import ABSENT, Local
-from .._threads import Crew, Flight, Signal, Together, monotonic, within
+from .._core.watch import Tracked, Watching, read_watch, watch_request
+from .._threads import Crew, Flight, Signal, Together, monotonic
 from ..errors import Unavailable
-from .lease import Lease
+from .loading import Loading, Want
 
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-_LOOK_AGAIN = 2.0
+_LOOK_AGAIN = 5.0
 """A push can be lost: how long to trust that none has come, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
 _MOST_SEEN = 50_000
 """Keys of which we remember how long they are fresh, to know how to ask for them."""
-
-Load = Callable[[], Any]
-
-
-class Want(NamedTuple):
-    """One value that is wanted: how it is kept, where, and how to get it."""
-
-    recipe: Recipe
-    slot: Slot
-    load: Load
 
 
 class Cache:
@@ -56,38 +43,53 @@ class Cache:
     def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
         self._flights: dict[bytes, Flight] = {}
+        self._refreshes: dict[bytes, Flight] = {}
         self._reads = Together()
         self._crew = Crew()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
+        self._loading = Loading(ledger, self._part, self._remember)
 
     # ---- reading
 
-    def get(self, want: Want) -> Any:
+    def get(
+        self,
+        recipe: Recipe,
+        slot: Slot,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
-        recipe, slot, _ = want
         key = slot.key
         if recipe.local:
             value = self._local.get(key, monotonic())
             if value is not ABSENT:
-                self._tell("local_hit", recipe)
+                if self._ledger.listeners:
+                    self._tell("local_hit", recipe)
                 return value
+        # Only now: what is in memory is not to pay for it.
+        want = Want(recipe, slot, function, args, kwargs)
         flight = self._flights.get(key)
         if flight is not None and flight.is_open:
-            return flight.join()
+            return self._join(flight, recipe)
         if recipe.local or self._seen.get(key, 0.0) > monotonic():
-            reading = self._look(want)
-            if reading is not None and reading.state in ("fresh", "stale"):
-                return self._serve(want, reading)
-        return self._fly(want, force=False)
+            try:
+                reading = self._reads.ask(key, self._read, want)
+            except Outage:
+                pass  # the flight meets it again, and decides
+            else:
+                if reading.state in ("fresh", "stale"):
+                    return self._serve(want, reading)
+        return self._fly(want, self._flights, force=False)
 
     def refresh(self, want: Want) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return self._fly(want, force=True)
+        return self._fly(want, self._refreshes, force=True)
 
     def invalidate(self, want: Want) -> bool:
         """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
-        recipe, slot, _ = want
+        recipe, slot = want.recipe, want.slot
         self._part(slot.key)
         self._forget(slot.key)
         now = monotonic()
@@ -103,28 +105,24 @@ class Cache:
         self._tell("invalidated", recipe)
         return True
 
-    def _look(self, want: Want) -> Reading | None:
-        """What the store has; callers in one moment share the look. None: it cannot be asked."""
-        try:
-            question = functools.partial(self._read, want)
-            return self._reads.ask(want.slot.key, question)
-        except Outage:
-            return None  # the flight meets it again, and decides
-
     def _read(self, want: Want) -> Reading:
-        recipe, slot, _ = want
+        """What the store has; callers in one moment share the answer."""
+        recipe, slot = want.recipe, want.slot
         if recipe.local:
             return self._read_for_memory(want)
         now = monotonic()
         request = read_request(slot, recipe)
-        reading = read_reply(self._ledger.ask(request, now), recipe)
+        reply = self._ledger.link.send(request, now)
+        if type(reply) is not bytes:  # bytes are the usual answer, and never an error
+            reply = self._ledger.mend(request, reply, now)
+        reading = read_reply(reply, recipe)
         if reading.state not in ("fresh", "stale"):
             self._seen.pop(slot.key, None)
         return reading
 
     def _read_for_memory(self, want: Want) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
-        recipe, slot, _ = want
+        recipe, slot = want.recipe, want.slot
         key = slot.key
         ticket = self._local.ticket(key)
         now, _ = self._ledger.opened()
@@ -158,54 +156,71 @@ class Cache:
 
     # ---- flights
 
-    def _fly(self, want: Want, *, force: bool) -> Any:
+    def _fly(self, want: Want, flights: dict[bytes, Flight], *, force: bool) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         key = want.slot.key
         with self._ledger.guard:
-            flight = self._flights.get(key)
-            if flight is None or not flight.is_open:
-                flight = self._flights[key] = Flight(
-                    functools.partial(self._resolve, want, force=force)
-                )
+            flight = flights.get(key)
+            is_ours = flight is None or not flight.is_open
+            if flight is None or is_ours:
+                work = functools.partial(self._resolve, want, force=force)
+                flight = flights[key] = Flight(work)
         try:
-            return flight.join()
+            return (flight.join() if is_ours else self._join(flight, want.recipe))
         finally:
-            if not flight.is_open and self._flights.get(key) is flight:
-                self._flights.pop(key, None)
+            if not flight.is_open and flights.get(key) is flight:
+                flights.pop(key, None)
+
+    def _join(self, flight: Flight, recipe: Recipe) -> Any:
+        """The result of somebody else's flight."""
+        if not self._ledger.listeners:
+            return flight.join()
+        since = monotonic()
+        value = flight.join()
+        self._tell("waited", recipe, waited=monotonic() - since)
+        return value
 
     def _part(self, key: bytes) -> None:
         """The value changed: who asks from now on does not join a load that began before."""
         self._flights.pop(key, None)
+        self._refreshes.pop(key, None)
 
     def _resolve(self, want: Want, *, force: bool) -> Any:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
-        recipe, slot, _ = want
+        recipe, slot = want.recipe, want.slot
         since = monotonic()
         token = self._ledger.new_token()
-        waited = False
+        waited = poisoned = False
         while True:
             try:
-                reading = self._claim(want, token, force=force and not waited)
+                reading = self._claim(want, token, force=poisoned or (force and not waited))
             except Outage as outage:
-                return self._load_unguarded(want, outage)
+                return self._loading.load_unguarded(want, outage)
             if reading.won and reading.state == "stale" and not force:
-                self._crew.spawn(functools.partial(self._lead, want, token, reading))
+                self._crew.spawn(functools.partial(self._loading.lead, want, token, reading))
                 return self._old(want, reading)
             if reading.won:
                 self._tell("reelected" if waited else "miss", recipe)
-                return self._lead(want, token, reading)
+                return self._loading.lead(want, token, reading)
             if reading.state == "fresh" and (waited or not force):
                 self._remember(slot.key, reading.left)
                 self._tell("waited" if waited else "hit", recipe, waited=monotonic() - since)
                 return reading.value
+            if reading.state == "poison" and not poisoned:
+                poisoned = True  # the script takes it for a value; only we can see that it is none
+                continue
             if reading.state == "failed":
                 raise Unavailable(f"the last load failed ({reading.value})", recipe.name)
             if reading.state == "stale" and not force:
                 return self._old(want, reading)
             if monotonic() - since >= recipe.wait:
-                return self._degrade(want, "the wait for another load is over")
-            self._follow(want, since + recipe.wait)
+                return self._loading.degrade(want, "the wait for another load is over")
+            self._follow(want, reading, since + recipe.wait)
             waited = True
+            found = self._found(want)
+            if found is not None:
+                self._tell("waited", recipe, waited=monotonic() - since)
+                return found.value
 
     def _old(self, want: Want, reading: Reading) -> Any:
         self._tell("stale", want.recipe)
@@ -220,154 +235,76 @@ class Cache:
         except Outage:
             return
         if reading.won:
-            self._lead(want, token, reading)
+            self._loading.lead(want, token, reading)
 
     def _claim(self, want: Want, token: bytes, *, force: bool) -> Reading:
-        recipe, slot, _ = want
+        recipe, slot = want.recipe, want.slot
         now, _ = self._ledger.opened()
         request = claim_request(slot, recipe, token, force=force)
         try:
             reading = read_claim(self._ledger.ask(request, now), recipe)
         except Outage as outage:
             if outage.sent:
-                self._abandon(want, token)
+                self._loading.abandon(want, token)
             raise
         except Exception:
             raise
         except BaseException:
-            self._abandon(want, token)
+            self._loading.abandon(want, token)
             raise
         if reading.state == "poison":
             self._tell("poison", recipe)
         return reading
 
-    def _follow(self, want: Want, give_up: float) -> None:
-        """Until the other load is over, as far as we are told, or it is time to look again."""
-        recipe, slot, _ = want
+    def _found(self, want: Want) -> Reading | None:
+        """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
+        try:
+            reading = self._read(want)
+        except Outage:
+            return None  # the claim meets it again, and decides
+        if reading.state != "fresh":
+            return None
+        self._remember(want.slot.key, reading.left)
+        return reading
+
+    def _follow(self, want: Want, reading: Reading, give_up: float) -> None:
+        """Until the other load is over, as far as we are told, or it is time to look or give up."""
+        recipe, slot = want.recipe, want.slot
         signal = Signal()
         link = self._ledger.link
         try:
-            watching = link.watch(slot.lock, signal.set, monotonic())
-            if watching.remaining > 0:
+            watching = self._watch_mark(slot, reading, signal)
+            marked = watching is not None
+            if watching is None:
+                watching = link.watch(slot.lock, signal.set, monotonic())
+            while True:
                 pause = _LOOK_AGAIN if watching.told else recipe.poll
-                left = give_up - monotonic()
-                signal.wait(min(watching.remaining + _JUST_AFTER, pause, left))
+                pause = min(watching.remaining + _JUST_AFTER, pause, give_up - monotonic())
+                woken = signal.wait(pause)
+                is_over = watching.remaining <= 0 or monotonic() >= give_up
+                if is_over or not watching.told or (woken and marked):
+                    return
+                signal.clear()
+                watching = self._look_again(slot, signal, woken=woken)
         except Outage:
             pass  # the next claim meets it again, and decides
         finally:
+            link.unwatch(slot.key, signal.set)
             link.unwatch(slot.lock, signal.set)
 
-    # ---- loading
+    def _watch_mark(self, slot: Slot, reading: Reading, signal: Signal) -> Watching | None:
+        """None: no mark stands for the load (there is an old value, or somebody deleted it)."""
+        if reading.state != "missing":
+            return None
+        request = follow_request(slot)
+        return read_follow(self._ledger.link.track(request, signal.set, monotonic()))
 
-    def _lead(self, want: Want, token: bytes, reading: Reading) -> Any:
-        """Load, keep the lock alive meanwhile, store. Whoever deletes the value parts us from
-        those who ask later, and our result is not stored."""
-        recipe, slot, load = want
-        since = monotonic()
-        lease = self._lease(want, token, since)
-        part = functools.partial(self._part, slot.key)
-        try:
-            self._watch(slot.key, part)
-            value = within(recipe.load_timeout, load)
-        except Exception as error:
-            self._failed(want, token, reading, error)
-            raise
-        except BaseException:
-            self._abandon(want, token)
-            raise
-        finally:
-            lease._is_over = True  # pyright: ignore[reportPrivateUsage]
-            self._ledger.link.unwatch(slot.key, part)
-        return self._store(want, token, reading, value, since)
-
-    def _watch(self, key: bytes, wake: Callable[[], None]) -> None:
-        try:
-            self._ledger.link.watch(key, wake, monotonic())
-        except Outage:
-            pass  # then the load is not stored either
-
-    def _lease(self, want: Want, token: bytes, since: float) -> Lease:
-        """The lock as a lease that is kept alive, but not past the load's time."""
-        recipe, slot, _ = want
-        ttl, most = recipe.lock_ttl, max(recipe.load_timeout, recipe.lock_ttl)
-        plan = Plan(
-            slot.lock, "", recipe.name, ttl, milliseconds(ttl), 0.0, True, most, None,
-            recipe.on_outage,
-        )  # fmt: skip
-        lease = Lease(self._ledger, plan, token, since)
-        self._ledger.keeper.keep(lease)
-        return lease
-
-    def _store(
-        self, want: Want, token: bytes, reading: Reading, value: Any, since: float
-    ) -> Any:
-        recipe, slot, _ = want
-        codec = recipe.codec
-        took = monotonic() - since
-        try:
-            payload = codec.encode(value)
-        except BaseException:
-            self._abandon(want, token)
-            raise
-        self._tell("loaded", recipe, took=took)
-        fresh = jittered(recipe, random.random())
-        data = frame(codec.name, codec.fingerprint, time(), took, payload)
-        if self._write(want, token, reading, data, fresh + recipe.stale, took):
-            self._remember(slot.key, fresh)
-        # What the store gives to others, also to the first: a tuple comes back as a list to all.
-        return codec.decode(payload)
-
-    def _write(
-        self, want: Want, token: bytes, reading: Reading, data: bytes, life: float, took: float
-    ) -> bool:
-        """True: it is stored. False: it was not wanted any more, or the store is out."""
-        recipe, slot, _ = want
-        # A mark outlives every load; an old value may have come to its end by itself meanwhile.
-        must_exist = reading.state not in ("stale", "fresh", "poison", "failed")
-        must_exist = must_exist or took < reading.life
-        request = store_request(slot, token, data, life, must_exist=must_exist)
-        try:
-            stored = self._ledger.ask(request, monotonic()) == 1
-        except Outage as outage:
-            self._abandon(want, token)
-            self._tell("rejected_write", recipe, cause=outage.cause)
-            return False
-        except Exception:
-            raise
-        except BaseException:
-            self._abandon(want, token)
-            raise
-        if not stored:
-            self._tell("rejected_write", recipe, cause="deleted, or loaded by another, meanwhile")
-        return stored
-
-    def _failed(self, want: Want, token: bytes, reading: Reading, error: Exception) -> None:
-        """Let others try – or remember the failure, where there is nothing better to serve."""
-        recipe, _, _ = want
-        if recipe.negative_ttl and reading.state == "missing":
-            data = frame(FAILURE, "-", time(), 0.0, type(error).__name__.encode())
-            life = recipe.negative_ttl + recipe.stale
-            self._write(want, token, reading, data, life, 0.0)
-        else:
-            self._abandon(want, token)
-
-    def _abandon(self, want: Want, token: bytes) -> None:
-        """However late: a server that was stopped gives us the lock when it goes on."""
-        self._ledger.link.post(abandon_request(want.slot, token, float("inf")))
-
-    def _load_unguarded(self, want: Want, outage: Outage) -> Any:
-        self._tell("outage", want.recipe, cause=outage.cause)
-        if want.recipe.on_outage == "closed":
-            raise Unavailable(outage.cause, want.recipe.name) from None
-        return self._degrade(want, outage.cause)
-
-    def _degrade(self, want: Want, cause: str) -> Any:
-        """Our own load, not stored: one for each process and key, because we are in a flight."""
-        since = monotonic()
-        value = within(want.recipe.load_timeout, want.load)
-        self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
-        codec = want.recipe.codec
-        return codec.decode(codec.encode(value))
+    def _look_again(self, slot: Slot, signal: Signal, *, woken: bool) -> Watching:
+        """Is the lock still held? A push that woke us has to be asked for again."""
+        if woken:
+            return self._ledger.link.watch(slot.lock, signal.set, monotonic())
+        pttl = self._ledger.link.send(watch_request(slot.lock), monotonic())
+        return read_watch(Tracked([pttl], told=True))
 
     # ---- memory
 
@@ -389,13 +326,15 @@ class Cache:
     def close(self) -> None:
         """End all loads of ours; others take over."""
         self._crew.stop()
-        for flight in list(self._flights.values()):
+        for flight in [*self._flights.values(), *self._refreshes.values()]:
             flight.land()
         self._flights.clear()
+        self._refreshes.clear()
 
     def abandon(self) -> None:
         """In a forked child: loads and memories are the parent's."""
         self._flights = {}
+        self._refreshes = {}
         self._reads = Together()
         self._crew = Crew()
         self._local = Local()

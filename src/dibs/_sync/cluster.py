@@ -15,7 +15,7 @@ from .._links.targets import Cluster
 from .._links.watchers import Wake
 from .._threads import Link, monotonic, sleep
 
-_HOPS = 5
+_HOPS = 50
 """How often one request is sent on at most, while slots move."""
 _ASK_AGAIN = 0.2
 """Seconds between two questions for the map, while a node is out."""
@@ -54,8 +54,8 @@ class ClusterLink:
 
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several), from the node that has the key."""
-        reply: Any = None
-        for _ in range(_HOPS):
+        hops = 0
+        while True:
             node = self._node_of(request.key, now)
             try:
                 reply = self._link(node).send(request, now)
@@ -63,9 +63,13 @@ class ClusterLink:
                 self._map_is_old = True
                 raise
             error = first_error(reply)
-            if not self._is_elsewhere(error, node, now):
+            if error is None:
                 return reply
-        raise Outage(str(first_error(reply)).partition(" ")[0], sent=False)
+            hops += 1
+            if is_on_the_move(error) and monotonic() - now > self._budget:
+                raise Outage(error.code, sent=False)
+            if hops > _HOPS or not self._is_elsewhere(error, node):
+                return reply
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to requests of one reply each: one write for each node."""
@@ -95,6 +99,12 @@ class ClusterLink:
         """*wake* is not called any more."""
         for link in list(self._links.values()):
             link.unwatch(key, wake)
+
+    def owe(self, request: Request) -> None:
+        """Deliver *request* when its node has another connection."""
+        node = self._slots.get(key_slot(request.key))
+        if node is not None:
+            self._link(node).owe(request)
 
     def distrust(self) -> None:
         """A node answers, but is not the one we want: ask again who has which slot."""
@@ -147,14 +157,14 @@ class ClusterLink:
         if not self._slots:
             raise outage
 
-    def _is_elsewhere(self, error: ErrorReply | None, node: Node, now: float) -> bool:
+    def _is_elsewhere(self, error: ErrorReply, node: Node) -> bool:
         """True: ask again; the map has been put right, or the slot is on the move."""
         moved = read_moved(error, node)
         if moved is not None:
             self._slots[moved.slot] = moved.node
             self._map_is_old = True
             return True
-        if is_on_the_move(error) and monotonic() - now < self._budget:
+        if is_on_the_move(error):
             sleep(_ON_THE_MOVE)
             return True
         return False

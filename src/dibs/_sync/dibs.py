@@ -9,12 +9,11 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 from .._core.breaker import Outage
 from .._core.cache import Slot, make_recipe
 from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
-from .._core.lease import Holding, OutagePolicy, Plan, peek_request, read_peek
+from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
 from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
-from .cache import Want
 from .cached import Cached
 from .lease import Hold, Lease
 from .ledger import Ledger
@@ -241,7 +240,7 @@ class Dibs:
             if lock_key is None
             else expand(self._namespace, lock_key)
         )
-        return self._ledger.cache.get(Want(recipe, Slot(data, lock), loader))
+        return self._ledger.cache.get(recipe, Slot(data, lock), loader, (), {})
 
     def _plan(
         self,
@@ -265,7 +264,7 @@ class Dibs:
             key,
             name,
             ttl,
-            int(ttl * 1000 + 0.5) or 1,
+            milliseconds(ttl),
             seconds(wait, "wait", zero=True) if wait else 0.0,
             renew,
             None if max_hold is None else _checked_max_hold(max_hold, ttl, renew=renew),

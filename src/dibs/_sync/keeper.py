@@ -6,6 +6,7 @@
 
 import heapq
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
@@ -68,6 +69,12 @@ class Keeper:
         heapq.heappush(self._agenda, (min(at, lease._deadline), next(self._numbers), lease))
 
     def _run(self) -> None:
+        try:
+            self._keep_renewing()
+        finally:
+            self._is_running = False
+
+    def _keep_renewing(self) -> None:
         while self._goes_on():
             self._wake.clear()
             now = monotonic()
@@ -97,10 +104,13 @@ class Keeper:
 
     def _renew(self, leases: "list[Lease]", now: float) -> None:
         """One write for all of them. A lease at the end of its max_hold is left to run out."""
-        kept = [(lease, ttl) for lease in leases if (ttl := self._next_ttl(lease, now)) > 0]
+        kept: list[tuple[Lease, float]] = []
         for lease in leases:
-            if not any(lease is other for other, _ in kept):
-                self._plan_next(lease, lease._deadline)
+            until = self._renewed_until(lease, now)
+            if until > lease._deadline + 0.001:
+                kept.append((lease, until - now))
+            else:
+                self._plan_next(lease, self._next_look(lease))
         if not kept:
             return
         try:
@@ -119,14 +129,18 @@ class Keeper:
             else:
                 self._read(lease, ttl, reply, now)
 
-    def _next_ttl(self, lease: "Lease", now: float) -> float:
-        """How long to keep it from now on; 0: its max_hold is over, leave it to run out."""
+    def _renewed_until(self, lease: "Lease", now: float) -> float:
+        """How far a renewal now would bring it: its ttl, but not past its max_hold."""
         plan = lease._plan
-        if plan.max_hold is None:
-            # A lease that was extended for longer is not cut short.
-            return max(plan.ttl, lease._deadline - now)
-        ttl = min(plan.ttl, lease._since + plan.max_hold - now)
-        return ttl if now + ttl > lease._deadline + 0.001 else 0.0
+        most = math.inf if plan.max_hold is None else lease._since + plan.max_hold
+        return min(now + plan.ttl, most)
+
+    def _next_look(self, lease: "Lease") -> float:
+        """A renewal would not lengthen it now: it was extended, or its max_hold is over."""
+        plan = lease._plan
+        if plan.max_hold is not None and lease._deadline >= lease._since + plan.max_hold - 0.001:
+            return lease._deadline
+        return lease._deadline - plan.ttl * 2 / 3
 
     def _read(self, lease: "Lease", ttl: float, reply: Any, now: float) -> None:
         if lease._is_over:

@@ -1,6 +1,7 @@
 # Printed from src/dibs/_async/lease.py by tools/unasync.py – do not edit.
 """A lease that is held, and the `with` block around it."""
 
+import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
+from .._core.request import REPEATED
 from .._threads import Body, monotonic
-from ..errors import Busy, LeaseLost, Unavailable
+from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -135,7 +137,7 @@ class Lease:
         Where the store does not answer the release is not lost: it is delivered when the store is
         back, as long as the lease would still run.
         """
-        if self._is_over:
+        if self._is_over or self._ledger.is_closed:
             return False
         ledger, plan = self._ledger, self._plan
         now = monotonic()
@@ -152,7 +154,7 @@ class Lease:
             reply = ledger.link.send(request, now)
             if type(reply) is not int:
                 reply = ledger.mend(request, reply, now)
-            given = reply == 1 and not was_lost
+            given = reply in (1, REPEATED) and not was_lost
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
             return False
@@ -181,19 +183,23 @@ class Lease:
 class Hold:
     """`with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
-    __slots__ = ("_lease", "_ledger", "_plan")
+    __slots__ = ("_given", "_lease", "_ledger", "_plan")
 
-    def __init__(self, ledger: "Ledger", plan: Plan, lease: Lease | None = None) -> None:
+    def __init__(self, ledger: "Ledger", plan: Plan, given: Lease | None = None) -> None:
         self._ledger = ledger
         self._plan = plan
-        self._lease = lease
-        """Given: it was taken already."""
+        self._given = given
+        """It was taken already, for this block."""
+        self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
         plan = self._plan
-        outcome = self._lease or self._ledger.take(plan)
+        outcome = self._given or self._ledger.take(plan)
         if not isinstance(outcome, Lease):
             raise Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
+        if self._lease is not None:
+            outcome.release()
+            raise UsageError("this hold is in use already; call hold() for each with block")
         self._lease = outcome
         if plan.renew and outcome.guarded:
             self._ledger.keeper.keep_with_body(outcome)
@@ -209,7 +215,8 @@ class Hold:
         assert lease is not None
         body = lease._body  # pyright: ignore[reportPrivateUsage]
         if body is not None and body.leave(error):
-            lease.release()
+            with contextlib.suppress(DibsError):
+                lease.release()
             raise LeaseLost(lease.key, lease.fence, self._plan.name) from error
         try:
             lease.release()

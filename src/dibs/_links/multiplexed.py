@@ -15,12 +15,12 @@ from typing import Any
 
 from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
-from .._core.request import REPEATED, Reply, Request, together
+from .._core.request import Reply, Request, together
 from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
 from ..errors import DibsError, UsageError
 from . import adopted
 from .faults import cause_of, lacks_hello, mistake_in_settings
-from .line import Line, Pending, fail, is_wanted
+from .line import Line, Pending, fail, is_wanted, repeated, resend
 from .targets import Place
 from .watchers import Wake, Watchers
 
@@ -130,7 +130,7 @@ class MultiplexedLink:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
         line, self._line = self._line, None
         if line is not None:
-            self._backlog[:0] = self._wanted(line)
+            self._backlog[:0] = line.give_up()
             line.close()
             if self._backlog:
                 self._connect()
@@ -152,21 +152,15 @@ class MultiplexedLink:
             return
         self._line = None
         self._watchers.wake_all()
-        unanswered = self._wanted(line)
+        unanswered = line.give_up()
         # Losses that are far apart have nothing to do with each other.
         self._losses = self._losses + 1 if monotonic() - self._adopted_at < self._budget else 1
         if unanswered:
-            self._backlog[:0] = [self._repeated(pending) for pending in unanswered]
+            self._backlog[:0] = [repeated(pending) for pending in unanswered]
             if self._losses < _LOSSES:
                 self._connect()
             else:
                 self._trip(cause_of(error))
-
-    @staticmethod
-    def _wanted(line: Line) -> list[Pending]:
-        wanted = [pending for pending in line.queue if is_wanted(pending)]
-        line.queue.clear()
-        return wanted
 
     # ---- the clock
 
@@ -198,7 +192,7 @@ class MultiplexedLink:
         """Tell everybody who waits, remember what must be delivered, and look in the background."""
         sent: list[Pending] = []
         for line in self._all_lines():
-            sent += self._wanted(line)
+            sent += line.give_up()
             line.abort()
         self._line = None
         self._old_lines.clear()
@@ -304,7 +298,7 @@ class MultiplexedLink:
         unanswered: list[Pending] = []
         if old is not None:
             # Not closed yet: it may still answer first. What it says twice is ignored.
-            unanswered = [self._repeated(pending) for pending in old.queue if is_wanted(pending)]
+            unanswered = [repeated(pending) for pending in old.queue if is_wanted(pending)]
             self._old_lines.add(old)
             self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
             self._watchers.wake_all()
@@ -315,42 +309,10 @@ class MultiplexedLink:
             if debt.until > now:
                 line.send((None, debt, now))
         for pending in unanswered + backlog:
-            self._resend(line, pending)
+            resend(line, pending)
         lasted = self._breaker.heal(now)
         if lasted is not None:
             self._on_recovered(self._breaker.cause, lasted)
-
-    def _repeated(self, pending: Pending) -> Pending:
-        """The same, whose answer 0 says only that somebody, perhaps ourselves, was there first."""
-        future, request, since = pending
-        if not request.until or future is None:
-            return pending
-        assert self._loop is not None
-        again: asyncio.Future[Any] = self._loop.create_future()
-
-        def hand_on(answered: "asyncio.Future[Any]") -> None:
-            if answered.cancelled():
-                return
-            error = answered.exception()
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                reply = answered.result()
-                future.set_result(REPEATED if reply == 0 else reply)
-
-        again.add_done_callback(hand_on)
-        return (again, request, since)
-
-    @staticmethod
-    def _resend(line: Line, pending: Pending) -> None:
-        future, request, _ = pending
-        if request.replies:
-            if is_wanted(pending):
-                line.send(pending)
-        elif future is not None and not future.done():
-            future.set_result([])
 
     def _is_well(self, line: Line | None) -> bool:
         if line is None:
@@ -393,7 +355,7 @@ class MultiplexedLink:
         self._line = None
         self._old_lines.clear()
         for line in lines:
-            self._backlog += self._wanted(line)
+            self._backlog += line.give_up()
             await line.closed(self._budget)
         for pending in self._backlog:
             fail(pending, Outage("closed", sent=True))

@@ -49,8 +49,9 @@ async def fenced(dibs: AsyncDibs) -> None:
 
 
 async def renewed(dibs: AsyncDibs) -> None:
-    async with dibs.hold("user:1", ttl=0.06, renew=True):
-        await asyncio.sleep(0.05)
+    # Long enough not to be lost on a busy machine, short enough to be renewed inside.
+    async with dibs.hold("user:1", ttl=0.6, renew=True):
+        await asyncio.sleep(0.25)
 
 
 async def extended(dibs: AsyncDibs) -> None:

@@ -46,3 +46,7 @@ class Outage(Exception):
         self.cause = cause
         self.sent = sent
         """True: the request may have reached the server; what it did there is not known."""
+
+
+class Crowded(Outage):
+    """The budget went by in our own queue: that says nothing about the server."""

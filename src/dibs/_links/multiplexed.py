@@ -8,17 +8,17 @@ repeated without harm); at its end the breaker opens and everybody is told.
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
 from .._core.engine import ASK, Engine, read_engine
 from .._core.request import Reply, Request, together
 from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
 from ..errors import DibsError, UsageError
 from . import adopted
+from .debts import Debts
 from .faults import cause_of, lacks_hello, mistake_in_settings
 from .line import Line, Pending, fail, is_wanted, repeated, resend
 from .targets import Place
@@ -47,7 +47,7 @@ class MultiplexedLink:
         """Lines that were given up, but may still answer, or still deliver what was asked."""
         self._adopted_at = 0.0
         self._backlog: list[Pending] = []
-        self._debts: deque[Request] = deque(maxlen=MOST_DEBTS)
+        self._debts = Debts()
         self._watchers = Watchers()
         self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -70,7 +70,7 @@ class MultiplexedLink:
         if loop is not self._loop or self._closing:
             self._bind(loop)
         if self._breaker.opened_at is not None:
-            self._owe(request)
+            self._debts.owe(request)
             raise Outage(self._breaker.cause, sent=False)
         future: asyncio.Future[Any] = loop.create_future()
         if self._line is not None:
@@ -99,11 +99,11 @@ class MultiplexedLink:
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
         if self._closed or self._breaker.is_open:
-            self._owe(request)
+            self._debts.owe(request)
         elif self._line is not None:
             self._line.send((None, request, monotonic()))
         else:
-            self._owe(request)
+            self._debts.owe(request)
             self._connect()
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
@@ -137,7 +137,7 @@ class MultiplexedLink:
 
     def owe(self, request: Request) -> None:
         """Deliver *request* when there is another connection."""
-        self._owe(request)
+        self._debts.owe(request)
 
     # ---- what lines report
 
@@ -204,15 +204,10 @@ class MultiplexedLink:
             # After a loss the backlog holds what was on the broken line, too.
             fail(pending, Outage(cause, sent=self._losses > 0))
         for _, request, _ in sent + unsent:
-            self._owe(request)
+            self._debts.owe(request)
         self._losses = 0
         self._watchers.wake_all()
         self._connect()
-
-    def _owe(self, request: Request) -> None:
-        """Remember what must be delivered when the server is back."""
-        if request.until > 0:
-            self._debts.append(request)
 
     def _all_lines(self) -> list[Line]:
         return [*self._old_lines, *([self._line] if self._line is not None else [])]
@@ -302,12 +297,11 @@ class MultiplexedLink:
             self._old_lines.add(old)
             self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
             self._watchers.wake_all()
-        debts, self._debts = self._debts, deque[Request](maxlen=MOST_DEBTS)
+        debts = self._debts.take()
         backlog, self._backlog = self._backlog, []
         now = monotonic()
         for debt in debts:
-            if debt.until > now:
-                line.send((None, debt, now))
+            line.send((None, debt, now))
         for pending in unanswered + backlog:
             resend(line, pending)
         lasted = self._breaker.heal(now)
@@ -385,7 +379,7 @@ class MultiplexedLink:
         self._line = self._timer = self._loop = None
         self._connecting = set()
         self._old_lines = set()
-        self._backlog, self._debts = [], deque(maxlen=MOST_DEBTS)
+        self._backlog, self._debts = [], Debts()
         self.engine = None
         self._breaker = Breaker()
 

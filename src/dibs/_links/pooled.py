@@ -8,18 +8,20 @@ thread beside the caller, because name servers and handshakes know nothing of bu
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import MOST_DEBTS, PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Crowded, Outage
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from ..errors import DibsError, UsageError
+from .debts import Debts
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from .ghosts import Ghosts
 from .listener import Listener
+from .opening import Opening
 from .targets import Place
 from .watchers import Wake, Watchers
 from .wire import Wire
@@ -28,12 +30,6 @@ _MOST_IDLE = 64
 """Connections kept for later; a burst of more threads opens more and closes them again."""
 _OPENING_AT_ONCE = 4
 """Connections that are opened at the same time."""
-_MOST_GHOSTS = 64
-"""First connections of repeated requests that are kept until the release."""
-
-
-class _Crowded(Outage):
-    """The budget went by in our own queue: that says nothing about the server."""
 
 
 class PooledLink:
@@ -51,13 +47,13 @@ class PooledLink:
         self._breaker = Breaker()
         self._patience = budget / 2
         self._idle: list[Wire] = []
-        self._ghosts: dict[bytes, Wire] = {}
+        self._ghosts = Ghosts()
         self._lobby = threading.Condition()
         self._crowd = 0
         """How many wait in the lobby for a connection."""
         self._opening = 0
         """How many connections are being opened."""
-        self._debts: deque[Request] = deque(maxlen=MOST_DEBTS)
+        self._debts = Debts()
         self._watchers = Watchers()
         self._listener: Listener | None = None
         self._probe: threading.Thread | None = None
@@ -76,10 +72,10 @@ class PooledLink:
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: none came within the budget."""
         if self._breaker.opened_at is not None:
-            self._owe(request)
+            self._debts.owe(request)
             raise Outage(self._breaker.cause, sent=False)
         if self._ghosts and request.until:
-            self._lay_ghost(request)
+            self._ghosts.lay(request)
         try:
             wire = self._idle.pop()
         except IndexError:
@@ -114,7 +110,7 @@ class PooledLink:
             try:
                 self._keep(self._lend(now + self._budget))
             except Outage as outage:
-                if not isinstance(outage, _Crowded):
+                if not isinstance(outage, Crowded):
                     self._trip(outage.cause)
                 raise
         assert self.engine is not None
@@ -123,7 +119,7 @@ class PooledLink:
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
         if self._closed or self._breaker.is_open:
-            self._owe(request)
+            self._debts.owe(request)
             return
         with contextlib.suppress(Outage, UsageError):  # send() has written it down
             self.send(request, monotonic())
@@ -160,7 +156,7 @@ class PooledLink:
             if listener is None or not listener.is_alive:
                 if self._breaker.is_open:
                     raise EOFError
-                wire, error = _Opening(self._connect).wait(self._budget / 2)
+                wire, error = Opening(self._connect).wait(self._budget / 2)
                 if wire is None:
                     raise EOFError from error
                 self._listener = listener = Listener(wire, self._watchers)
@@ -193,7 +189,7 @@ class PooledLink:
             raise
         if hanging is not None:
             self._drop_idle()
-            self._ghosts[request.key] = hanging
+            self._ghosts.keep(request.key, hanging)
         self._keep(fresh)
         return REPEATED if sent and request.until and reply == 0 else reply
 
@@ -219,22 +215,10 @@ class PooledLink:
                 self._keep(hanging)
                 return reply
         cause = error.cause if isinstance(error, Outage) else self._why(error)
-        if sent or not isinstance(error, _Crowded):
+        if sent or not isinstance(error, Crowded):
             self._trip(cause)
-        self._owe(request)
+        self._debts.owe(request)
         raise Outage(cause, sent=sent or fresh is not None) from None
-
-    def _lay_ghost(self, request: Request) -> None:
-        """A request that was repeated may still be on its way on its first connection, and would
-        take the key after its release: the release follows it there, too."""
-        ghost = self._ghosts.pop(request.key, None)
-        if ghost is not None:
-            with contextlib.suppress(*BELOW):
-                ghost.write(request)
-            ghost.close()
-        while len(self._ghosts) > _MOST_GHOSTS:
-            with contextlib.suppress(KeyError, StopIteration, RuntimeError):
-                self._ghosts.pop(next(iter(self._ghosts))).close()
 
     def _why(self, error: BaseException) -> str:
         late = isinstance(error, TimeoutError)
@@ -271,7 +255,7 @@ class PooledLink:
             try:
                 while not self._idle and self._opening >= _OPENING_AT_ONCE:
                     if not self._lobby.wait(max(deadline - monotonic(), 0)):
-                        raise _Crowded("too many callers at once for the budget", sent=False)
+                        raise Crowded("too many callers at once for the budget", sent=False)
                 if self._idle:
                     return self._idle.pop()
                 self._opening += 1
@@ -285,11 +269,11 @@ class PooledLink:
             self._opened()
             raise UsageError("this Dibs is closed")
         left = max(deadline - monotonic(), 0.001)
-        wire, error = _Opening(self._connect, self._opened).wait(left)
+        wire, error = Opening(self._connect, self._opened).wait(left)
         if wire is not None:
             return wire
         if error is None and left < self._budget / 2:
-            raise _Crowded("too many callers at once for the budget", sent=False)
+            raise Crowded("too many callers at once for the budget", sent=False)
         mistake = None if error is None else mistake_in_settings(error)
         if mistake is not None and self.engine is None:
             raise UsageError(str(mistake))
@@ -369,25 +353,16 @@ class PooledLink:
 
     def owe(self, request: Request) -> None:
         """Deliver *request* when there is another connection."""
-        self._owe(request)
-
-    def _owe(self, request: Request) -> None:
-        if request.until > monotonic():
-            with self._breaker_guard:
-                self._debts.append(request)
+        self._debts.owe(request)
 
     def _pay(self, wire: Wire) -> None:
         """Deliver what could not be delivered while the server was out, in one write."""
-        with self._breaker_guard:
-            debts, self._debts = self._debts, deque[Request](maxlen=MOST_DEBTS)
-        now = monotonic()
-        due = [debt for debt in debts if debt.until > now]
+        due = self._debts.take()
         if due:
             try:
                 wire.exchange(together(due))
             except BaseException:
-                with self._breaker_guard:
-                    self._debts.extendleft(reversed(due))
+                self._debts.give_back(due)
                 raise
 
     # ---- the end
@@ -397,8 +372,7 @@ class PooledLink:
         self._closed = True
         self._wake_probe.set()
         self._drop_idle()
-        while self._ghosts:
-            self._ghosts.popitem()[1].close()
+        self._ghosts.close()
         with self._lobby:
             self._lobby.notify_all()
         if self._listener is not None:
@@ -416,54 +390,12 @@ class PooledLink:
         if self._listener is not None:
             self._listener.abandon()
         self._listener = self._probe = None
-        self._debts = deque(maxlen=MOST_DEBTS)
+        self._debts = Debts()
         self.engine = None
-        self._ghosts = {}
+        self._ghosts = Ghosts()
         self._crowd = self._opening = 0
         self._lobby = threading.Condition()
         self._watchers = Watchers()
         self._breaker = Breaker()
         self._guard = threading.Lock()
         self._breaker_guard = threading.Lock()
-
-
-class _Opening:
-    """A connection being opened on a thread of its own; too late, it is closed again."""
-
-    def __init__(
-        self, connect: Callable[[], Wire], on_end: Callable[[], None] = lambda: None
-    ) -> None:
-        self._connect = connect
-        self._on_end = on_end
-        self._done = threading.Event()
-        self._guard = threading.Lock()
-        self._given_up = False
-        self._wire: Wire | None = None
-        self._error: BaseException | None = None
-        try:
-            threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
-        except RuntimeError as error:  # no more threads, or the interpreter is ending
-            self._error = OSError(str(error))
-            self._done.set()
-            on_end()
-
-    def wait(self, seconds: float) -> tuple[Wire | None, BaseException | None]:
-        """The connection, or why there is none; neither: it takes too long."""
-        self._done.wait(seconds)
-        with self._guard:
-            self._given_up = True
-            return self._wire, self._error
-
-    def _run(self) -> None:
-        wire = None
-        try:
-            wire = self._connect()
-        except BaseException as error:
-            self._error = error
-        with self._guard:
-            if self._given_up and wire is not None:
-                wire.close()
-            else:
-                self._wire = wire
-        self._done.set()
-        self._on_end()

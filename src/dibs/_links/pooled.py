@@ -49,10 +49,8 @@ class PooledLink:
         self._idle: list[Wire] = []
         self._ghosts = Ghosts()
         self._lobby = threading.Condition()
-        self._crowd = 0
-        """How many wait in the lobby for a connection."""
-        self._opening = 0
-        """How many connections are being opened."""
+        self._crowd = self._opening = 0
+        """How many wait in the lobby for a connection, and how many are being opened."""
         self._debts = Debts()
         self._watchers = Watchers()
         self._listener: Listener | None = None
@@ -328,7 +326,6 @@ class PooledLink:
                 self._revive()
 
     def _revive(self) -> None:
-        """Have the server started again, where it is ours to start."""
         if self.revive is not None and not self._closed:
             with contextlib.suppress(DibsError):
                 self.revive()

@@ -225,3 +225,28 @@ async def test_a_caller_that_tries_and_tries_does_not_starve_the_others(own_serv
                 await dibs.try_hold("user:1", ttl=5)
         task.cancel()
         assert turns > 50
+
+
+def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
+    """asyncio.run() again and again with one AsyncDibs: it connects anew, renewals included."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+
+    async def work() -> bool:
+        async with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+            await asyncio.sleep(1.0)
+            return lease.lost
+
+    async def last() -> bool:
+        lost = await work()
+        await dibs.aclose()
+        return lost
+
+    async def first() -> bool:
+        lost = await work()
+        dibs._ledger.link.distrust()  # its loop ends: leave no open transport behind
+        await asyncio.sleep(0.05)
+        return lost
+
+    assert asyncio.run(first()) is False
+    assert asyncio.run(first()) is False
+    assert asyncio.run(last()) is False

@@ -66,3 +66,19 @@ def test_threads_share_few_connections(valkey: Server) -> None:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
         assert proxy.connections <= 9
+
+
+def test_two_hundred_threads_at_once_on_a_cold_dibs(valkey: Server) -> None:
+    """They share few handshakes: everybody is guarded, and no breaker opens."""
+    events: list[str] = []
+    with Dibs(valkey.url, budget=2, listeners=[lambda event: events.append(event.kind)]) as dibs:
+        start = threading.Barrier(200)
+
+        def work(number: int) -> bool:
+            start.wait()
+            with dibs.hold(f"user:{number}", ttl=5) as lease:
+                return lease.guarded
+
+        with ThreadPoolExecutor(200) as pool:
+            assert all(pool.map(work, range(200)))
+    assert "outage" not in events

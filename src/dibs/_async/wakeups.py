@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
 from .._tasks import Signal, monotonic
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .lease import AsyncLease
@@ -131,6 +132,8 @@ class AsyncWaiting:
     ) -> "AsyncLease | Holding":
         while True:
             turn.clear()
+            if self._ledger.is_closed:
+                raise UsageError("this AsyncDibs is closed")
             if monotonic() >= queue.look_at:
                 outcome = await self._ledger.attempt(plan)
                 if not isinstance(outcome, Holding):

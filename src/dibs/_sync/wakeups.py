@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
 from .._threads import Signal, monotonic
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -132,6 +133,8 @@ class Waiting:
     ) -> "Lease | Holding":
         while True:
             turn.clear()
+            if self._ledger.is_closed:
+                raise UsageError("this Dibs is closed")
             if monotonic() >= queue.look_at:
                 outcome = self._ledger.attempt(plan)
                 if not isinstance(outcome, Holding):

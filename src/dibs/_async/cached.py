@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .._core.cache import Recipe, Slot
-from .._core.keys import Template, beside, expand
+from .._core.cache import Recipe, Slot, slot_of
+from .._core.keys import Template
 from .cache import AsyncCache
 from .loading import Want
 
@@ -73,12 +73,11 @@ class AsyncCached(Generic[P, T]):
     def _slot(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slot:
         """Where the value of this call lives."""
         text = self._key_of(args, kwargs)
-        key = expand(self._namespace, text)
         if self._lock_of is not None:  # made from other arguments, perhaps: not remembered
-            return Slot(key, expand(self._namespace, self._lock_of(args, kwargs)))
+            return slot_of(self._namespace, text, self._lock_of(args, kwargs))
         if len(self._slots) >= _MOST_SLOTS:
             self._slots.clear()
-        slot = self._slots[text] = Slot(key, beside(f"{self._namespace}lock:".encode(), key))
+        slot = self._slots[text] = slot_of(self._namespace, text, None)
         return slot
 
     def __repr__(self) -> str:

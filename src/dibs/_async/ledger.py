@@ -90,9 +90,10 @@ class AsyncLedger:
         """One try. Held by this process: answered without asking anybody."""
         now = monotonic()
         key = plan.key
-        mine = self._held.get(key)
-        if mine is not None and mine.remaining > 0:
-            return Holding(mine.remaining, self.holder)
+        if key in self._held:
+            here = self.held_here(key)
+            if here is not None:
+                return here
         token = self.new_token()
         link = self.link
         try:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 from ..errors import UsageError
 from .codec import FAILURE, MARK, Codec, head_of, make_codec, mark, unframe
 from .engine import run_script, run_whole_script
-from .keys import Seconds, seconds
+from .keys import Seconds, beside, expand, seconds
 from .lease import OutagePolicy
 from .request import SIZE, Reply, Request, pack
 from .watch import Tracked, Watching, read_watch
@@ -42,6 +42,14 @@ class Slot(NamedTuple):
 
     key: bytes
     lock: bytes
+
+
+def slot_of(namespace: str, key: str, lock_key: str | None) -> Slot:
+    """Where a value and its lock live. UsageError: a bad key, or one that can have no companion."""
+    data = expand(namespace, key)
+    if lock_key is not None:
+        return Slot(data, expand(namespace, lock_key))
+    return Slot(data, beside(f"{namespace}lock:".encode(), data))
 
 
 State = Literal["fresh", "stale", "missing", "poison", "failed"]

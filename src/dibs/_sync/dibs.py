@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from .._core.breaker import Outage
-from .._core.cache import Slot, make_recipe
+from .._core.cache import make_recipe, slot_of
 from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
 from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
 from .._core.shapes import returned_type
@@ -188,7 +188,7 @@ class Dibs:
             ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
             stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
             local=local, codec=codec,
-            on_outage=self._on_outage if on_outage is None else _checked_policy(on_outage),
+            on_outage=self._policy(on_outage),
         )  # fmt: skip
         make_recipe(template, type=type, **options)
 
@@ -232,15 +232,10 @@ class Dibs:
             ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
             stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
             local=local, codec=codec, type=type,
-            on_outage=self._on_outage if on_outage is None else _checked_policy(on_outage),
+            on_outage=self._policy(on_outage),
         )  # fmt: skip
-        data = expand(self._namespace, key)
-        lock = (
-            beside(f"{self._namespace}lock:".encode(), data)
-            if lock_key is None
-            else expand(self._namespace, lock_key)
-        )
-        return self._ledger.cache.get(recipe, Slot(data, lock), loader, (), {})
+        slot = slot_of(self._namespace, key, lock_key)
+        return self._ledger.cache.get(recipe, slot, loader, (), {})
 
     def _plan(
         self,
@@ -256,9 +251,6 @@ class Dibs:
         """What was asked for, checked. UsageError: before any I/O."""
         ttl = seconds(ttl, "ttl")
         data = expand(self._namespace, key)
-        policy: OutagePolicy = self._on_outage
-        if on_outage is not None:
-            policy = _checked_policy(on_outage)
         return Plan(
             data,
             key,
@@ -269,8 +261,12 @@ class Dibs:
             renew,
             None if max_hold is None else _checked_max_hold(max_hold, ttl, renew=renew),
             beside(f"{self._namespace}fence:".encode(), data) if fence else None,
-            policy,
+            self._policy(on_outage),
         )
+
+    def _policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
+        """What this call asks for, or else what was said at construction."""
+        return self._on_outage if on_outage is None else _checked_policy(on_outage)
 
     # ---- the end
 

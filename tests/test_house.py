@@ -16,13 +16,14 @@ ROOMS = ["_core", "_links", "_tasks", "_threads", "_family", "_async", "_sync"]
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "events": set(),
+    "claims": set(),
     "_core": {"_core", "errors"},
     "_links": {"_links", "_core", "errors"},
     "_family": set(),
     "_tasks": {"_links", "_core", "errors"},
     "_threads": {"_links", "_core", "errors"},
-    "_async": {"_async", "_tasks", "_links", "_core", "_family", "errors", "events"},
-    "_sync": {"_sync", "_threads", "_links", "_core", "_family", "errors", "events"},
+    "_async": {"_async", "_tasks", "_links", "_core", "_family", "errors", "events", "claims"},
+    "_sync": {"_sync", "_threads", "_links", "_core", "_family", "errors", "events", "claims"},
 }
 
 

@@ -3,12 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .errors import Busy, DibsError, LeaseLost, Unavailable, UsageError
+from .errors import Busy, DibsError, Duplicate, LeaseLost, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from ._async.dibs import AsyncDibs
     from ._async.lease import AsyncLease
-    from ._core.lease import Holding
     from ._sync.dibs import Dibs
     from ._sync.lease import Lease
     from .events import Event
@@ -19,10 +18,11 @@ __all__ = [
     "Busy",
     "Dibs",
     "DibsError",
+    "Duplicate",
     "Event",
-    "Holding",
     "Lease",
     "LeaseLost",
+    "Mismatch",
     "Unavailable",
     "UsageError",
 ]
@@ -33,7 +33,6 @@ _ROOMS = {
     "AsyncLease": "_async.lease",
     "Dibs": "_sync.dibs",
     "Event": "events",
-    "Holding": "_core.lease",
     "Lease": "_sync.lease",
 }
 

@@ -2,6 +2,8 @@
 
 DibsError                       never raised itself
 ├── Busy(key, retry_after)      somebody has it, and the wait (if any) is over
+├── Duplicate(key, retry_after, state)   submitted before: still running, or done
+├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       you had it and no longer do: stop writing
 ├── Unavailable(cause)          the store did not answer within the budget
 └── UsageError                  a mistake in the calling code or the settings (also a ValueError)
@@ -12,6 +14,7 @@ up in logs, and keys hold user ids.
 """
 
 import math
+from typing import Literal
 
 
 class DibsError(Exception):
@@ -42,6 +45,49 @@ class Busy(DibsError):
         if self.retry_after == math.inf:
             return f"{self.name} is held{by}, by a value without a ttl"
         return f"{self.name} is held{by}; try again in {self.retry_after:.3g} s"
+
+
+class Duplicate(DibsError):
+    """It was submitted before; `state` is "running" or "done", `message` is for people.
+
+    `retry_after` is when a new submission will be let through: if it is still running, at the
+    earliest; inf: another program wrote the key, without a ttl.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        retry_after: float,
+        state: Literal["running", "done"],
+        message: str | None = None,
+        name: str = "the key",
+    ) -> None:
+        super().__init__(key, retry_after, state, message, name)
+        self.key = key
+        self.retry_after = retry_after
+        self.state: Literal["running", "done"] = state
+        self.message = message
+        self.name = name
+
+    def __str__(self) -> str:
+        if self.message is not None:
+            return self.message
+        was = "is being worked on" if self.state == "running" else "was done already"
+        if self.retry_after == math.inf:
+            return f"{self.name} {was}"
+        return f"{self.name} {was}; try again in {self.retry_after:.3g} s"
+
+
+class Mismatch(DibsError):
+    """It was submitted before under the same key, with another payload: a mistake of the caller."""
+
+    def __init__(self, key: str, name: str = "the key") -> None:
+        super().__init__(key, name)
+        self.key = key
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name} was submitted before with another payload; use a new key"
 
 
 class LeaseLost(DibsError):

@@ -13,6 +13,7 @@ from typing import Literal
 
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
+    "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
 ]  # fmt: skip
@@ -31,17 +32,19 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, released: False when the store was out and the policy let the caller through."""
+    """acquired, claimed, released: False when the store was out and the policy let it through."""
     waited: float | None = None
     """acquired, busy, waited: seconds spent waiting for somebody else."""
     held: float | None = None
-    """released, late, lost: seconds since it was acquired."""
+    """released, completed, late, lost, leaked: seconds since it was acquired or claimed."""
     retry_after: float | None = None
-    """busy: seconds until the key is free at the latest."""
+    """busy, duplicate: seconds until the key is free at the latest."""
+    state: Literal["running", "done"] | None = None
+    """duplicate: whether the first one is still at work."""
     fence: int | None = None
     """acquired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost: what happened, in a few words. recovered: what it was."""
+    """outage, lost, leaked: what happened, in a few words. recovered: what it was."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None

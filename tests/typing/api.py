@@ -6,7 +6,7 @@ from typing import assert_type
 import redis
 import redis.asyncio
 
-from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Event, Holding, Lease
+from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Event, Lease
 
 dibs = Dibs("redis://localhost", namespace="app:", budget=0.1, on_outage="closed")
 from_client = Dibs(redis.Redis())
@@ -25,13 +25,24 @@ async def asynchronous() -> None:
         assert_type(await lease.extend(3), bool)
         assert_type(lease.remaining, float)
     assert_type(await adibs.try_hold("a:1", ttl=5), AsyncLease | None)
-    assert_type(await adibs.peek("a:1"), Holding | None)
+    holding = await adibs.peek("a:1")
+    if holding is not None:
+        assert_type(holding.remaining, float)
 
     @adibs.exclusive("a:{user_id}", ttl=5, busy=lambda error: None)
     async def work(user_id: str, *, times: int = 1) -> int:
         return times
 
     assert_type(await work("u", times=2), int)
+
+    @adibs.once("o:{user_id}", window=10, after="replay", payload=["items"], message="…")
+    async def order(user_id: str, items: list[str]) -> int:
+        return len(items)
+
+    assert_type(await order("u", ["a"]), int)
+    async with adibs.claim("o:1", window=10, after="replay", payload={"a": 1}) as claim:
+        assert_type(claim.replayed, bool)
+        assert_type(claim.complete(17), int)
     await adibs.aclose()
 
 

@@ -4,16 +4,17 @@ import functools
 import math
 import os
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core.breaker import Outage
 from .._core.engine import Engine, with_scripts
 from .._core.lease import (
     Holding,
     Plan,
+    Won,
     acquire_request,
     fenced_request,
     make_token,
@@ -22,7 +23,7 @@ from .._core.lease import (
     release_request,
     store_is_out,
 )
-from .._core.request import ErrorReply, Request, first_error
+from .._core.request import ErrorReply, Reply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._tasks import Guard, Link, monotonic, off_loop, redis, sleep
@@ -36,6 +37,8 @@ from .wakeups import AsyncWaiting
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
     from .cluster import AsyncClusterLink
+
+M = TypeVar("M")
 
 _SWEEP = 128
 """How many leases may be in the table before it is looked through for old ones."""
@@ -88,13 +91,20 @@ class AsyncLedger:
 
     async def attempt(self, plan: Plan) -> AsyncLease | Holding:
         """One try. Held by this process: answered without asking anybody."""
+        return await self.acquire(plan, None, read_acquire)
+
+    async def acquire(
+        self, plan: Plan, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
+    ) -> AsyncLease | Holding | M:
+        """A lease, or what *read* makes of the value that is there. *token*: None makes one."""
         now = monotonic()
         key = plan.key
         if key in self._held:
             here = self.held_here(key)
             if here is not None:
                 return here
-        token = self.new_token()
+        if token is None:
+            token = self.new_token()
         link = self.link
         try:
             engine = link.engine
@@ -119,8 +129,8 @@ class AsyncLedger:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self._take_back(key, token)
             raise
-        outcome = read_acquire(replies, token)
-        if isinstance(outcome, Holding):
+        outcome = read(replies, token)
+        if not isinstance(outcome, Won):
             return outcome
         lease = AsyncLease(self, plan, token, now, fence=outcome.fence)
         self._held[key] = lease
@@ -138,6 +148,13 @@ class AsyncLedger:
         if lease is None or lease.remaining <= 0:
             return None
         return Holding(lease.remaining, self.holder)
+
+    def known_record(self, key: bytes) -> tuple[bytes, float] | None:
+        """The value of *key* and for how long, where this process itself has written it."""
+        lease = self._held.get(key)
+        if lease is None or lease.remaining <= 0:
+            return None
+        return lease._token, lease.remaining  # pyright: ignore[reportPrivateUsage]
 
     def forget(self, lease: AsyncLease, key: bytes) -> None:
         """*lease* has ended."""

@@ -15,7 +15,16 @@ from .request import ErrorReply, Reply, Request, pack
 # One command each that tells a version apart: ACL came with 6.0, EXPIRETIME with 7.0.
 _MARKS = ("ACL", "EXPIRETIME", "DELEX", "DELIFEQ")
 
-SCRIPTS = ("acquire", "acquire_fenced", "release", "extend", "claim", "store", "abandon")
+SCRIPTS = (
+    "acquire",
+    "acquire_fenced",
+    "release",
+    "extend",
+    "claim",
+    "store",
+    "abandon",
+    "complete",
+)
 
 ASK = Request(pack("COMMAND", "INFO", *_MARKS), 1, b"")
 

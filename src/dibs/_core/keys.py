@@ -83,7 +83,7 @@ class Template:
         self._parts = [
             (literal, path, self._roots.index(path[0]) if path else 0) for literal, path in parts
         ]
-        self._check_fields(function)
+        check_parameters(text, self._roots, function)
         self._pick = _picker(function, self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
@@ -107,12 +107,32 @@ class Template:
             raise UsageError(f"{self.text!r}: {'.'.join(path)!r} is empty in this call")
         return str(value)
 
-    def _check_fields(self, function: Callable[..., Any]) -> None:
-        parameters = inspect.signature(function).parameters
-        for root in self._roots:
-            if root not in parameters:
-                where = getattr(function, "__qualname__", repr(function))
-                raise UsageError(f"{self.text!r}: {where}() has no parameter {root!r}")
+
+class Fields:
+    """Parts of a call's arguments, by dotted paths: what is submitted, besides the key."""
+
+    def __init__(self, paths: tuple[str, ...], function: Callable[..., Any]) -> None:
+        self._paths = [(path, tuple(path.split("."))) for path in paths]
+        self._roots = list(dict.fromkeys(words[0] for _, words in self._paths))
+        check_parameters(", ".join(paths), self._roots, function)
+        self._pick = _picker(function, self._roots)
+
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
+        """The value of each path. UsageError: this call lacks one."""
+        found = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
+        try:
+            return {path: _walk(found[words[0]], words[1:]) for path, words in self._paths}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UsageError(f"payload: this call lacks {error}") from None
+
+
+def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:
+    """UsageError: *function* has no parameter of one of these names."""
+    parameters = inspect.signature(function).parameters
+    for root in roots:
+        if root not in parameters:
+            where = getattr(function, "__qualname__", repr(function))
+            raise UsageError(f"{text!r}: {where}() has no parameter {root!r}")
 
 
 def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:

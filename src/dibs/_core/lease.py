@@ -176,7 +176,7 @@ def _holding(value: Reply, pttl: Reply) -> Holding:
 
 def _holder(value: Reply) -> str | None:
     """Who, from the value. None: the key was written by something that is not dibs."""
-    if not isinstance(value, bytes):
+    if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
     _, mark, who = value.partition(b"@")
     return who.decode(errors="replace") if mark else None

@@ -8,15 +8,19 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from .._core.breaker import Outage
 from .._core.cache import make_recipe, slot_of
+from .._core.fingerprint import fingerprint
 from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
 from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
+from .._core.once import NO_PAYLOAD, After, OnError, make_terms
 from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
 from .cached import Cached
+from .claim import Claiming
 from .lease import Hold, Lease
 from .ledger import Ledger
+from .once import submitted_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,6 +40,15 @@ class _Options(TypedDict):
     local: Seconds | bool
     codec: object
     on_outage: OutagePolicy
+
+
+class _Once(TypedDict):
+    window: Seconds
+    lease: Seconds | None
+    after: After
+    on_error: OnError
+    message: str | None
+    codec: object
 
 
 class Dibs:
@@ -150,6 +163,81 @@ class Dibs:
                 return settle(busy(error))
 
             return guarded
+
+        return decorate
+
+    # ---- once
+
+    def claim(
+        self,
+        key: str,
+        *,
+        window: Seconds,
+        after: After = "release",
+        on_error: OnError = "release",
+        payload: object = None,
+        message: str | None = None,
+        lease: Seconds | None = None,
+        codec: object = "json",
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+        name: str | None = None,
+    ) -> Claiming:
+        """Claim a submission for the length of an `with` block. Duplicate: it was made.
+
+        *window*: how long another one is a duplicate. *after* a success: "release" leaves nothing,
+        "hold" the key, "replay" the result (`claim.complete(…)`), for the rest of the window;
+        *on_error* the same. *payload*: under one key, another payload is a Mismatch. *lease*: how
+        long a crash blocks the key (default: the window, but 10 s at most). *message*: what
+        Duplicate says. *codec*, *type*: how a result is kept; see `cached`.
+        """
+        terms = make_terms(
+            window=window, lease=lease, after=after, on_error=on_error, message=message,
+            codec=codec, type=type,
+        )  # fmt: skip
+        plan = self._plan(key, terms.lease, 0, False, on_outage, name, True)
+        seen = NO_PAYLOAD if payload is None else fingerprint(payload)
+        return Claiming(self._ledger, plan, terms, seen)
+
+    def once(
+        self,
+        template: str,
+        *,
+        window: Seconds,
+        after: After = "release",
+        on_error: OnError = "release",
+        payload: Iterable[str] = (),
+        message: str | None = None,
+        lease: Seconds | None = None,
+        codec: object = "json",
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Do each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
+
+        *template* is filled from the call's arguments. *payload*: names or dotted paths of
+        arguments that must be the same for the same key, else Mismatch. The other options are
+        those of `claim`. Duplicate: it was submitted before. UsageError: a field is missing.
+        """
+        self._plan("x", 1, 0, False, on_outage, template)
+        options = _Once(
+            window=window, lease=lease, after=after, on_error=on_error, message=message,
+            codec=codec,
+        )  # fmt: skip
+        make_terms(type=type, **options)
+        paths = (payload,) if isinstance(payload, str) else tuple(payload)
+
+        def decorate(
+            function: Callable[P, T],
+        ) -> Callable[P, T]:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            terms = make_terms(type=returned_type(function) if type is None else type, **options)
+
+            def plan_of(key: str) -> Plan:
+                return self._plan(key, terms.lease, 0, False, on_outage, template, True)
+
+            return submitted_once(function, self._ledger, template, plan_of, terms, paths)
 
         return decorate
 

@@ -14,9 +14,11 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
+from .._core.once import complete_request
 from .._core.request import REPEATED
 from .._threads import Body, monotonic
 from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError
+from ..events import Kind
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -137,6 +139,10 @@ class Lease:
         Where the store does not answer the release is not lost: it is delivered when the store is
         back, as long as the lease would still run.
         """
+        return self._end("released") is True
+
+    def _end(self, ended: Kind, left: bytes = b"", left_ms: int = 0) -> bool | None:
+        """It is over: the key is free, or *left* takes its place. None: the store was out."""
         if self._is_over or self._ledger.is_closed:
             return False
         ledger, plan = self._ledger, self._plan
@@ -145,26 +151,36 @@ class Lease:
         self._is_over = True
         ledger.forget(self, plan.key)
         if not self.guarded:
-            ledger.tell("released", plan.name, held=now - self._since, guarded=False)
+            ledger.tell(ended, plan.name, held=now - self._since, guarded=False)
             return False
         given = False
         try:
             engine = ledger.link.engine or ledger.link.ready(now)
-            request = release_request(engine, plan.key, self._token, self._deadline)
+            if left:
+                request = complete_request(plan.key, self._token, left, left_ms, self._deadline)
+            else:
+                request = release_request(engine, plan.key, self._token, self._deadline)
             reply = ledger.link.send(request, now)
             if type(reply) is not int:
                 reply = ledger.mend(request, reply, now)
-            given = reply in (1, REPEATED) and not was_lost
+            # What was left has been left, even by one who had given up hope.
+            given = reply == 1 if left else reply in (1, REPEATED) and not was_lost
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
-            return False
+            return None
         finally:
             if ledger.waiting.queues:
                 ledger.waiting.next_please(plan.key)
         if ledger.listeners:
-            kind = "released" if given else "late"
+            kind = ended if given else "late"
             ledger.tell(kind, plan.name, held=now - self._since, guarded=True)
         return given
+
+    def _let_go(self) -> float:
+        """Stop keeping it: it runs out by itself. How long it was held."""
+        self._is_over = True
+        self._ledger.forget(self, self._plan.key)
+        return monotonic() - self._since
 
     def _become_inherited(self) -> None:
         """In a forked child: this lease is the parent's."""

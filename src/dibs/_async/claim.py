@@ -1,0 +1,234 @@
+"""Submitted twice, done once: a claim, and the `with` block around it."""
+
+# pyright: reportPrivateUsage=false
+# A claim and its lease are one thing in two files: what the claim touches is not for users.
+
+import contextlib
+from time import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import claims
+from .._core.lease import Holding, Plan, milliseconds
+from .._core.once import (
+    Met,
+    Replay,
+    Terms,
+    done_record,
+    framed,
+    judge,
+    met,
+    read_claim,
+    running_record,
+)
+from .._tasks import monotonic
+from ..errors import Duplicate, UsageError
+from .lease import AsyncLease
+
+if TYPE_CHECKING:
+    from .ledger import AsyncLedger
+
+V = TypeVar("V")
+
+
+class AsyncClaim:
+    """A submission that is yours to do, or (`replayed`) one that was done: see `result`.
+
+    It is kept alive while you work, however long that takes. What it leaves behind is decided by
+    `after` where the block ends well, by `on_error` where it raises.
+    """
+
+    __slots__ = ("__weakref__", "_lease", "_plan", "_released", "_terms", "replayed", "result")
+
+    def __init__(self, plan: Plan, terms: Terms, lease: AsyncLease | None, result: Any) -> None:
+        self.replayed = lease is None
+        """True: it was done before, and `result` is what came of it. Do not do it again."""
+        self.result: Any = result
+        """What was handed to `complete`, now or by the first one."""
+        self._plan = plan
+        self._terms = terms
+        self._lease = lease
+        self._released = False
+        if lease is not None:
+            claims.opened(self)
+
+    @property
+    def key(self) -> str:
+        """What is called dibs on."""
+        return self._plan.text
+
+    @property
+    def name(self) -> str:
+        """What events and sentences call the key."""
+        return self._plan.name
+
+    @property
+    def guarded(self) -> bool:
+        """False: the store was out and the policy let you through; nobody else is kept out."""
+        return self._lease is None or self._lease.guarded
+
+    @property
+    def lost(self) -> bool:
+        """True: it could not be kept alive; somebody else may be doing the same."""
+        return self._lease is not None and self._lease.lost
+
+    @property
+    def is_open(self) -> bool:
+        """True: it is running."""
+        return self._lease is not None and not self._lease._is_over
+
+    def complete(self, value: V) -> V:
+        """Say what came of it; *value* is handed back. It is kept at the end of the block."""
+        if self.replayed:
+            raise UsageError("this claim is a replay: it was completed by somebody else")
+        self.result = value
+        self._released = False
+        return value
+
+    def release(self) -> None:
+        """Leave nothing behind at the end of the block: whoever submits it next may do it."""
+        self._released = True
+
+    async def finish(self) -> bool:
+        """End it now, as the end of the block would. False: it was over, or lost, or unguarded.
+
+        UsageError: the result cannot be kept; duplicates are refused all the same.
+        """
+        if not self.is_open:
+            return False
+        if self._released or self._terms.after == "release":
+            return await self._end(b"")
+        if self._terms.after == "hold" or self.result is _NOTHING:
+            return await self._leave(b"")
+        try:
+            result = framed(self._terms, self.result, time(), self._lasted)
+        except UsageError:
+            await self._leave(b"")
+            raise
+        return await self._leave(result)
+
+    async def fail(self) -> bool:
+        """End it now, as an exception would."""
+        if not self.is_open:
+            return False
+        return await (self._leave(b"") if self._terms.on_error == "hold" else self._end(b""))
+
+    @property
+    def _lasted(self) -> float:
+        assert self._lease is not None
+        return monotonic() - self._lease._since
+
+    async def _leave(self, result: bytes) -> bool:
+        """The key stays taken for the rest of the window; where that is over, nothing stays."""
+        assert self._lease is not None
+        rest = self._terms.window - self._lasted
+        if rest <= 0:
+            return await self._end(b"")
+        return await self._end(done_record(self._lease._token, result), milliseconds(rest))
+
+    async def _end(self, left: bytes, left_ms: int = 0) -> bool:
+        lease = self._lease
+        assert lease is not None
+        claims.closed(self)
+        ended = await lease._end("completed" if left else "released", left, left_ms)
+        if ended is None:
+            cause = "the store was out when it ended"
+            lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
+        return ended is True
+
+    def leak(self, cause: str) -> None:
+        """Stop keeping it alive: its key is free when its lease runs out."""
+        claims.closed(self)
+        if self.is_open and self._lease is not None:
+            held = self._lease._let_go()
+            self._lease._ledger.tell("leaked", self.name, held=held, cause=cause)
+
+    def __del__(self) -> None:
+        # Nobody can end it any more. At the very end of the program there may be nobody to tell.
+        with contextlib.suppress(Exception):
+            if self.is_open:
+                self.leak("nobody has it any more")
+
+    def __repr__(self) -> str:
+        if self._lease is None:
+            state = "replayed"
+        else:
+            state = "lost" if self.lost else "running" if self.is_open else "over"
+        guarded = "" if self.guarded else ", unguarded"
+        return f"<{type(self).__name__} {self.name!r}: {state}{guarded}>"
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing yet"
+
+
+_NOTHING: Any = _Nothing()
+
+
+async def take_claim(
+    ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes
+) -> AsyncClaim:
+    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy."""
+    outcome = await _ask(ledger, plan, fingerprint)
+    if isinstance(outcome, AsyncLease):
+        if outcome.guarded:
+            ledger.keeper.keep(outcome)
+        ledger.tell("claimed", plan.name, guarded=outcome.guarded)
+        return AsyncClaim(plan, terms, outcome, _NOTHING)
+    verdict = judge(terms, plan, fingerprint, outcome, time())
+    if isinstance(verdict, Replay):
+        ledger.tell("replayed", plan.name)
+        return AsyncClaim(plan, terms, None, verdict.value)
+    if isinstance(verdict, Duplicate):
+        facts = {"retry_after": verdict.retry_after, "state": verdict.state}
+        ledger.tell("duplicate", plan.name, **facts)
+    else:
+        ledger.tell("mismatch", plan.name)
+    raise verdict
+
+
+async def _ask(ledger: "AsyncLedger", plan: Plan, fingerprint: bytes) -> AsyncLease | Met:
+    known = ledger.known_record(plan.key)
+    if known is not None:  # it runs in this very process: nobody needs to be asked
+        return met(*known)
+    record = running_record(ledger.new_token(), fingerprint, time())
+    outcome = await ledger.acquire(plan, record, read_claim)
+    # Another thread was quicker, between the two looks.
+    return Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
+
+
+class AsyncClaiming:
+    """`async with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
+
+    __slots__ = ("_claim", "_fingerprint", "_ledger", "_plan", "_terms")
+
+    def __init__(self, ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes) -> None:
+        self._ledger = ledger
+        self._plan = plan
+        self._terms = terms
+        self._fingerprint = fingerprint
+        self._claim: AsyncClaim | None = None
+
+    async def __aenter__(self) -> AsyncClaim:
+        if self._claim is not None:
+            raise UsageError("this claim is in use already; call claim() for each with block")
+        self._claim = await take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+        return self._claim
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        claim, self._claim = self._claim, None
+        assert claim is not None
+        if error is None:
+            await claim.finish()
+            return
+        try:
+            await claim.fail()
+        except Exception as failure:
+            # The body's own exception must reach the caller; this one rides along.
+            error.add_note(f"dibs could not end {self._plan.name}: {failure}")

@@ -1,0 +1,181 @@
+"""Claim, complete, abandon; what a second submission is told.
+
+A claim is a lease whose value also says what was submitted and when:
+
+    5a1f…-2c 9b1e0c4d… 193310c1a40@web-1:4711        running: token, payload's fingerprint, since
+    dibs1 done 5a1f…-2c 9b1e0c4d…                     done: whose, fingerprint, and in the lines
+    dibs1 json - 1731640000.123 0.205                 below the result, framed as cached values are
+    {"order": 17}
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+from ..errors import Duplicate, Mismatch, UsageError
+from .codec import Codec, frame, head_of, make_codec
+from .engine import run_whole_script
+from .keys import Seconds, seconds
+from .lease import WON, Plan, Won
+from .request import Reply, Request
+
+After = Literal["release", "hold", "replay"]
+OnError = Literal["release", "hold"]
+State = Literal["running", "done"]
+
+LEASE = 10.0
+"""How long a claim outlives a crash at most, in seconds, if the caller does not say."""
+NO_PAYLOAD = b"-"
+_DONE = b"dibs1 done "
+
+
+class Terms(NamedTuple):
+    """What a claim means, as the caller asked for it, checked."""
+
+    window: float
+    lease: float
+    after: After
+    on_error: OnError
+    message: str | None
+    codec: Codec
+    head: bytes
+    """How results begin that we can read."""
+
+
+class Met(NamedTuple):
+    """Somebody was first."""
+
+    state: State
+    left: float
+    """Seconds that the store still keeps it; inf: for ever."""
+    fingerprint: bytes = NO_PAYLOAD
+    since: float = 0.0
+    """running: when it was claimed, by the wall clock of its holder."""
+    result: bytes = b""
+    """done: the result, framed; nothing where none was kept."""
+
+
+class Replay(NamedTuple):
+    """It was done; this is what came of it."""
+
+    value: Any
+
+
+def make_terms(
+    *,
+    window: Seconds,
+    lease: Seconds | None,
+    after: After,
+    on_error: OnError,
+    message: str | None,
+    codec: object,
+    type: Any,
+) -> Terms:
+    """The options, checked. UsageError: one of them makes no sense."""
+    if after not in ("release", "hold", "replay"):
+        raise UsageError(f'after is "release", "hold" or "replay", not {after!r}')
+    if on_error not in ("release", "hold"):
+        raise UsageError(f'on_error is "release" or "hold", not {on_error!r}')
+    chosen = make_codec(codec, type)
+    return Terms(
+        window=seconds(window, "window"),
+        lease=_lease(window, lease),
+        after=after,
+        on_error=on_error,
+        message=message,
+        codec=chosen,
+        head=head_of(chosen),
+    )
+
+
+def _lease(window: Seconds, lease: Seconds | None) -> float:
+    """A crash must not block the key for longer than the window; short windows need some air."""
+    if lease is not None:
+        return seconds(lease, "lease")
+    return min(max(seconds(window, "window"), 1.0), LEASE)
+
+
+# ---- the record
+
+
+def running_record(token: bytes, fingerprint: bytes, now: float) -> bytes:
+    """The value of a running claim; nobody else ever writes the same. *now*: the wall clock."""
+    secret, _, holder = token.partition(b"@")
+    return b"%b %b %x@%b" % (secret, fingerprint, int(now * 1000), holder)
+
+
+def done_record(running: bytes, result: bytes) -> bytes:
+    """What takes the claim's place: who was first, with which payload, and what came of it."""
+    secret, fingerprint, _ = _words(running)
+    return b"%b%b %b\n%b" % (_DONE, secret, fingerprint, result)
+
+
+def framed(terms: Terms, value: Any, now: float, took: float) -> bytes:
+    """The result, as `done_record` wants it. UsageError: the codec cannot hold it."""
+    codec = terms.codec
+    return frame(codec.name, codec.fingerprint, now, took, codec.encode(value))
+
+
+def _words(running: bytes) -> tuple[bytes, bytes, float]:
+    """Token, fingerprint and time of a running claim; a plain lease or a foreign value has none."""
+    words = running.partition(b"@")[0].split(b" ")
+    try:
+        secret, fingerprint, since = words
+        return secret, fingerprint, int(since, 16) / 1000
+    except ValueError:
+        return running, NO_PAYLOAD, 0.0
+
+
+# ---- claiming
+
+
+def read_claim(replies: list[Reply], record: bytes) -> Won | Met:
+    """Ours (free, or our own record: a repeated request), or what somebody left there."""
+    value, pttl = replies
+    if value is None or value == record:
+        return WON
+    return met(value, pttl / 1000 if isinstance(pttl, int) and pttl != -1 else math.inf)
+
+
+def met(value: Reply, left: float) -> Met:
+    """What a record says."""
+    data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
+    if not data.startswith(_DONE):
+        _, fingerprint, since = _words(data)
+        return Met("running", left, fingerprint, since)
+    head, _, result = data.partition(b"\n")
+    return Met("done", left, head.split(b" ")[-1], result=result)
+
+
+def judge(
+    terms: Terms, plan: Plan, fingerprint: bytes, found: Met, now: float
+) -> Replay | Duplicate | Mismatch:
+    """What the second one is told. *now*: the wall clock."""
+    if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
+        return Mismatch(plan.text, plan.name)
+    if terms.after == "replay" and found.result.startswith(terms.head):
+        try:
+            return Replay(terms.codec.decode(found.result.partition(b"\n")[2]))
+        except Exception:
+            pass  # of an older program: what was done is done, we only cannot tell what came of it
+    wait = _retry_after(terms, found, now)
+    return Duplicate(plan.text, wait, found.state, terms.message, plan.name)
+
+
+def _retry_after(terms: Terms, found: Met, now: float) -> float:
+    """When another try makes sense.
+
+    A running claim that will leave its key behind is in the way for the rest of the window: by the
+    holder's wall clock, which may differ from ours, so it is not believed beyond reason.
+    """
+    if found.state == "done" or terms.after != "hold" or not found.since:
+        return found.left
+    rest = found.since + terms.window - now
+    return max(found.left, min(rest, terms.window))
+
+
+# ---- completing
+
+
+def complete_request(key: bytes, record: bytes, left: bytes, ms: int, until: float) -> Request:
+    """Put *left* in the claim's place, if it still stands; worth delivering until it runs out."""
+    return Request(run_whole_script("complete", [key], record, left, ms), 1, key, until)

@@ -186,7 +186,7 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
-    return not (
+    return callable(function) and not (
         inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)

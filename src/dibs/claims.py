@@ -1,13 +1,16 @@
 """The claims that are open here: in this task or thread, and in this process.
 
-A claim is open from its `with` until its end. One that is never ended – a generator that nobody
-finishes, an `__enter__` without its `__exit__` – is leaked: its key stays taken for as long as
-this process lives. `clear_current_claims()` at the end of a request or job makes sure of that.
+A claim is open from its `with` until its end. One that is never ended, because its `__enter__`
+has no `__exit__`, is kept alive for as long as anything refers to it, and leaked after that.
+`clear_current_claims()` at the end of a request or job makes sure that nothing is left open.
 """
 
+import asyncio
 import os
+import threading
+import weakref
 from contextvars import ContextVar
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class OpenClaim(Protocol):
@@ -23,7 +26,14 @@ class OpenClaim(Protocol):
         ...
 
 
-_here: ContextVar[tuple[OpenClaim, ...]] = ContextVar("dibs_claims", default=())
+class _Opened(NamedTuple):
+    claim: "weakref.ref[OpenClaim]"
+    """Weak: connections and timers that are made inside a claim keep its context for ever."""
+    by: int
+    """Which task or thread."""
+
+
+_here: ContextVar[tuple[_Opened, ...]] = ContextVar("dibs_claims", default=())
 _everywhere: set[int] = set()
 
 if hasattr(os, "register_at_fork"):  # what is open is the parent's
@@ -35,7 +45,7 @@ def current_claims() -> tuple[OpenClaim, ...]:
 
     With those of whoever started it: a task begins with what its creator had open.
     """
-    return tuple([claim for claim in _here.get() if id(claim) in _everywhere])
+    return tuple([claim for claim, _ in _open_here()])
 
 
 def open_claims() -> int:
@@ -44,26 +54,42 @@ def open_claims() -> int:
 
 
 def clear_current_claims() -> int:
-    """Give up the claims that this task or thread still has open; how many there were.
+    """Give up the claims that this task or thread opened and did not end; how many there were.
 
     Nothing is sent: they are not kept alive any more and run out, each with a `leaked` event.
+    Those of whoever started it are left alone: they may well be at work.
     """
-    claims = current_claims()
-    _here.set(())
-    for claim in claims:
+    me = _whoami()
+    mine = [claim for claim, by in _open_here() if by == me]
+    for claim in mine:
         claim.leak("cleared")
-    return len(claims)
+    return len(mine)
 
 
 def opened(claim: OpenClaim) -> None:
     """*claim* is open from now on."""
     _everywhere.add(id(claim))
-    _here.set((*current_claims(), claim))
+    before = [_Opened(weakref.ref(each), by) for each, by in _open_here()]
+    _here.set((*before, _Opened(weakref.ref(claim), _whoami())))
 
 
 def closed(claim: OpenClaim) -> None:
     """*claim* is not open any more. It may be closed elsewhere than it was opened."""
     _everywhere.discard(id(claim))
     here = _here.get()
-    if here and claim in here:
-        _here.set(tuple([each for each in here if each is not claim]))
+    if here:
+        _here.set(tuple([each for each in here if each.claim() not in (claim, None)]))
+
+
+def _open_here() -> list[tuple[OpenClaim, int]]:
+    found = [(each.claim(), each.by) for each in _here.get()]
+    return [(claim, by) for claim, by in found if claim is not None and id(claim) in _everywhere]
+
+
+def _whoami() -> int:
+    """This task, or else this thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return threading.get_ident() if task is None else id(task)

@@ -232,8 +232,8 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
     dibs = AsyncDibs(valkey.url, budget=5)
 
     async def work() -> bool:
-        async with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
-            await asyncio.sleep(1.0)
+        async with dibs.hold("user:1", ttl=1.5, renew=True) as lease:
+            await asyncio.sleep(2)
             return lease.lost
 
     async def last() -> bool:

@@ -102,16 +102,18 @@ class AsyncClaim:
             return await self._leave(b"")
         try:
             result = framed(self._terms, self.result, time(), self._lasted)
-        except UsageError:
+        except BaseException:  # an interrupted one as well: it was done, and must not be done again
             await self._leave(b"")
             raise
         return await self._leave(result)
 
     async def fail(self) -> bool:
-        """End it now, as an exception would."""
+        """End it now, as an exception would. False: it was over, or lost, or unguarded."""
         if not self.is_open:
             return False
-        return await (self._leave(b"") if self._terms.on_error == "hold" else self._end(b""))
+        if self._released or self._terms.on_error == "release":
+            return await self._end(b"")
+        return await self._leave(b"")
 
     @property
     def _lasted(self) -> float:
@@ -129,6 +131,9 @@ class AsyncClaim:
     async def _end(self, left: bytes, left_ms: int = 0) -> bool:
         lease = self._lease
         assert lease is not None
+        if lease._ledger.is_closed:
+            self.leak("the Dibs was closed before it ended")
+            return False
         claims.closed(self)
         ended = await lease._end("completed" if left else "released", left, left_ms)
         if ended is None:
@@ -164,6 +169,7 @@ class _Nothing:
 
 
 _NOTHING: Any = _Nothing()
+_IN_USE = "this claim is in use already; call claim() for each with block"
 
 
 async def take_claim(
@@ -212,9 +218,14 @@ class AsyncClaiming:
 
     async def __aenter__(self) -> AsyncClaim:
         if self._claim is not None:
-            raise UsageError("this claim is in use already; call claim() for each with block")
-        self._claim = await take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
-        return self._claim
+            raise UsageError(_IN_USE)
+        claim = await take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+        if self._claim is not None:  # somebody was quicker, with this very object
+            claim.release()
+            await claim.finish()
+            raise UsageError(_IN_USE)
+        self._claim = claim
+        return claim
 
     async def __aexit__(
         self,

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
 
+_SWEEP = 128
+"""How many entries the agenda may have before it is looked through for leases that are over."""
+
 _TOO_LATE = "it was not renewed in time, or its max_hold is over"
 _NOT_OURS = "it was not ours any more"
 
@@ -30,6 +33,7 @@ class AsyncKeeper:
     def __init__(self, ledger: "AsyncLedger") -> None:
         self._ledger = ledger
         self._agenda: list[tuple[float, int, AsyncLease]] = []
+        self._sweep_at = _SWEEP
         self._numbers = itertools.count()
         self._wake = Signal()
         self._work = Background("dibs keeper")
@@ -91,6 +95,8 @@ class AsyncKeeper:
 
     def _due(self, now: float) -> "list[AsyncLease]":
         due: list[AsyncLease] = []
+        if len(self._agenda) > self._sweep_at:
+            self._sweep()
         while self._agenda and (self._agenda[0][0] <= now or self._agenda[0][2]._is_over):
             lease = heapq.heappop(self._agenda)[2]
             if lease._is_over or lease._is_lost:
@@ -100,6 +106,13 @@ class AsyncKeeper:
             else:
                 due.append(lease)
         return due
+
+    def _sweep(self) -> None:
+        """Forget leases that are over: behind one that lives long they would pile up."""
+        with self._ledger.guard:
+            self._agenda = [entry for entry in self._agenda if not entry[2]._is_over]
+            heapq.heapify(self._agenda)
+            self._sweep_at = 2 * len(self._agenda) + _SWEEP
 
     async def _renew(self, leases: "list[AsyncLease]", now: float) -> None:
         """One write for all of them. A lease at the end of its max_hold is left to run out."""

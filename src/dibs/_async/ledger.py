@@ -26,7 +26,7 @@ from .._core.lease import (
 from .._core.request import ErrorReply, Reply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
-from .._tasks import Guard, Link, monotonic, off_loop, redis, sleep
+from .._tasks import Flight, Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import AsyncCache
@@ -57,6 +57,7 @@ class AsyncLedger:
         self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
         self._embedded_is_ours = False
+        self._starting: Flight | None = None
         self._held: dict[bytes, AsyncLease] = {}
         self._sweep_at = _SWEEP
         self.is_closed = False
@@ -230,16 +231,26 @@ class AsyncLedger:
         raise Outage(str(error), sent=True)
 
     async def _start_embedded(self, target: Embedded) -> None:
+        """All who come at once wait for the same start: two private servers would be no guard."""
+        with self.guard:
+            flight = self._starting
+            if flight is None or not flight.is_open:
+                flight = self._starting = Flight(functools.partial(self._start_now, target))
+        await flight.join()
+
+    async def _start_now(self, target: Embedded) -> None:
         # Imported here: most users never need it, and it costs their start-up time.
         from .._links.embedded import start
 
+        if self._embedded_is_ours:
+            return
         inherited = self._embedded  # by a forked child: the server is there, the hold on it is not
         join = functools.partial(start, target.folder) if inherited is None else inherited.rejoin
         self._embedded = server = await off_loop(join)
-        self._embedded_is_ours = True
         assert isinstance(self.link, Link)
         self.link.move_to(place_of(server.url, redis))
         self.link.revive = self._revive_embedded
+        self._embedded_is_ours = True
 
     def _revive_embedded(self) -> None:
         """Start the server again if it is gone. What it held is lost; its leases run out."""
@@ -294,6 +305,7 @@ class AsyncLedger:
         if self._embedded is not None:
             self._embedded.abandon()
         self._embedded_is_ours = False
+        self._starting = None
         self._new_identity()
 
     def __repr__(self) -> str:

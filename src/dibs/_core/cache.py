@@ -1,7 +1,7 @@
 """Fresh, stale or missing; who loads, who follows, when to refresh early; requests and readings."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..errors import UsageError
 from .codec import FAILURE, MARK, Codec, head_of, make_codec, mark, unframe
@@ -13,6 +13,24 @@ from .watch import Tracked, Watching, read_watch
 
 MARK_LIFE = 3600.0
 """How long a mark may stand where a leader died; it is in nobody's way."""
+
+
+class CacheOptions(TypedDict):
+    """What `cached` and `get_or_load` are told, all but the type."""
+
+    ttl: Seconds
+    jitter: float
+    min_ttl: Seconds
+    lock_ttl: Seconds
+    wait: Seconds | None
+    poll: Seconds
+    stale: Seconds
+    early: float
+    negative_ttl: Seconds
+    load_timeout: Seconds
+    local: Seconds | bool
+    codec: object
+    on_outage: OutagePolicy
 
 
 class Recipe(NamedTuple):

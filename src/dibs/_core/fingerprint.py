@@ -30,35 +30,49 @@ def fingerprint(payload: object, secret: bytes = b"") -> bytes:
 
 
 def _canonical(payload: object) -> bytes:
-    plain = _plain(payload)
-    return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-        errors="surrogatepass"
-    )
+    try:
+        text = json.dumps(
+            _plain(payload), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        )
+    except RecursionError:
+        raise UsageError("a payload must not be nested that deeply") from None
+    return text.encode(errors="surrogatepass")
 
 
 def _plain(value: Any) -> Any:
-    """*value* in the words of JSON, each type so that no two different values look the same."""
+    """*value* in the words of JSON.
+
+    What travels as text, as a number or as an object is what it travels as: a UUID and its text
+    are equal, a model and its dict. What JSON has no words for (bytes, sets, keys that are not
+    text) has a ~ in front, which no such word of the caller's has.
+    """
+    if isinstance(value, enum.Enum):
+        return _plain(value.value)
     if value is None or isinstance(value, str | bool | int | float):
-        return value.value if isinstance(value, enum.Enum) else value
+        return value
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_key(key): _plain(item) for key, item in items}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, set | frozenset):
-        return {"set": sorted(_canonical(item).decode() for item in cast("Iterable[Any]", value))}
+        return {"~set": sorted(_text(item) for item in cast("Iterable[Any]", value))}
     return _leaf(value)
 
 
+def _text(value: Any) -> str:
+    return _canonical(value).decode(errors="surrogatepass")
+
+
 def _key(key: Any) -> str:
-    return key if isinstance(key, str) else f"{type(key).__name__}:{_plain(key)}"
+    if isinstance(key, str) and not isinstance(key, enum.Enum):
+        return f"~{key}" if key.startswith("~") else key
+    return f"~{type(key).__name__}:{_text(key)}"
 
 
 def _leaf(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, enum.Enum):
-        return _plain(value.value)
+        return {"~bytes": base64.b64encode(value).decode()}
     if isinstance(value, _TIMES):
         return value.isoformat()
     if isinstance(value, datetime.timedelta):
@@ -69,9 +83,9 @@ def _leaf(value: Any) -> Any:
 
 
 def _model(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return _plain(value.model_dump())
     kind = cast(Any, type(value))
+    if hasattr(kind, "model_dump"):
+        return _plain(value.model_dump())
     if dataclasses.is_dataclass(kind):
         return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(kind)}
     if hasattr(kind, "__struct_fields__"):  # msgspec

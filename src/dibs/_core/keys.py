@@ -1,7 +1,7 @@
 """From what the caller says to what the server sees: keys, names, templates, times."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from string import Formatter
 from typing import Any, cast
@@ -124,6 +124,16 @@ class Fields:
             return {path: _walk(found[words[0]], words[1:]) for path, words in self._paths}
         except (AttributeError, KeyError, TypeError) as error:
             raise UsageError(f"payload: this call lacks {error}") from None
+
+
+def checked_paths(payload: object) -> tuple[str, ...]:
+    """One path or several, as a tuple. UsageError: they are not strings."""
+    if isinstance(payload, str):
+        return (payload,)
+    paths = tuple(cast("Iterable[Any]", payload)) if isinstance(payload, Iterable) else (payload,)
+    if not all(isinstance(path, str) for path in paths):
+        raise UsageError(f"payload names arguments, by strings such as 'cart.id', not {payload!r}")
+    return cast("tuple[str, ...]", paths)
 
 
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:

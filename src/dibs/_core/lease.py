@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .engine import Engine, run_script, run_whole_script
-from .keys import public_name
+from .keys import Seconds, public_name, seconds
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
@@ -45,6 +45,23 @@ class Plan(NamedTuple):
 
 
 OutagePolicy = Literal["open", "closed"]
+
+
+def checked_policy(policy: OutagePolicy) -> OutagePolicy:
+    """*policy*. UsageError: there is no such one."""
+    if policy not in ("open", "closed"):  # callers without a type checker
+        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
+    return policy
+
+
+def checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
+    """*max_hold* in seconds. UsageError: it makes no sense with the others."""
+    longest = seconds(max_hold, "max_hold")
+    if not renew:
+        raise UsageError("max_hold limits renewals: it needs renew=True")
+    if longest < ttl:
+        raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
+    return longest
 
 
 def milliseconds(seconds: float) -> int:

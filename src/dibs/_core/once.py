@@ -9,7 +9,8 @@ A claim is a lease whose value also says what was submitted and when:
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+import re
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..errors import Duplicate, Mismatch, UsageError
 from .codec import Codec, frame, head_of, make_codec
@@ -26,6 +27,18 @@ LEASE = 10.0
 """How long a claim outlives a crash at most, in seconds, if the caller does not say."""
 NO_PAYLOAD = b"-"
 _DONE = b"dibs1 done "
+_RUNNING = re.compile(rb"([^ @]+) ([0-9a-f]{32}|-) ([0-9a-f]{1,12})@")
+
+
+class ClaimOptions(TypedDict):
+    """What `once` and `claim` are told, all but the type."""
+
+    window: Seconds
+    lease: Seconds | None
+    after: After
+    on_error: OnError
+    message: str | None
+    codec: object
 
 
 class Terms(NamedTuple):
@@ -112,17 +125,23 @@ def done_record(running: bytes, result: bytes) -> bytes:
 def framed(terms: Terms, value: Any, now: float, took: float) -> bytes:
     """The result, as `done_record` wants it. UsageError: the codec cannot hold it."""
     codec = terms.codec
-    return frame(codec.name, codec.fingerprint, now, took, codec.encode(value))
+    try:
+        data = codec.encode(value)
+    except UsageError:
+        raise
+    except Exception as error:  # pickle, and whatever callers bring, raise what they like
+        said = f"{codec.name} cannot hold this result ({type(error).__name__})"
+        raise UsageError(f"{said}; pass type= or codec=") from error
+    return frame(codec.name, codec.fingerprint, now, took, data)
 
 
 def _words(running: bytes) -> tuple[bytes, bytes, float]:
     """Token, fingerprint and time of a running claim; a plain lease or a foreign value has none."""
-    words = running.partition(b"@")[0].split(b" ")
-    try:
-        secret, fingerprint, since = words
-        return secret, fingerprint, int(since, 16) / 1000
-    except ValueError:
+    found = _RUNNING.match(running)
+    if found is None:
         return running, NO_PAYLOAD, 0.0
+    secret, fingerprint, since = found.groups()
+    return secret, fingerprint, int(since, 16) / 1000
 
 
 # ---- claiming

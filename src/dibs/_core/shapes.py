@@ -31,7 +31,12 @@ class Shape:
 
     def __init__(self, of: Any) -> None:
         self._of = of
-        self.fingerprint = hashlib.sha256(describe(of).encode()).hexdigest()[:8]
+        try:
+            described = describe(of)
+        except Exception as error:  # it names itself, or a name that exists for type checkers only
+            said = f"{_name(of)} cannot be described ({type(error).__name__})"
+            raise UsageError(f"{said}; pass another type= or codec=") from error
+        self.fingerprint = hashlib.sha256(described.encode()).hexdigest()[:8]
 
     def to_plain(self, value: Any) -> Any:
         """*value* as dicts, lists, strings and numbers. UsageError: it is not of the type."""

@@ -103,16 +103,18 @@ class Claim:
             return self._leave(b"")
         try:
             result = framed(self._terms, self.result, time(), self._lasted)
-        except UsageError:
+        except BaseException:  # an interrupted one as well: it was done, and must not be done again
             self._leave(b"")
             raise
         return self._leave(result)
 
     def fail(self) -> bool:
-        """End it now, as an exception would."""
+        """End it now, as an exception would. False: it was over, or lost, or unguarded."""
         if not self.is_open:
             return False
-        return (self._leave(b"") if self._terms.on_error == "hold" else self._end(b""))
+        if self._released or self._terms.on_error == "release":
+            return self._end(b"")
+        return self._leave(b"")
 
     @property
     def _lasted(self) -> float:
@@ -130,6 +132,9 @@ class Claim:
     def _end(self, left: bytes, left_ms: int = 0) -> bool:
         lease = self._lease
         assert lease is not None
+        if lease._ledger.is_closed:
+            self.leak("the Dibs was closed before it ended")
+            return False
         claims.closed(self)
         ended = lease._end("completed" if left else "released", left, left_ms)
         if ended is None:
@@ -165,6 +170,7 @@ class _Nothing:
 
 
 _NOTHING: Any = _Nothing()
+_IN_USE = "this claim is in use already; call claim() for each with block"
 
 
 def take_claim(
@@ -213,9 +219,14 @@ class Claiming:
 
     def __enter__(self) -> Claim:
         if self._claim is not None:
-            raise UsageError("this claim is in use already; call claim() for each with block")
-        self._claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
-        return self._claim
+            raise UsageError(_IN_USE)
+        claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+        if self._claim is not None:  # somebody was quicker, with this very object
+            claim.release()
+            claim.finish()
+            raise UsageError(_IN_USE)
+        self._claim = claim
+        return claim
 
     def __exit__(
         self,

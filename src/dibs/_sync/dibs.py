@@ -4,14 +4,23 @@
 import functools
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .._core.breaker import Outage
-from .._core.cache import make_recipe, slot_of
+from .._core.cache import CacheOptions, make_recipe, slot_of
 from .._core.fingerprint import fingerprint
-from .._core.keys import Seconds, Template, beside, expand, public_name, seconds
-from .._core.lease import Holding, OutagePolicy, Plan, milliseconds, peek_request, read_peek
-from .._core.once import NO_PAYLOAD, After, OnError, make_terms
+from .._core.keys import Seconds, Template, beside, checked_paths, expand, public_name, seconds
+from .._core.lease import (
+    Holding,
+    OutagePolicy,
+    Plan,
+    checked_max_hold,
+    checked_policy,
+    milliseconds,
+    peek_request,
+    read_peek,
+)
+from .._core.once import NO_PAYLOAD, After, ClaimOptions, OnError, Terms, make_terms
 from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
@@ -24,31 +33,6 @@ from .once import submitted_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class _Options(TypedDict):
-    ttl: Seconds
-    jitter: float
-    min_ttl: Seconds
-    lock_ttl: Seconds
-    wait: Seconds | None
-    poll: Seconds
-    stale: Seconds
-    early: float
-    negative_ttl: Seconds
-    load_timeout: Seconds
-    local: Seconds | bool
-    codec: object
-    on_outage: OutagePolicy
-
-
-class _Once(TypedDict):
-    window: Seconds
-    lease: Seconds | None
-    after: After
-    on_error: OnError
-    message: str | None
-    codec: object
 
 
 class Dibs:
@@ -71,7 +55,7 @@ class Dibs:
         listeners: Iterable[Listener] = (),
     ) -> None:
         self._namespace = namespace
-        self._on_outage: OutagePolicy = _checked_policy(on_outage)
+        self._on_outage: OutagePolicy = checked_policy(on_outage)
         self._ledger = Ledger(target, seconds(budget, "budget"), tuple(listeners))
 
     # ---- hold
@@ -195,6 +179,17 @@ class Dibs:
             window=window, lease=lease, after=after, on_error=on_error, message=message,
             codec=codec, type=type,
         )  # fmt: skip
+        return self._claim(key, terms, payload, on_outage, name)
+
+    def _claim(
+        self,
+        key: str,
+        terms: Terms,
+        payload: object,
+        on_outage: OutagePolicy | None,
+        name: str | None,
+    ) -> Claiming:
+        """The same with terms that were checked before: integrations make them once."""
         plan = self._plan(key, terms.lease, 0, False, on_outage, name, True)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
         return Claiming(self._ledger, plan, terms, seen)
@@ -220,19 +215,21 @@ class Dibs:
         those of `claim`. Duplicate: it was submitted before. UsageError: a field is missing.
         """
         self._plan("x", 1, 0, False, on_outage, template)
-        options = _Once(
+        options = ClaimOptions(
             window=window, lease=lease, after=after, on_error=on_error, message=message,
             codec=codec,
         )  # fmt: skip
         make_terms(type=type, **options)
-        paths = (payload,) if isinstance(payload, str) else tuple(payload)
+        paths = checked_paths(payload)
 
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
-            terms = make_terms(type=returned_type(function) if type is None else type, **options)
+            # What is never kept needs no codec, whatever its type.
+            of = returned_type(function) if type is None and after == "replay" else type
+            terms = make_terms(type=of, **options)
 
             def plan_of(key: str) -> Plan:
                 return self._plan(key, terms.lease, 0, False, on_outage, template, True)
@@ -272,7 +269,7 @@ class Dibs:
         *local*: also in this process's memory, kept true by the server. *type*: what to decode
         into (default: the function's return annotation). UsageError: an option makes no sense.
         """
-        options = _Options(
+        options = CacheOptions(
             ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
             stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
             local=local, codec=codec,
@@ -347,14 +344,14 @@ class Dibs:
             milliseconds(ttl),
             seconds(wait, "wait", zero=True) if wait else 0.0,
             renew,
-            None if max_hold is None else _checked_max_hold(max_hold, ttl, renew=renew),
+            None if max_hold is None else checked_max_hold(max_hold, ttl, renew=renew),
             beside(f"{self._namespace}fence:".encode(), data) if fence else None,
             self._policy(on_outage),
         )
 
     def _policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
         """What this call asks for, or else what was said at construction."""
-        return self._on_outage if on_outage is None else _checked_policy(on_outage)
+        return self._on_outage if on_outage is None else checked_policy(on_outage)
 
     # ---- the end
 
@@ -375,18 +372,3 @@ class Dibs:
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} {self._ledger!r}>"
-
-
-def _checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
-    longest = seconds(max_hold, "max_hold")
-    if not renew:
-        raise UsageError("max_hold limits renewals: it needs renew=True")
-    if longest < ttl:
-        raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
-    return longest
-
-
-def _checked_policy(policy: OutagePolicy) -> OutagePolicy:
-    if policy not in ("open", "closed"):  # callers without a type checker
-        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
-    return policy

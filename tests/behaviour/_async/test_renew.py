@@ -8,9 +8,9 @@ from .._tasks import eventually, sleep
 
 async def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
     """renew=True: kept alive far beyond its ttl, gone at the end."""
-    async with AsyncDibs(server.url) as dibs, AsyncDibs(server.url) as other:
-        async with dibs.hold("user:1", ttl=0.3, renew=True) as lease:
-            await sleep(1.0)
+    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url) as other:
+        async with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
+            await sleep(1.8)
             assert not lease.lost
             lease.check()
             assert await other.try_hold("user:1", ttl=1) is None
@@ -19,7 +19,7 @@ async def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
 
 async def test_many_renewals_share_one_write(server: Server) -> None:
     """A hundred leases are renewed by one keeper; renewals that are due together go together."""
-    async with AsyncDibs(server.url, budget=2) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(100)]
         leases = [await hold.__aenter__() for hold in holds]
         await sleep(2.0)
@@ -31,10 +31,10 @@ async def test_many_renewals_share_one_write(server: Server) -> None:
 
 async def test_max_hold_ends_the_renewals(server: Server) -> None:
     """max_hold: the server has let go by then, and the lease knows it is lost."""
-    async with AsyncDibs(server.url) as dibs:
-        hold = dibs.hold("user:1", ttl=0.4, renew=True, max_hold=0.8)
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        hold = dibs.hold("user:1", ttl=1, renew=True, max_hold=2)
         lease = await hold.__aenter__()
-        await sleep(0.6)
+        await sleep(1.2)
         assert not lease.lost
         with_body = lease._body
         assert with_body is not None
@@ -63,15 +63,15 @@ async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server)
 async def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
     """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
     events: list[Event] = []
-    async with AsyncDibs(server.url, budget=2, listeners=[events.append]) as dibs:
-        holds = [dibs.hold(f"user:{n}", ttl=0.9, renew=True) for n in range(10)]
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(10)]
         leases = [await hold.__aenter__() for hold in holds]
         bodies = [lease._body for lease in leases]
         leases[3]._body = None  # this test plays the body; being cancelled is tested elsewhere
         server.client().delete("user:3")
         server.client().rpush("user:3", "x")
         await eventually(lambda: leases[3].lost, within=5)
-        await sleep(1.5)
+        await sleep(1.6)
         assert [lease.lost for lease in leases] == [n == 3 for n in range(10)]
         assert [event.kind for event in events].count("lost") == 1
         leases[3]._body = bodies[3]
@@ -82,9 +82,9 @@ async def test_one_broken_key_does_not_take_its_neighbours_along(server: Server)
 
 async def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server) -> None:
     """extend(60) on a renewed lease: the next renewal leaves it at that."""
-    async with AsyncDibs(server.url) as dibs:
-        async with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        async with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
             assert await lease.extend(60)
-            await sleep(0.8)
+            await sleep(1.4)
             assert lease.remaining > 50
             assert server.client().pttl("user:1") > 50_000

@@ -12,7 +12,7 @@ from dibs import AsyncDibs, Busy, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
-from .._tasks import eventually, redis
+from .._tasks import Beside, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -103,9 +103,9 @@ async def test_a_cluster(start_server: StartServer) -> None:
                 assert lease.fence
         assert len({server.port for server in servers if server.command_counts()["set"]}) == 3
         async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as other:
-            holds = [dibs.hold(f"many:{n}", ttl=0.5, renew=True) for n in range(20)]
+            holds = [dibs.hold(f"many:{n}", ttl=2, renew=True) for n in range(20)]
             leases = [await hold.__aenter__() for hold in holds]
-            assert await other.try_hold("many:3", ttl=5, wait=1.2) is None
+            assert await other.try_hold("many:3", ttl=5, wait=2.2) is None
             assert not any(lease.lost for lease in leases)
             for hold in holds:
                 await hold.__aexit__(None, None, None)
@@ -202,3 +202,15 @@ async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
             await eventually(guarded_again, within=30)
             assert replica.command_counts()["set"] > 0
         await eye.aclose()
+
+
+async def test_all_who_come_at_once_share_one_embedded_server() -> None:
+    """The first use, by many at once: one private server is started, and one of them holds."""
+    async with AsyncDibs("embedded://", budget=5) as dibs:
+        tries = [Beside(_try, dibs) for _ in range(5)]
+        leases = [await each.result() for each in tries]
+        assert len([lease for lease in leases if lease is not None]) == 1
+
+
+async def _try(dibs: AsyncDibs) -> object:
+    return await dibs.try_hold("user:1", ttl=60)

@@ -9,9 +9,9 @@ from .._threads import eventually, sleep
 
 def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
     """renew=True: kept alive far beyond its ttl, gone at the end."""
-    with Dibs(server.url) as dibs, Dibs(server.url) as other:
-        with dibs.hold("user:1", ttl=0.3, renew=True) as lease:
-            sleep(1.0)
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url) as other:
+        with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
+            sleep(1.8)
             assert not lease.lost
             lease.check()
             assert other.try_hold("user:1", ttl=1) is None
@@ -20,7 +20,7 @@ def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
 
 def test_many_renewals_share_one_write(server: Server) -> None:
     """A hundred leases are renewed by one keeper; renewals that are due together go together."""
-    with Dibs(server.url, budget=2) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(100)]
         leases = [hold.__enter__() for hold in holds]
         sleep(2.0)
@@ -32,10 +32,10 @@ def test_many_renewals_share_one_write(server: Server) -> None:
 
 def test_max_hold_ends_the_renewals(server: Server) -> None:
     """max_hold: the server has let go by then, and the lease knows it is lost."""
-    with Dibs(server.url) as dibs:
-        hold = dibs.hold("user:1", ttl=0.4, renew=True, max_hold=0.8)
+    with Dibs(server.url, budget=5) as dibs:
+        hold = dibs.hold("user:1", ttl=1, renew=True, max_hold=2)
         lease = hold.__enter__()
-        sleep(0.6)
+        sleep(1.2)
         assert not lease.lost
         with_body = lease._body
         assert with_body is not None
@@ -64,15 +64,15 @@ def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> No
 def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
     """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
     events: list[Event] = []
-    with Dibs(server.url, budget=2, listeners=[events.append]) as dibs:
-        holds = [dibs.hold(f"user:{n}", ttl=0.9, renew=True) for n in range(10)]
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(10)]
         leases = [hold.__enter__() for hold in holds]
         bodies = [lease._body for lease in leases]
         leases[3]._body = None  # this test plays the body; being cancelled is tested elsewhere
         server.client().delete("user:3")
         server.client().rpush("user:3", "x")
         eventually(lambda: leases[3].lost, within=5)
-        sleep(1.5)
+        sleep(1.6)
         assert [lease.lost for lease in leases] == [n == 3 for n in range(10)]
         assert [event.kind for event in events].count("lost") == 1
         leases[3]._body = bodies[3]
@@ -83,9 +83,9 @@ def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> No
 
 def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server) -> None:
     """extend(60) on a renewed lease: the next renewal leaves it at that."""
-    with Dibs(server.url) as dibs:
-        with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
             assert lease.extend(60)
-            sleep(0.8)
+            sleep(1.4)
             assert lease.remaining > 50
             assert server.client().pttl("user:1") > 50_000

@@ -13,7 +13,7 @@ from dibs import Dibs, Busy, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
-from .._threads import eventually, redis
+from .._threads import Beside, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -104,9 +104,9 @@ def test_a_cluster(start_server: StartServer) -> None:
                 assert lease.fence
         assert len({server.port for server in servers if server.command_counts()["set"]}) == 3
         with Dibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as other:
-            holds = [dibs.hold(f"many:{n}", ttl=0.5, renew=True) for n in range(20)]
+            holds = [dibs.hold(f"many:{n}", ttl=2, renew=True) for n in range(20)]
             leases = [hold.__enter__() for hold in holds]
-            assert other.try_hold("many:3", ttl=5, wait=1.2) is None
+            assert other.try_hold("many:3", ttl=5, wait=2.2) is None
             assert not any(lease.lost for lease in leases)
             for hold in holds:
                 hold.__exit__(None, None, None)
@@ -203,3 +203,15 @@ def test_a_sentinel_leads_to_the_master_and_to_its_successor(
             eventually(guarded_again, within=30)
             assert replica.command_counts()["set"] > 0
         eye.close()
+
+
+def test_all_who_come_at_once_share_one_embedded_server() -> None:
+    """The first use, by many at once: one private server is started, and one of them holds."""
+    with Dibs("embedded://", budget=5) as dibs:
+        tries = [Beside(_try, dibs) for _ in range(5)]
+        leases = [each.result() for each in tries]
+        assert len([lease for lease in leases if lease is not None]) == 1
+
+
+def _try(dibs: Dibs) -> object:
+    return dibs.try_hold("user:1", ttl=60)

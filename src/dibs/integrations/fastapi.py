@@ -1,0 +1,58 @@
+"""Duplicate submissions and idempotency keys for FastAPI: a decorator on the endpoint.
+
+    install(app, AsyncDibs("redis://…"), user=lambda request: request.headers.get("x-user"))
+
+    @app.post("/orders")
+    @prevent_duplicate_submit(interval=10, message="Already sent, please wait.")
+    async def order(order: Order) -> Receipt: ...
+
+Sync and async endpoints alike; none needs a `request`. Dependencies and validation come first, so
+nobody is replayed who is not allowed in. What a second request is told is in the OpenAPI document.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from .._async.dibs import AsyncDibs
+from .._http.openapi import documented
+from . import starlette
+from .starlette import User, once, policy_of, prevent_duplicate_submit
+
+__all__ = ["install", "once", "prevent_duplicate_submit"]
+
+
+def install(
+    app: FastAPI,
+    dibs: AsyncDibs | str,
+    *,
+    user: User | None = None,
+    secret: str | bytes = b"",
+) -> None:
+    """Let the decorated endpoints of *app* be guarded by *dibs* (yours to close, or a URL).
+
+    *user*: tells from the request who submits (a string or None, may be async); without it, it is
+    the Authorization header, else the cookies, else the client's address. *secret*: keys the
+    hashes under which submissions are stored; the same in all processes.
+    """
+    starlette.install(app, dibs, user=user, secret=secret)
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _documented(app, described())
+        return app.openapi_schema
+
+    app.openapi = openapi
+
+
+def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
+    """The same, with what guarded endpoints may answer."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            policy = policy_of(route.endpoint)
+            operations = schema.get("paths", {}).get(route.path_format, {})
+            for method in route.methods or ():
+                documented(operations.get(method.lower()), policy)
+    return schema

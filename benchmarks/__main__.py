@@ -15,6 +15,7 @@ from typing import Any
 
 from . import (
     aims,
+    guard,
     handoff,
     hits,
     hold,
@@ -37,6 +38,7 @@ PARTS: dict[str, Part] = {
     "patience": patience.run,
     "hits": hits.run,
     "stampede": stampede.run,
+    "guard": guard.run,
     "imports": imports.run,
     "outage": outage.run,
 }
@@ -50,6 +52,8 @@ PACKAGES = (
     "dogpile.cache",
     "cashews",
     "aiocache",
+    "idemkit",
+    "asgi-idempotency-header",
 )
 
 
@@ -83,8 +87,8 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, hits pinned, everything else as a deployment would
-    have it. A quick run makes do with one bench.
+    Leases are measured pinned and unpinned, hits and guards pinned, everything else as a
+    deployment would have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
     parts = {name: part for name, part in PARTS.items() if name in wanted}
@@ -92,7 +96,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        pinned |= {"hits": parts.pop("hits")} if "hits" in parts else {}
+        pinned |= {name: parts.pop(name) for name in ("hits", "guard") if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)
         yield core, pinned | parts

@@ -14,6 +14,7 @@ from typing import Any
 from . import hits, hold, stampede, table
 from .measure import Spread
 from .systems import (
+    BARE,
     CACHED,
     CACHED_LOCAL,
     CASHEWS,
@@ -21,7 +22,10 @@ from .systems import (
     DIBS,
     FLOOR,
     GLIDE,
+    IDEMKIT,
     LOCK,
+    RELEASE,
+    REPLAY,
 )
 
 SPEED = (
@@ -49,6 +53,7 @@ HANDOFF_MS = 2.0
 LOCAL_HITS = 300_000
 COMMANDS = 40
 FOLLOWER_MS = 20.0
+TRIPS = 2
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ def judged(results: dict[str, Any]) -> list[Aim]:
         *_hits(results.get("hits")),
         *_local_hits(results.get("hits")),
         *_stampede(results.get("stampede")),
+        *_guard(results.get("guard")),
     ]
 
 
@@ -125,6 +131,21 @@ def _stampede(result: dict[str, Any] | None) -> Iterator[Aim]:
         met = set(row["loads"]) == {1} and commands <= COMMANDS and middle <= FOLLOWER_MS
         found = f"{loads:g} loads, {commands:g} commands, {table.short(middle)} ms"
         yield Aim(f"{label}: {sentence}", found, met)
+
+
+def _guard(result: dict[str, Any] | None) -> Iterator[Aim]:
+    """What the guard adds to a request, less than what idemkit adds; and its round trips."""
+    rows = {name: row for name, row in (result or {"rows": {}})["rows"].items() if "new" in row}
+    for name in (REPLAY, RELEASE):
+        sentence = f"{name}: adds less than {IDEMKIT}, in at most {TRIPS} round trips"
+        if not {name, IDEMKIT, BARE} <= rows.keys() or not rows[name]["new"]:
+            yield Aim(sentence)
+            continue
+        floor = Spread(tuple(rows[BARE]["new"])).middle
+        ours, theirs = (Spread(tuple(rows[who]["new"])).middle - floor for who in (name, IDEMKIT))
+        trips = Spread(tuple(rows[name]["trips"])).middle
+        found = f"{table.short(ours)} µs against {table.short(theirs)}, {trips:.1f} trips"
+        yield Aim(sentence, found, ours < theirs and trips <= TRIPS + 0.1)
 
 
 def _refusal(result: dict[str, Any] | None) -> Iterator[Aim]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import hits, hold, measure, table
-from .systems import CASHEWS, CASHEWS_LOCAL, FLOOR, GET, LOCK
+from .systems import BARE, CASHEWS, CASHEWS_LOCAL, FLOOR, GET, LOCK
 
 
 def hold_table(result: dict[str, Any]) -> str:
@@ -119,6 +119,36 @@ def stampede_table(result: dict[str, Any]) -> str:
     return table.aligned(headings, list(_rows(result, row)))
 
 
+def guard_table(result: dict[str, Any]) -> str:
+    """Microseconds of a request, new and repeated, and what of it the guard has added."""
+    headings = (
+        "an endpoint that does nothing",
+        "µs/request",
+        "(min–max)",
+        "added",
+        "repeated µs",
+        "trips",
+        "50 at once, µs each",
+    )
+    bare = result["rows"].get(BARE, {}).get("new", [])
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        new, again = measure.Spread(tuple(found["new"])), measure.Spread.of(found["again"])
+        added = [mine - floor for mine, floor in zip(found["new"], bare, strict=False)]
+        crowd = measure.Spread(tuple(found["crowd"]))
+        return (
+            label,
+            table.short(new.middle),
+            table.between(new.least, new.most),
+            table.short(measure.Spread(tuple(added)).middle) if added else table.NOTHING,
+            table.short(again.middle) if again else table.NOTHING,
+            _commands(found["trips"]),
+            table.short(crowd.middle),
+        )
+
+    return f"guard, {_where(result)}\n" + table.aligned(headings, list(_rows(result, row)))
+
+
 def refusal_table(result: dict[str, Any]) -> str:
     """Microseconds and commands for one refusal."""
     headings = ("refused in the process that holds it", "µs", "min", "max", "commands")
@@ -219,6 +249,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "patience": patience_table,
     "hits": hits_table,
     "stampede": stampede_table,
+    "guard": guard_table,
     "imports": imports_table,
     "outage": outage_table,
 }

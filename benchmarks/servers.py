@@ -81,6 +81,11 @@ class Server:
         }
         return {name: n for name, n in calls.items() if name not in CONNECTING}
 
+    def reads(self) -> int:
+        """How often the server has read from a client: with one caller, the round trips."""
+        rows = str(self.ask("INFO", "stats")).splitlines()
+        return int(next(row.split(":")[1] for row in rows if row.startswith("total_reads")))
+
     def wait_until_ready(self) -> None:
         for _ in range(200):
             try:

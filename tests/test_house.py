@@ -10,7 +10,7 @@ import pytest
 import dibs
 
 SRC = Path(dibs.__file__).parent
-ROOMS = ["_core", "_links", "_tasks", "_threads", "_family", "_async", "_sync"]
+ROOMS = ["_core", "_http", "_links", "_tasks", "_threads", "_family", "_async", "_sync"]
 
 # Who may import whom: apps → integrations → front door → shells → links → core.
 MAY_KNOW: dict[str, set[str]] = {
@@ -19,6 +19,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "claims": set(),
     "_core": {"_core", "errors"},
     "_links": {"_links", "_core", "errors"},
+    "_http": {"_http", "_core", "errors"},
     "_family": set(),
     "_tasks": {"_links", "_core", "errors"},
     "_threads": {"_links", "_core", "errors"},

@@ -14,10 +14,12 @@ client, for a client that must know the size of its pool.
                                       the server truly served it (likewise)
 ``cached(load)``                      a function that takes a name and returns its value, kept in
                                       the store; ``load(name)`` where it is not (likewise)
+``app``                               an ASGI application with the guard around it
 ====================================  ====================================================
 
 ``pair_on`` is called in the thread that will use it. Systems without ``take`` cannot wait: the
-floor and valkey-glide have commands, but no lock. Caches have ``cached`` and nothing else.
+floor and valkey-glide have commands, but no lock. Caches have ``cached`` and nothing else,
+guards ``app``.
 """
 
 from __future__ import annotations
@@ -135,7 +137,32 @@ STAMPEDE = (
 """Who says something about many that miss at once."""
 
 
+BARE, HEADER, IDEMKIT, REPLAY, RELEASE = (
+    "no guard",
+    "asgi-idempotency-header",
+    "idemkit",
+    "dibs, replay",
+    "dibs, release",
+)
+
+GUARDS = (
+    System(BARE, TASKS, "guarded", "dibs", "dibs"),
+    System(
+        HEADER,
+        TASKS,
+        "guarded",
+        "idempotency_header_middleware",
+        "asgi-idempotency-header",
+        "Header",
+    ),
+    System(IDEMKIT, TASKS, "guarded", "idemkit", "idemkit", "Idemkit"),
+    System(REPLAY, TASKS, "guarded", "dibs", "dibs", "Replay"),
+    System(RELEASE, TASKS, "guarded", "dibs", "dibs", "Release"),
+)
+"""Who can stand before an endpoint; the last one does not keep answers."""
+
+
 def find(name: str, world: str) -> System:
     """The system of that name in that world."""
-    known = (*LEASES, *HITS, *STAMPEDE)
+    known = (*LEASES, *HITS, *STAMPEDE, *GUARDS)
     return next(system for system in known if (system.name, system.world) == (name, world))

@@ -178,19 +178,19 @@ class AsyncDibs:
             window=window, lease=lease, after=after, on_error=on_error, message=message,
             codec=codec, type=type,
         )  # fmt: skip
-        return self._claim(key, terms, payload, on_outage, name)
+        seen = NO_PAYLOAD if payload is None else fingerprint(payload)
+        return self._claim(key, terms, seen, on_outage, name)
 
     def _claim(
         self,
         key: str,
         terms: Terms,
-        payload: object,
+        seen: bytes,
         on_outage: OutagePolicy | None,
         name: str | None,
     ) -> AsyncClaiming:
         """The same with terms that were checked before: integrations make them once."""
         plan = self._plan(key, terms.lease, 0, False, on_outage, name, True)
-        seen = NO_PAYLOAD if payload is None else fingerprint(payload)
         return AsyncClaiming(self._ledger, plan, terms, seen)
 
     def once(

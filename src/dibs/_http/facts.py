@@ -1,18 +1,19 @@
 """What a request submits: the facts of it, and the key under which it counts as the same."""
 
+import hmac
 import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
-from .._core.fingerprint import fingerprint
 from ..errors import UsageError
 from .forms import fields_of_multipart
 
 if TYPE_CHECKING:
     from .policy import Policy
 
+_print = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _ROOTS = ("user", "path", "query", "header", "body")
 _MISSING: Any = None
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -52,7 +53,7 @@ class Submission(NamedTuple):
     """Under which key a request counts as the same, and what must not differ."""
 
     key: str
-    payload: bytes | None
+    payload: str | None
     by_client: bool
     """The client named it."""
 
@@ -82,19 +83,27 @@ def submission_of(
     given = None if policy.key == "never" else read_key(policy, keys)
     if isinstance(given, KeyTrouble):
         return given
+    who = (secret, facts.method, facts.route, facts.user)
     if given is not None:
-        payload = fingerprint([facts.query, _body(facts)], secret)
-        return Submission(_hashed("key", facts, [facts.path, given], secret), payload, True)
+        payload = digest(secret, facts.query, _body(facts))
+        return Submission(digest(*who, "key", facts.path, given), payload, True)
     if policy.by:
-        chosen = {path: _flat(_look_up(path, facts)) for path in policy.by}
-        return Submission(_hashed("by", facts, chosen, secret), None, False)
-    what = [facts.path, facts.query, _body(facts)]
-    return Submission(_hashed("all", facts, what, secret), None, False)
+        chosen = [word for path in policy.by for word in (path, _flat(_look_up(path, facts)))]
+        return Submission(digest(*who, "by", *chosen), None, False)
+    return Submission(digest(*who, "all", facts.path, facts.query, _body(facts)), None, False)
 
 
-def _hashed(how: str, facts: Facts, what: object, secret: bytes) -> str:
-    parts = [how, facts.method, facts.route, facts.user, what]
-    return f"once:{fingerprint(parts, secret).decode()}"
+def digest(secret: bytes, *parts: str | bytes | None) -> str:
+    """The same for the same parts, 32 hex digits. Each says how long it is: none runs over."""
+    data = b"".join([_part(part) for part in parts])
+    return hmac.digest(secret, data, "sha256")[:16].hex()
+
+
+def _part(part: str | bytes | None) -> bytes:
+    if part is None:
+        return b"-"
+    data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+    return b"%d:%b" % (len(data), data)
 
 
 def read_key(policy: "Policy", keys: list[str]) -> str | KeyTrouble | None:
@@ -118,13 +127,14 @@ def read_key(policy: "Policy", keys: list[str]) -> str | KeyTrouble | None:
 # ---- what was submitted
 
 
-def _body(facts: Facts) -> Any:
+def _body(facts: Facts) -> str | bytes:
     """The body so that layout and order do not matter, where it is known how."""
     if not facts.is_whole:
-        return [facts.headers.get("content-length"), facts.body]
+        return f"{facts.headers.get('content-length')} ".encode() + facts.body
     if facts.is_json:
         return _flat(_json(facts.body)) or facts.body
-    return _fields(facts) or facts.body
+    fields = _fields(facts)
+    return _flat(fields) or b"" if fields else facts.body
 
 
 def _json(body: bytes) -> Any:
@@ -138,7 +148,7 @@ def _json(body: bytes) -> Any:
 def _flat(data: Any) -> str | None:
     """As text that does not depend on the order of keys; None: nothing, or nested too deeply."""
     try:
-        return None if data is None else json.dumps(data, sort_keys=True)
+        return None if data is None else _print(data)
     except RecursionError:
         return None
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
+_print = json.JSONEncoder(separators=(",", ":")).encode
 Headers = tuple[tuple[str, str], ...]
 
 _NOT_AGAIN = frozenset(
@@ -43,8 +44,7 @@ class _KeptCodec:
 
     def encode(self, value: Any) -> bytes:
         status, headers, body = value
-        head = json.dumps([status, headers], ensure_ascii=False, separators=(",", ":"))
-        return head.encode() + b"\n" + body
+        return _print([status, headers]).encode() + b"\n" + body
 
     def decode(self, data: bytes) -> Any:
         head, _, body = data.partition(b"\n")

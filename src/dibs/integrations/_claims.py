@@ -11,7 +11,8 @@ from typing import Protocol
 
 from .._async.claim import AsyncClaim
 from .._async.dibs import AsyncDibs
-from .._core.once import Terms
+from .._core.lease import OutagePolicy
+from .._core.once import NO_PAYLOAD, Terms
 from .._http.answers import Answer, refusal, replay
 from .._http.facts import KeyTrouble, Submission
 from .._http.kept import Headers, Kept
@@ -30,11 +31,10 @@ async def aclaimed(
     """A claim that is ours to work on, or what to answer in its place."""
     if isinstance(submission, KeyTrouble):
         return refusal(policy, submission, by_client=True)
-    key, payload, by_client = submission
     try:
-        claim = await dibs._claim(key, policy.terms, payload, policy.on_outage, name).__aenter__()
+        claim = await dibs._claim(*_asked(submission, policy), name).__aenter__()
     except REFUSED as error:
-        return refusal(policy, error, by_client=by_client)
+        return refusal(policy, error, by_client=submission.by_client)
     return replay(claim.result) if claim.replayed else claim
 
 
@@ -44,12 +44,16 @@ def claimed(
     """A claim that is ours to work on, or what to answer in its place."""
     if isinstance(submission, KeyTrouble):
         return refusal(policy, submission, by_client=True)
-    key, payload, by_client = submission
     try:
-        claim = dibs._claim(key, policy.terms, payload, policy.on_outage, name).__enter__()
+        claim = dibs._claim(*_asked(submission, policy), name).__enter__()
     except REFUSED as error:
-        return refusal(policy, error, by_client=by_client)
+        return refusal(policy, error, by_client=submission.by_client)
     return replay(claim.result) if claim.replayed else claim
+
+
+def _asked(submission: Submission, policy: Policy) -> tuple[str, Terms, bytes, OutagePolicy | None]:
+    seen = NO_PAYLOAD if submission.payload is None else submission.payload.encode()
+    return f"once:{submission.key}", policy.terms, seen, policy.on_outage
 
 
 async def aended(claim: AsyncClaim, recording: Recording) -> None:

@@ -56,7 +56,7 @@ class DibsMiddleware:
         self._is_ours = isinstance(dibs, str)
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._user = user or who_of
+        self._user = user
         self._secret = secret.encode() if isinstance(secret, str) else secret
         if any(not policy.route for policy in self._policies):
             raise UsageError('a policy of the middleware needs a route: Policy("POST /orders", …)')
@@ -84,7 +84,7 @@ class DibsMiddleware:
             headers=dict(headers),
             body=entry.body,
             is_whole=entry.is_whole,
-            user=await settled(self._user(scope)),
+            user=await settled(self._user(scope)) if self._user else who_of(scope, headers),
             path_fields=policy.parts_of(path_of(scope)),
         )
         keys = values_of(headers, policy.header)
@@ -221,11 +221,10 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     )
 
 
-def who_of(scope: Scope) -> str | None:
+def who_of(scope: Scope, headers: Headers) -> str | None:
     """Who submits, as far as the request itself tells."""
-    headers = dict(header_lines(scope))
-    client = scope.get("client")
-    return headers.get("authorization") or headers.get("cookie") or (client[0] if client else None)
+    found, client = dict(headers), scope.get("client")
+    return found.get("authorization") or found.get("cookie") or (client[0] if client else None)
 
 
 async def settled(who: Any) -> str | None:

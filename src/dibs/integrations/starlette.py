@@ -195,7 +195,9 @@ class _Desk:
         return None
 
     def _who(self, request: Request) -> Any:
-        return self._edge.user(request) if self._edge.user else who_of(request.scope)
+        if self._edge.user is not None:
+            return self._edge.user(request)
+        return who_of(request.scope, header_lines(request.scope))
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
         """The application. What it raises is raised, and ends the claim that it made."""

@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 PORT ?= 8000
+# Tests wait more than they work; one process more than there are cores, for two cores.
+WORKERS ?= 3
 ARGS :=
 VENV := .venv
 PINS := requirements/dev.txt
@@ -39,7 +41,7 @@ check: setup ## lint, format, types, and whether the printed half is fresh
 	@$(BIN)/python tools/unasync.py --check
 
 pytest: setup
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
 test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13

@@ -316,7 +316,7 @@ def test_a_store_service_that_hangs(run: Run, valkey: Server) -> None:
 
 def test_a_bff_that_dies_while_it_loads(run: Run, valkey: Server) -> None:
     """Its guests lose their connection; those of the other process get the menu: one more call."""
-    store = Store(delay=1.0)
+    store = Store(delay=2.5)
     run(store, first := Bff(valkey.url, store.url), second := Bff(valkey.url, store.url))
     with ThreadPoolExecutor(20) as guests:
         lost = guests.submit(first.read)

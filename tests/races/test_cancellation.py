@@ -124,7 +124,7 @@ async def test_cancelled_after_every_tick(valkey: Server, scenario: Scenario) ->
 
 async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:
     """Waiting for somebody else's key, cancelled at every suspension: the key stays theirs."""
-    async with AsyncDibs(valkey.url) as other, other.hold("user:1", ttl=60) as lease:
+    async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60) as lease:
         for step in range(8):
             async with AsyncDibs(valkey.url, budget=5) as dibs:
 

@@ -76,7 +76,7 @@ def hold_and_report(url: str) -> None:
 
     from dibs import Dibs
 
-    with Dibs(url) as dibs:
+    with Dibs(url, budget=5) as dibs:
         lease = dibs.try_hold("race:1", ttl=1)
         print(lease is not None, flush=True)
         sys.stdin.readline()
@@ -89,7 +89,7 @@ def test_a_paused_holder_cannot_release_its_successor(valkey: Server, spawn: Spa
     holder = spawn(hold_and_report, valkey.url)
     assert holder.line() == "True"
     holder.freeze()
-    with Dibs(valkey.url) as dibs, dibs.hold("race:1", ttl=60, wait=10) as lease:
+    with Dibs(valkey.url, budget=5) as dibs, dibs.hold("race:1", ttl=60, wait=10) as lease:
         holder.thaw()
         holder.tell()
         assert holder.line() == "True False"
@@ -102,7 +102,7 @@ def test_a_killed_holder_is_followed_after_its_ttl(valkey: Server, spawn: Spawn)
     holder = spawn(hold_and_report, valkey.url)
     assert holder.line() == "True"
     holder.kill()
-    with Dibs(valkey.url) as dibs, dibs.hold("race:1", ttl=5, wait=10) as lease:
+    with Dibs(valkey.url, budget=5) as dibs, dibs.hold("race:1", ttl=5, wait=10) as lease:
         assert lease.guarded
 
 
@@ -111,7 +111,7 @@ def fork_with_a_lease(url: str) -> dict[str, object]:
 
     from dibs import Dibs
 
-    dibs = Dibs(url)
+    dibs = Dibs(url, budget=5)
     with dibs.hold("race:1", ttl=30, renew=True) as lease:
         reader, writer = os.pipe()
         pid = os.fork()
@@ -153,7 +153,7 @@ def fork_with_asyncio(url: str) -> object:
             return lease.guarded
 
     async def main() -> object:
-        async with AsyncDibs(url) as dibs, dibs.hold("race:1", ttl=30) as lease:
+        async with AsyncDibs(url, budget=5) as dibs, dibs.hold("race:1", ttl=30) as lease:
             reader, writer = os.pipe()
             pid = os.fork()
             if pid == 0:

@@ -42,7 +42,7 @@ def kinds(events: list[Event]) -> list[str]:
 async def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
     """Loaded once; from then on one GET a call."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert await menu("a") == {"name": "a", "load": 1}
         before = server.commands()
@@ -56,7 +56,7 @@ async def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
 async def test_a_value_is_found_by_other_processes(server: Server) -> None:
     """Another Dibs reads what the first one loaded."""
     one, two = Kitchen(), Kitchen()
-    async with AsyncDibs(server.url) as here, AsyncDibs(server.url) as there:
+    async with AsyncDibs(server.url, budget=5) as here, AsyncDibs(server.url, budget=5) as there:
         assert await here.cached("menu:{name}", ttl=60)(one.cook)("a")
         assert await there.cached("menu:{name}", ttl=60)(two.cook)("a") == {"name": "a", "load": 1}
         assert two.loads == 0
@@ -88,7 +88,7 @@ async def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
 async def test_a_value_expires(server: Server) -> None:
     """After its ttl it is loaded again."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.2)(kitchen.cook)
         assert (await menu("a"))["load"] == 1
         await sleep(0.3)
@@ -98,7 +98,7 @@ async def test_a_value_expires(server: Server) -> None:
 async def test_jitter_and_its_floor(server: Server) -> None:
     """ttl ± jitter on every write, never below min_ttl."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=180, jitter=0.2)(kitchen.cook)
         low = dibs.cached("low:{name}", ttl=10, jitter=0.2, min_ttl=60)(kitchen.cook)
         lives: list[int] = []
@@ -114,7 +114,7 @@ async def test_jitter_and_its_floor(server: Server) -> None:
 async def test_invalidate_makes_later_readers_load(server: Server) -> None:
     """invalidate(): gone for all processes."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert (await here("a"))["load"] == (await there("a"))["load"] == 1
@@ -161,7 +161,7 @@ async def test_refresh_loads_now(server: Server) -> None:
         kitchen.seconds = 0.4
         refreshing = Beside(menu.refresh, "a")
         await eventually(lambda: kitchen.loads == 2)
-        async with AsyncDibs(server.url) as other:
+        async with AsyncDibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(kitchen.cook)
             assert (await reader("a"))["load"] == 1
         assert (await refreshing.result())["load"] == 2
@@ -193,7 +193,7 @@ async def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 async def test_stale_is_served_while_loads_fail(server: Server) -> None:
     """stale-if-error: the loader fails, the old value is served on."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.1, stale=30)(kitchen.cook)
         assert (await menu("a"))["load"] == 1
         kitchen.error = RuntimeError("kitchen closed")
@@ -237,7 +237,7 @@ async def test_a_failure_may_be_remembered(server: Server) -> None:
     """negative_ttl: no further load until it is over; others are told that it failed."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.5)(kitchen.cook)
         with pytest.raises(RuntimeError):
             await menu("a")
@@ -257,7 +257,7 @@ async def test_none_is_a_value(server: Server) -> None:
         nonlocal loads
         loads += 1
 
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         cached = dibs.cached("user:{name}", ttl=60)(find)
         for _ in range(3):
             assert await cached("nobody") is None
@@ -274,7 +274,7 @@ async def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk
     """Old versions, other codecs, other schemas, foreign bytes: a miss, a `poison` event."""
     events: list[Event] = []
     kitchen = Kitchen()
-    async with AsyncDibs(valkey.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         valkey.client().set("menu:a", junk, ex=60)
         assert (await menu("a"))["load"] == 1
@@ -285,14 +285,14 @@ async def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk
 async def test_a_key_of_another_type_is_a_mistake(valkey: Server) -> None:
     """The key holds a list: a UsageError that says so."""
     valkey.client().rpush("menu:a", "x")
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="other data"):
             await dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)("a")
 
 
 async def test_types_come_back_as_they_went(valkey: Server) -> None:
     """The return annotation, or type=: dataclasses go in and come out."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.cached("dishes:{name}", ttl=60)
         async def dishes(name: str) -> list[Dish]:
@@ -311,7 +311,7 @@ async def test_get_or_load(server: Server) -> None:
     async def load() -> dict[str, Any]:
         return await kitchen.cook("a")
 
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         for _ in range(3):
             assert (await dibs.get_or_load("menu:a", load, ttl=60))["load"] == 1
 
@@ -321,8 +321,8 @@ async def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
     events: list[Event] = []
     kitchen = Kitchen()
     async with (
-        AsyncDibs(server.url, listeners=[events.append]) as one,
-        AsyncDibs(server.url) as two,
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(server.url, budget=5) as two,
     ):
         here = one.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
@@ -355,7 +355,7 @@ async def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
 async def test_local_memory_ends_with_the_value(server: Server) -> None:
     """A value that expires in the store is not served from memory."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(kitchen.cook)
         first = (await menu("a"))["load"]
         await menu("a")
@@ -367,7 +367,7 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
     kitchen = Kitchen(0.3)
-    async with AsyncDibs(own_server.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
         await menu("a")
         own_server.freeze()
@@ -391,7 +391,7 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
 async def test_invalidated_during_an_outage_is_deleted_later(own_server: Server) -> None:
     """The store is out: False, and it is deleted when the store is back."""
     events: list[Event] = []
-    async with AsyncDibs(own_server.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
         await menu("a")
         own_server.freeze()
@@ -420,7 +420,7 @@ async def test_a_followers_patience_ends(server: Server) -> None:
 
 async def test_methods_can_be_cached(valkey: Server) -> None:
     """`self` is an argument like any other."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         class Store:
             def __init__(self, city: str) -> None:
@@ -464,7 +464,7 @@ async def test_mistakes_are_told_when_decorating() -> None:
 
 async def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
     """A set is not JSON: a UsageError that names the fix, and nothing is left behind."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         async def load() -> Any:
             return {1, 2}
@@ -477,7 +477,7 @@ async def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> No
 @pytest.mark.parametrize("codec", ["pickle", "json+zlib", "pickle+zlib"])
 async def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
     """Pickle only where asked for by name; compression where asked for."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         value = {"a": [1, 2.5, None, "ü" * 500]}
 
         async def load() -> Any:
@@ -511,7 +511,7 @@ async def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server
     """Stale, and every refresh fails at once: one try in a lock's time, not one a read."""
     events: list[Event] = []
     kitchen = Kitchen()
-    async with AsyncDibs(server.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.1, stale=30, lock_ttl=2)(kitchen.cook)
         await menu("a")
         await sleep(0.2)
@@ -528,7 +528,7 @@ async def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server)
     """negative_ttl together with stale: after negative_ttl the key is simply missing."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.3, stale=30)(kitchen.cook)
         with pytest.raises(RuntimeError):
             await menu("a")

@@ -13,7 +13,7 @@ from .._tasks import sleep
 async def test_a_life_of_a_lease(server: Server) -> None:
     """acquired, busy, released, late – with their facts, in order, without personal data."""
     events: list[Event] = []
-    async with AsyncDibs(server.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         async with dibs.hold("user:U4711", ttl=5, fence=True) as lease:
             with pytest.raises(Busy):
                 async with dibs.hold("user:U4711", ttl=5):
@@ -43,7 +43,10 @@ async def test_a_listener_that_raises_hurts_nobody(
 
     listeners = [broken, lambda event: seen.append(event.kind)]
     with caplog.at_level(logging.ERROR, "dibs"):
-        async with AsyncDibs(server.url, listeners=listeners) as dibs, dibs.hold("a:b", ttl=5):
+        async with (
+            AsyncDibs(server.url, budget=5, listeners=listeners) as dibs,
+            dibs.hold("a:b", ttl=5),
+        ):
             pass
     assert seen == ["acquired", "released"]
     assert "listener" in caplog.text

@@ -16,7 +16,7 @@ class Account:
 
 async def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
     """The template is filled from the arguments; another account is another key."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}:{kind}", ttl=30)
         async def sync(account: Account, kind: str = "all") -> list[str]:
@@ -35,7 +35,7 @@ async def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
 
 async def test_the_polite_answer(valkey: Server) -> None:
     """busy(error) answers in place of a call that meets Busy."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}", ttl=30, busy=lambda error: f"wait {error.name}")
         async def sync(account: Account) -> str:
@@ -48,7 +48,7 @@ async def test_the_polite_answer(valkey: Server) -> None:
 
 async def test_a_busy_from_inside_is_not_ours_to_answer(valkey: Server) -> None:
     """Busy raised by the body is the body's: the polite answer is for our own key only."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("outer:{n}", ttl=30, busy=lambda error: "polite")
         async def outer(n: int) -> None:
@@ -62,7 +62,7 @@ async def test_a_busy_from_inside_is_not_ours_to_answer(valkey: Server) -> None:
 async def test_events_carry_the_template_and_never_the_key(valkey: Server) -> None:
     """Names in events are templates: no personal data in metrics."""
     events: list[Event] = []
-    async with AsyncDibs(valkey.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
 
         @dibs.exclusive("sync:{user_id}", ttl=30)
         async def sync(user_id: str) -> None:
@@ -76,7 +76,7 @@ async def test_events_carry_the_template_and_never_the_key(valkey: Server) -> No
 
 async def test_mistakes_are_told_when_decorating(valkey: Server) -> None:
     """A field that the function lacks, or a bad ttl: UsageError before any call."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         for template in ("sync:{user}", "sync:{0}", "sync:{}", "sync:{account", "", "a:{x!r}"):
             with pytest.raises(UsageError):
 
@@ -90,7 +90,7 @@ async def test_mistakes_are_told_when_decorating(valkey: Server) -> None:
 
 async def test_mistakes_are_told_when_calling(valkey: Server) -> None:
     """A field that this call lacks: UsageError, and nothing was written."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}", ttl=30)
         async def sync(account: Any) -> None:

@@ -12,7 +12,7 @@ from .._tasks import redis, sleep
 
 async def test_a_free_key_is_taken_in_one_round_trip(server: Server) -> None:
     """Free: a lease, and one request (an acquire and its PTTL) is all it costs."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("warm:up", ttl=5):
             pass
         before = server.commands()
@@ -28,7 +28,7 @@ async def test_a_free_key_is_taken_in_one_round_trip(server: Server) -> None:
 
 async def test_a_key_held_elsewhere_is_busy_for_as_long_as_the_server_says(server: Server) -> None:
     """Held elsewhere: Busy with the server's remaining time and who has it, in one round trip."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.hold("user:1", ttl=5) as lease:
             with pytest.raises(Busy) as caught:
                 async with two.hold("user:1", ttl=60):
@@ -44,7 +44,7 @@ async def test_a_key_held_elsewhere_is_busy_for_as_long_as_the_server_says(serve
 
 async def test_a_key_held_by_this_process_is_busy_without_a_question(server: Server) -> None:
     """Held by this process: Busy, and not a single command."""
-    async with AsyncDibs(server.url) as dibs, dibs.hold("user:1", ttl=5):
+    async with AsyncDibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=5):
         before = server.commands()
         for _ in range(10):
             with pytest.raises(Busy) as caught:
@@ -57,7 +57,7 @@ async def test_a_key_held_by_this_process_is_busy_without_a_question(server: Ser
 
 async def test_the_body_raises_and_the_key_is_free(server: Server) -> None:
     """The body raises: released, and exactly that exception reaches the caller."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         failure = KeyError("mine")
         with pytest.raises(KeyError) as caught:
             async with dibs.hold("user:1", ttl=5):
@@ -68,7 +68,7 @@ async def test_the_body_raises_and_the_key_is_free(server: Server) -> None:
 
 async def test_a_late_holder_is_lost_and_leaves_its_successor_alone(server: Server) -> None:
     """The holder outlives its ttl: lost, release() is False, the successor's key untouched."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         slow = await one.try_hold("user:1", ttl=0.05)
         assert slow is not None
         await sleep(0.1)
@@ -84,7 +84,7 @@ async def test_a_late_holder_is_lost_and_leaves_its_successor_alone(server: Serv
 
 async def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Server) -> None:
     """A lease that ran out does not block its own process."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         slow = await dibs.try_hold("user:1", ttl=0.05)
         await sleep(0.1)
         again = await dibs.try_hold("user:1", ttl=5)
@@ -96,7 +96,7 @@ async def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Serve
 
 async def test_release_is_true_once(server: Server) -> None:
     """release() says True once; later calls say False and ask nobody."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=5)
         assert lease is not None
         assert await lease.release() is True
@@ -108,7 +108,7 @@ async def test_release_is_true_once(server: Server) -> None:
 
 async def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> None:
     """Somebody flushed the server: release() is False."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=5)
         server.flush()
         assert lease is not None and await lease.release() is False
@@ -116,7 +116,7 @@ async def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server)
 
 async def test_extend_moves_the_end(server: Server) -> None:
     """extend(ttl): the server and the lease both end that much later."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=1)
         assert lease is not None
         assert await lease.extend(30) is True
@@ -127,7 +127,7 @@ async def test_extend_moves_the_end(server: Server) -> None:
 
 async def test_extend_never_takes_a_key_back(server: Server) -> None:
     """Expired or taken: extend() is False, and the key is left as it is."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         lease = await one.try_hold("user:1", ttl=5)
         assert lease is not None
         server.flush()
@@ -142,7 +142,7 @@ async def test_extend_never_takes_a_key_back(server: Server) -> None:
 
 async def test_peek_tells_who_and_how_long(server: Server) -> None:
     """peek: remaining and holder while held, None when free, and nothing is changed."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         assert await two.peek("user:1") is None
         async with one.hold("user:1", ttl=5):
             holding = await two.peek("user:1")
@@ -154,7 +154,7 @@ async def test_peek_tells_who_and_how_long(server: Server) -> None:
 async def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
     """A key that another program wrote (`SET key 1 EX 5 NX`) is respected: Busy, holder unknown."""
     server.client().set("user:1", "1", ex=5)
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         with pytest.raises(Busy) as caught:
             async with dibs.hold("user:1", ttl=5):
                 pytest.fail("took somebody's key")
@@ -164,7 +164,7 @@ async def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
 async def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) -> None:
     """The key holds a list: a UsageError that says so, and the list is left alone."""
     server.client().rpush("user:1", "a")
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="other data"):
             async with dibs.hold("user:1", ttl=5):
                 pytest.fail("took a list")
@@ -174,8 +174,8 @@ async def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Serv
 async def test_the_namespace_goes_before_every_key(server: Server) -> None:
     """Two namespaces do not meet."""
     async with (
-        AsyncDibs(server.url, namespace="blue:") as blue,
-        AsyncDibs(server.url, namespace="red:") as red,
+        AsyncDibs(server.url, budget=5, namespace="blue:") as blue,
+        AsyncDibs(server.url, budget=5, namespace="red:") as red,
         blue.hold("user:1", ttl=5) as lease,
         red.hold("user:1", ttl=5),
     ):
@@ -185,7 +185,7 @@ async def test_the_namespace_goes_before_every_key(server: Server) -> None:
 
 async def test_scripts_survive_a_script_flush(server: Server) -> None:
     """The server forgot our scripts: they are sent again, nobody notices."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         for _ in range(2):
             async with dibs.hold("user:1", ttl=5, fence=True) as lease:
                 server.client().script_flush()
@@ -206,7 +206,7 @@ async def test_a_callers_client_lends_its_settings_and_is_never_closed(server: S
 
 async def test_a_closed_dibs_says_so(server: Server) -> None:
     """After close: a UsageError, not a hang. Closing twice is fine."""
-    dibs = AsyncDibs(server.url)
+    dibs = AsyncDibs(server.url, budget=5)
     async with dibs.hold("user:1", ttl=5):
         pass
     await dibs.aclose()
@@ -224,7 +224,7 @@ async def test_nothing_connects_before_the_first_use() -> None:
 
 async def test_reprs_tell_the_state_and_not_the_secret(server: Server) -> None:
     """repr: state, fence, name; never the token or the key."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("user:secret-7", ttl=5, fence=True) as lease:
             text = repr(lease)
             assert "ends in" in text and "fence" in text and "user:*" in text
@@ -234,7 +234,7 @@ async def test_reprs_tell_the_state_and_not_the_secret(server: Server) -> None:
 
 async def test_fences_grow_strictly(server: Server) -> None:
     """fence=True: every lease of a key has a greater number than all before it."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         fences: list[int] = []
         for turn in range(30):
             async with (one, two)[turn % 2].hold("user:1", ttl=5, fence=True) as lease:
@@ -245,7 +245,7 @@ async def test_fences_grow_strictly(server: Server) -> None:
 
 async def test_a_fence_grows_although_its_counter_expires(server: Server) -> None:
     """Counters have a ttl, so they cannot pile up; a fence without its counter still grows."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("user:1", ttl=5, fence=True) as first:
             pass
         (counter,) = server.keys()
@@ -259,7 +259,7 @@ async def test_a_fence_grows_although_its_counter_expires(server: Server) -> Non
 
 async def test_a_fence_grows_although_the_clock_stands_still(server: Server) -> None:
     """A server clock behind the last fence: the last fence plus one."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("user:1", ttl=5, fence=True):
             pass
         (counter,) = server.keys()
@@ -271,13 +271,13 @@ async def test_a_fence_grows_although_the_clock_stands_still(server: Server) -> 
 
 async def test_no_fence_unless_asked(server: Server) -> None:
     """Without fence=True there is no counter key, and `fence` is None."""
-    async with AsyncDibs(server.url) as dibs, dibs.hold("user:1", ttl=5) as lease:
+    async with AsyncDibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=5) as lease:
         assert lease.fence is None and server.keys() == ["user:1"]
 
 
 async def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
     """A process that never releases (one key a day) does not grow."""
-    async with AsyncDibs(valkey.url) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         for number in range(600):
             assert await dibs.try_hold(f"day:{number}", ttl=0.001) is not None
         assert len(dibs._ledger._held) < 300
@@ -285,6 +285,6 @@ async def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
 
 async def test_the_namespace_holds_for_fences_too(server: Server) -> None:
     """Every key of ours begins with the namespace, so that an ACL can be written for it."""
-    async with AsyncDibs(server.url, namespace="blue:") as dibs:
+    async with AsyncDibs(server.url, budget=5, namespace="blue:") as dibs:
         async with dibs.hold("user:1", ttl=5, fence=True):
             assert all(key.startswith("blue:") for key in server.keys())

@@ -8,7 +8,7 @@ from .._tasks import eventually, sleep
 
 async def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
     """renew=True: kept alive far beyond its ttl, gone at the end."""
-    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url) as other:
+    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
         async with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
             await sleep(1.8)
             assert not lease.lost
@@ -48,7 +48,7 @@ async def test_max_hold_ends_the_renewals(server: Server) -> None:
 async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> None:
     """The key vanished: `lost` turns true at the next renewal, and a `lost` event says why."""
     events: list[Event] = []
-    async with AsyncDibs(server.url, listeners=[events.append]) as dibs:
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         hold = dibs.hold("user:1", ttl=0.6, renew=True)
         lease = await hold.__aenter__()
         body, lease._body = lease._body, None

@@ -35,7 +35,7 @@ async def test_urls_of_a_single_server(valkey: Server) -> None:
         valkey.unix_url,
         f"{valkey.unix_url}?db=2",
     ):
-        async with AsyncDibs(url) as dibs:
+        async with AsyncDibs(url, budget=5) as dibs:
             assert await works(dibs), url
 
 
@@ -43,7 +43,7 @@ async def test_tls(start_server: StartServer) -> None:
     """rediss:// and valkeys://, with a certificate that is checked."""
     server = start_server("redis7", tls=True)
     for url in (server.tls_url, server.tls_url.replace("rediss://", "valkeys://")):
-        async with AsyncDibs(url) as dibs:
+        async with AsyncDibs(url, budget=5) as dibs:
             assert await works(dibs)
 
 
@@ -66,7 +66,7 @@ async def test_a_user_who_may_not_ask_what_the_server_can_do(own_server: Server)
     own_server.client().acl_setuser(
         "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-command"]
     )
-    async with AsyncDibs(f"redis://ann:secret@127.0.0.1:{own_server.port}") as dibs:
+    async with AsyncDibs(f"redis://ann:secret@127.0.0.1:{own_server.port}", budget=5) as dibs:
         assert await works(dibs)
         assert own_server.command_counts()["evalsha"] > 0
 
@@ -85,7 +85,7 @@ async def test_a_client_of_the_other_kind_is_refused(valkey: Server) -> None:
 async def test_a_server_without_resp3(start_server: StartServer) -> None:
     """No HELLO (an old proxy): RESP2, and waiters look every now and then instead."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         assert await works(one)
         lease = await one.try_hold("user:1", ttl=0.5)
         assert lease is not None and lease.guarded
@@ -96,13 +96,13 @@ async def test_a_server_without_resp3(start_server: StartServer) -> None:
 async def test_a_cluster(start_server: StartServer) -> None:
     """redis+cluster://: keys on all nodes, one seed is enough, waiting and renewing work."""
     servers = start_cluster(start_server)
-    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[1].port}") as dibs:
+    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[1].port}", budget=5) as dibs:
         for number in range(20):
             assert await works(dibs, f"user:{number}")
             async with dibs.hold(f"fenced:{number}", ttl=5, fence=True) as lease:
                 assert lease.fence
         assert len({server.port for server in servers if server.command_counts()["set"]}) == 3
-        async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as other:
+        async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}", budget=5) as other:
             holds = [dibs.hold(f"many:{n}", ttl=2, renew=True) for n in range(20)]
             leases = [await hold.__aenter__() for hold in holds]
             assert await other.try_hold("many:3", ttl=5, wait=2.2) is None
@@ -116,7 +116,7 @@ async def test_a_slot_that_moves_is_followed(start_server: StartServer) -> None:
     """MOVED: the request is sent to the new owner, nobody notices."""
     one, two, three = start_cluster(start_server)
     seeds = ",".join(f"127.0.0.1:{server.port}" for server in (one, two, three))
-    async with AsyncDibs(f"redis+cluster://{seeds}") as dibs:
+    async with AsyncDibs(f"redis+cluster://{seeds}", budget=5) as dibs:
         assert await works(dibs, "user:1")
         slot = key_slot(b"user:1")
         owner, other, third = _owner_first(slot, [one, two, three])
@@ -149,7 +149,7 @@ async def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
     servers = start_cluster(start_server)
     for server in servers:
         server.client().config_set("cluster-require-full-coverage", "no")
-    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as dibs:
+    async with AsyncDibs(f"redis+cluster://127.0.0.1:{servers[0].port}", budget=0.5) as dibs:
         await works(dibs)
         servers[2].freeze()
         guarded: dict[int, bool] = {}
@@ -158,7 +158,7 @@ async def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
             since = time.monotonic()
             async with dibs.hold(key, ttl=5) as lease:
                 guarded[number] = lease.guarded
-            assert time.monotonic() - since < 2
+            assert time.monotonic() - since < 3
             assert lease.guarded == (key_slot(key.encode()) // (16384 // 3) < 2)
         assert set(guarded.values()) == {True, False}
         servers[2].thaw()

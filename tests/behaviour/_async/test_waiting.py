@@ -16,7 +16,7 @@ def _queue(dibs: AsyncDibs) -> int:
 
 async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
     """Released elsewhere: the waiter has the key long before any timer would look."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         lease = await one.try_hold("user:1", ttl=30)
         assert lease is not None
 
@@ -34,7 +34,7 @@ async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> Non
 
 async def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
     """Held by this process: the waiter asks nobody until the release."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=30)
         assert lease is not None
 
@@ -52,7 +52,7 @@ async def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None
 
 async def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
     """The holder died: its key expires, which no server announces in time; the timer knows."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         assert await one.try_hold("user:1", ttl=0.5) is not None
         since = time.monotonic()
         async with two.hold("user:1", ttl=5, wait=10):
@@ -61,7 +61,7 @@ async def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> No
 
 async def test_patience_ends(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.hold("user:1", ttl=30):
             since = time.monotonic()
             with pytest.raises(Busy) as caught:
@@ -74,7 +74,7 @@ async def test_patience_ends(server: Server) -> None:
 
 async def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
     """Ten waiters in one process: first come, first served."""
-    async with AsyncDibs(server.url) as dibs:
+    async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=30)
         assert lease is not None
         order: list[int] = []
@@ -95,7 +95,7 @@ async def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
 
 async def test_fifty_waiters_are_one_contender(server: Server) -> None:
     """Fifty waiters in one process cost a handful of commands, not ten a second each."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.hold("user:1", ttl=30), two.hold("warm:up", ttl=5):
             before = server.commands()
 
@@ -111,7 +111,7 @@ async def test_fifty_waiters_are_one_contender(server: Server) -> None:
 
 async def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) -> None:
     """The first in the queue gives up: the second contends and is woken by the release."""
-    async with AsyncDibs(server.url) as one, AsyncDibs(server.url) as two:
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         lease = await one.try_hold("user:1", ttl=30)
         assert lease is not None
 

@@ -43,7 +43,7 @@ def kinds(events: list[Event]) -> list[str]:
 def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
     """Loaded once; from then on one GET a call."""
     kitchen = Kitchen()
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert menu("a") == {"name": "a", "load": 1}
         before = server.commands()
@@ -57,7 +57,7 @@ def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
 def test_a_value_is_found_by_other_processes(server: Server) -> None:
     """Another Dibs reads what the first one loaded."""
     one, two = Kitchen(), Kitchen()
-    with Dibs(server.url) as here, Dibs(server.url) as there:
+    with Dibs(server.url, budget=5) as here, Dibs(server.url, budget=5) as there:
         assert here.cached("menu:{name}", ttl=60)(one.cook)("a")
         assert there.cached("menu:{name}", ttl=60)(two.cook)("a") == {"name": "a", "load": 1}
         assert two.loads == 0
@@ -89,7 +89,7 @@ def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
 def test_a_value_expires(server: Server) -> None:
     """After its ttl it is loaded again."""
     kitchen = Kitchen()
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.2)(kitchen.cook)
         assert (menu("a"))["load"] == 1
         sleep(0.3)
@@ -99,7 +99,7 @@ def test_a_value_expires(server: Server) -> None:
 def test_jitter_and_its_floor(server: Server) -> None:
     """ttl ± jitter on every write, never below min_ttl."""
     kitchen = Kitchen()
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=180, jitter=0.2)(kitchen.cook)
         low = dibs.cached("low:{name}", ttl=10, jitter=0.2, min_ttl=60)(kitchen.cook)
         lives: list[int] = []
@@ -115,7 +115,7 @@ def test_jitter_and_its_floor(server: Server) -> None:
 def test_invalidate_makes_later_readers_load(server: Server) -> None:
     """invalidate(): gone for all processes."""
     kitchen = Kitchen()
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert (here("a"))["load"] == (there("a"))["load"] == 1
@@ -162,7 +162,7 @@ def test_refresh_loads_now(server: Server) -> None:
         kitchen.seconds = 0.4
         refreshing = Beside(menu.refresh, "a")
         eventually(lambda: kitchen.loads == 2)
-        with Dibs(server.url) as other:
+        with Dibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(kitchen.cook)
             assert (reader("a"))["load"] == 1
         assert (refreshing.result())["load"] == 2
@@ -194,7 +194,7 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 def test_stale_is_served_while_loads_fail(server: Server) -> None:
     """stale-if-error: the loader fails, the old value is served on."""
     kitchen = Kitchen()
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.1, stale=30)(kitchen.cook)
         assert (menu("a"))["load"] == 1
         kitchen.error = RuntimeError("kitchen closed")
@@ -238,7 +238,7 @@ def test_a_failure_may_be_remembered(server: Server) -> None:
     """negative_ttl: no further load until it is over; others are told that it failed."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.5)(kitchen.cook)
         with pytest.raises(RuntimeError):
             menu("a")
@@ -258,7 +258,7 @@ def test_none_is_a_value(server: Server) -> None:
         nonlocal loads
         loads += 1
 
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         cached = dibs.cached("user:{name}", ttl=60)(find)
         for _ in range(3):
             assert cached("nobody") is None
@@ -275,7 +275,7 @@ def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk: byte
     """Old versions, other codecs, other schemas, foreign bytes: a miss, a `poison` event."""
     events: list[Event] = []
     kitchen = Kitchen()
-    with Dibs(valkey.url, listeners=[events.append]) as dibs:
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         valkey.client().set("menu:a", junk, ex=60)
         assert (menu("a"))["load"] == 1
@@ -286,14 +286,14 @@ def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk: byte
 def test_a_key_of_another_type_is_a_mistake(valkey: Server) -> None:
     """The key holds a list: a UsageError that says so."""
     valkey.client().rpush("menu:a", "x")
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="other data"):
             dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)("a")
 
 
 def test_types_come_back_as_they_went(valkey: Server) -> None:
     """The return annotation, or type=: dataclasses go in and come out."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         @dibs.cached("dishes:{name}", ttl=60)
         def dishes(name: str) -> list[Dish]:
@@ -312,7 +312,7 @@ def test_get_or_load(server: Server) -> None:
     def load() -> dict[str, Any]:
         return kitchen.cook("a")
 
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         for _ in range(3):
             assert (dibs.get_or_load("menu:a", load, ttl=60))["load"] == 1
 
@@ -322,8 +322,8 @@ def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
     events: list[Event] = []
     kitchen = Kitchen()
     with (
-        Dibs(server.url, listeners=[events.append]) as one,
-        Dibs(server.url) as two,
+        Dibs(server.url, budget=5, listeners=[events.append]) as one,
+        Dibs(server.url, budget=5) as two,
     ):
         here = one.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
@@ -356,7 +356,7 @@ def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
 def test_local_memory_ends_with_the_value(server: Server) -> None:
     """A value that expires in the store is not served from memory."""
     kitchen = Kitchen()
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(kitchen.cook)
         first = (menu("a"))["load"]
         menu("a")
@@ -368,7 +368,7 @@ def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
     kitchen = Kitchen(0.3)
-    with Dibs(own_server.url, listeners=[events.append]) as dibs:
+    with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
         menu("a")
         own_server.freeze()
@@ -392,7 +392,7 @@ def test_an_outage_loads_directly(own_server: Server) -> None:
 def test_invalidated_during_an_outage_is_deleted_later(own_server: Server) -> None:
     """The store is out: False, and it is deleted when the store is back."""
     events: list[Event] = []
-    with Dibs(own_server.url, listeners=[events.append]) as dibs:
+    with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
         menu("a")
         own_server.freeze()
@@ -421,7 +421,7 @@ def test_a_followers_patience_ends(server: Server) -> None:
 
 def test_methods_can_be_cached(valkey: Server) -> None:
     """`self` is an argument like any other."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         class Store:
             def __init__(self, city: str) -> None:
@@ -465,7 +465,7 @@ def test_mistakes_are_told_when_decorating() -> None:
 
 def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
     """A set is not JSON: a UsageError that names the fix, and nothing is left behind."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         def load() -> Any:
             return {1, 2}
@@ -478,7 +478,7 @@ def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
 @pytest.mark.parametrize("codec", ["pickle", "json+zlib", "pickle+zlib"])
 def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
     """Pickle only where asked for by name; compression where asked for."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         value = {"a": [1, 2.5, None, "ü" * 500]}
 
         def load() -> Any:
@@ -512,7 +512,7 @@ def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server) -> N
     """Stale, and every refresh fails at once: one try in a lock's time, not one a read."""
     events: list[Event] = []
     kitchen = Kitchen()
-    with Dibs(server.url, listeners=[events.append]) as dibs:
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.1, stale=30, lock_ttl=2)(kitchen.cook)
         menu("a")
         sleep(0.2)
@@ -529,7 +529,7 @@ def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server) -> No
     """negative_ttl together with stale: after negative_ttl the key is simply missing."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.3, stale=30)(kitchen.cook)
         with pytest.raises(RuntimeError):
             menu("a")

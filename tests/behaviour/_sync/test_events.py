@@ -14,7 +14,7 @@ from .._threads import sleep
 def test_a_life_of_a_lease(server: Server) -> None:
     """acquired, busy, released, late – with their facts, in order, without personal data."""
     events: list[Event] = []
-    with Dibs(server.url, listeners=[events.append]) as dibs:
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         with dibs.hold("user:U4711", ttl=5, fence=True) as lease:
             with pytest.raises(Busy):
                 with dibs.hold("user:U4711", ttl=5):
@@ -44,7 +44,10 @@ def test_a_listener_that_raises_hurts_nobody(
 
     listeners = [broken, lambda event: seen.append(event.kind)]
     with caplog.at_level(logging.ERROR, "dibs"):
-        with Dibs(server.url, listeners=listeners) as dibs, dibs.hold("a:b", ttl=5):
+        with (
+            Dibs(server.url, budget=5, listeners=listeners) as dibs,
+            dibs.hold("a:b", ttl=5),
+        ):
             pass
     assert seen == ["acquired", "released"]
     assert "listener" in caplog.text

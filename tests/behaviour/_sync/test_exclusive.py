@@ -17,7 +17,7 @@ class Account:
 
 def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
     """The template is filled from the arguments; another account is another key."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}:{kind}", ttl=30)
         def sync(account: Account, kind: str = "all") -> list[str]:
@@ -36,7 +36,7 @@ def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
 
 def test_the_polite_answer(valkey: Server) -> None:
     """busy(error) answers in place of a call that meets Busy."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}", ttl=30, busy=lambda error: f"wait {error.name}")
         def sync(account: Account) -> str:
@@ -49,7 +49,7 @@ def test_the_polite_answer(valkey: Server) -> None:
 
 def test_a_busy_from_inside_is_not_ours_to_answer(valkey: Server) -> None:
     """Busy raised by the body is the body's: the polite answer is for our own key only."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("outer:{n}", ttl=30, busy=lambda error: "polite")
         def outer(n: int) -> None:
@@ -63,7 +63,7 @@ def test_a_busy_from_inside_is_not_ours_to_answer(valkey: Server) -> None:
 def test_events_carry_the_template_and_never_the_key(valkey: Server) -> None:
     """Names in events are templates: no personal data in metrics."""
     events: list[Event] = []
-    with Dibs(valkey.url, listeners=[events.append]) as dibs:
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
 
         @dibs.exclusive("sync:{user_id}", ttl=30)
         def sync(user_id: str) -> None:
@@ -77,7 +77,7 @@ def test_events_carry_the_template_and_never_the_key(valkey: Server) -> None:
 
 def test_mistakes_are_told_when_decorating(valkey: Server) -> None:
     """A field that the function lacks, or a bad ttl: UsageError before any call."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         for template in ("sync:{user}", "sync:{0}", "sync:{}", "sync:{account", "", "a:{x!r}"):
             with pytest.raises(UsageError):
 
@@ -91,7 +91,7 @@ def test_mistakes_are_told_when_decorating(valkey: Server) -> None:
 
 def test_mistakes_are_told_when_calling(valkey: Server) -> None:
     """A field that this call lacks: UsageError, and nothing was written."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
 
         @dibs.exclusive("sync:{account.id}", ttl=30)
         def sync(account: Any) -> None:

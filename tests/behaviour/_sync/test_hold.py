@@ -13,7 +13,7 @@ from .._threads import redis, sleep
 
 def test_a_free_key_is_taken_in_one_round_trip(server: Server) -> None:
     """Free: a lease, and one request (an acquire and its PTTL) is all it costs."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with dibs.hold("warm:up", ttl=5):
             pass
         before = server.commands()
@@ -29,7 +29,7 @@ def test_a_free_key_is_taken_in_one_round_trip(server: Server) -> None:
 
 def test_a_key_held_elsewhere_is_busy_for_as_long_as_the_server_says(server: Server) -> None:
     """Held elsewhere: Busy with the server's remaining time and who has it, in one round trip."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=5) as lease:
             with pytest.raises(Busy) as caught:
                 with two.hold("user:1", ttl=60):
@@ -45,7 +45,7 @@ def test_a_key_held_elsewhere_is_busy_for_as_long_as_the_server_says(server: Ser
 
 def test_a_key_held_by_this_process_is_busy_without_a_question(server: Server) -> None:
     """Held by this process: Busy, and not a single command."""
-    with Dibs(server.url) as dibs, dibs.hold("user:1", ttl=5):
+    with Dibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=5):
         before = server.commands()
         for _ in range(10):
             with pytest.raises(Busy) as caught:
@@ -58,7 +58,7 @@ def test_a_key_held_by_this_process_is_busy_without_a_question(server: Server) -
 
 def test_the_body_raises_and_the_key_is_free(server: Server) -> None:
     """The body raises: released, and exactly that exception reaches the caller."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         failure = KeyError("mine")
         with pytest.raises(KeyError) as caught:
             with dibs.hold("user:1", ttl=5):
@@ -69,7 +69,7 @@ def test_the_body_raises_and_the_key_is_free(server: Server) -> None:
 
 def test_a_late_holder_is_lost_and_leaves_its_successor_alone(server: Server) -> None:
     """The holder outlives its ttl: lost, release() is False, the successor's key untouched."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         slow = one.try_hold("user:1", ttl=0.05)
         assert slow is not None
         sleep(0.1)
@@ -85,7 +85,7 @@ def test_a_late_holder_is_lost_and_leaves_its_successor_alone(server: Server) ->
 
 def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Server) -> None:
     """A lease that ran out does not block its own process."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         slow = dibs.try_hold("user:1", ttl=0.05)
         sleep(0.1)
         again = dibs.try_hold("user:1", ttl=5)
@@ -97,7 +97,7 @@ def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Server) -> 
 
 def test_release_is_true_once(server: Server) -> None:
     """release() says True once; later calls say False and ask nobody."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=5)
         assert lease is not None
         assert lease.release() is True
@@ -109,7 +109,7 @@ def test_release_is_true_once(server: Server) -> None:
 
 def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> None:
     """Somebody flushed the server: release() is False."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=5)
         server.flush()
         assert lease is not None and lease.release() is False
@@ -117,7 +117,7 @@ def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> No
 
 def test_extend_moves_the_end(server: Server) -> None:
     """extend(ttl): the server and the lease both end that much later."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=1)
         assert lease is not None
         assert lease.extend(30) is True
@@ -128,7 +128,7 @@ def test_extend_moves_the_end(server: Server) -> None:
 
 def test_extend_never_takes_a_key_back(server: Server) -> None:
     """Expired or taken: extend() is False, and the key is left as it is."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         lease = one.try_hold("user:1", ttl=5)
         assert lease is not None
         server.flush()
@@ -143,7 +143,7 @@ def test_extend_never_takes_a_key_back(server: Server) -> None:
 
 def test_peek_tells_who_and_how_long(server: Server) -> None:
     """peek: remaining and holder while held, None when free, and nothing is changed."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         assert two.peek("user:1") is None
         with one.hold("user:1", ttl=5):
             holding = two.peek("user:1")
@@ -155,7 +155,7 @@ def test_peek_tells_who_and_how_long(server: Server) -> None:
 def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
     """A key that another program wrote (`SET key 1 EX 5 NX`) is respected: Busy, holder unknown."""
     server.client().set("user:1", "1", ex=5)
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with pytest.raises(Busy) as caught:
             with dibs.hold("user:1", ttl=5):
                 pytest.fail("took somebody's key")
@@ -165,7 +165,7 @@ def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
 def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) -> None:
     """The key holds a list: a UsageError that says so, and the list is left alone."""
     server.client().rpush("user:1", "a")
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="other data"):
             with dibs.hold("user:1", ttl=5):
                 pytest.fail("took a list")
@@ -175,8 +175,8 @@ def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) ->
 def test_the_namespace_goes_before_every_key(server: Server) -> None:
     """Two namespaces do not meet."""
     with (
-        Dibs(server.url, namespace="blue:") as blue,
-        Dibs(server.url, namespace="red:") as red,
+        Dibs(server.url, budget=5, namespace="blue:") as blue,
+        Dibs(server.url, budget=5, namespace="red:") as red,
         blue.hold("user:1", ttl=5) as lease,
         red.hold("user:1", ttl=5),
     ):
@@ -186,7 +186,7 @@ def test_the_namespace_goes_before_every_key(server: Server) -> None:
 
 def test_scripts_survive_a_script_flush(server: Server) -> None:
     """The server forgot our scripts: they are sent again, nobody notices."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         for _ in range(2):
             with dibs.hold("user:1", ttl=5, fence=True) as lease:
                 server.client().script_flush()
@@ -207,7 +207,7 @@ def test_a_callers_client_lends_its_settings_and_is_never_closed(server: Server)
 
 def test_a_closed_dibs_says_so(server: Server) -> None:
     """After close: a UsageError, not a hang. Closing twice is fine."""
-    dibs = Dibs(server.url)
+    dibs = Dibs(server.url, budget=5)
     with dibs.hold("user:1", ttl=5):
         pass
     dibs.close()
@@ -225,7 +225,7 @@ def test_nothing_connects_before_the_first_use() -> None:
 
 def test_reprs_tell_the_state_and_not_the_secret(server: Server) -> None:
     """repr: state, fence, name; never the token or the key."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with dibs.hold("user:secret-7", ttl=5, fence=True) as lease:
             text = repr(lease)
             assert "ends in" in text and "fence" in text and "user:*" in text
@@ -235,7 +235,7 @@ def test_reprs_tell_the_state_and_not_the_secret(server: Server) -> None:
 
 def test_fences_grow_strictly(server: Server) -> None:
     """fence=True: every lease of a key has a greater number than all before it."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         fences: list[int] = []
         for turn in range(30):
             with (one, two)[turn % 2].hold("user:1", ttl=5, fence=True) as lease:
@@ -246,7 +246,7 @@ def test_fences_grow_strictly(server: Server) -> None:
 
 def test_a_fence_grows_although_its_counter_expires(server: Server) -> None:
     """Counters have a ttl, so they cannot pile up; a fence without its counter still grows."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with dibs.hold("user:1", ttl=5, fence=True) as first:
             pass
         (counter,) = server.keys()
@@ -260,7 +260,7 @@ def test_a_fence_grows_although_its_counter_expires(server: Server) -> None:
 
 def test_a_fence_grows_although_the_clock_stands_still(server: Server) -> None:
     """A server clock behind the last fence: the last fence plus one."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         with dibs.hold("user:1", ttl=5, fence=True):
             pass
         (counter,) = server.keys()
@@ -272,13 +272,13 @@ def test_a_fence_grows_although_the_clock_stands_still(server: Server) -> None:
 
 def test_no_fence_unless_asked(server: Server) -> None:
     """Without fence=True there is no counter key, and `fence` is None."""
-    with Dibs(server.url) as dibs, dibs.hold("user:1", ttl=5) as lease:
+    with Dibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=5) as lease:
         assert lease.fence is None and server.keys() == ["user:1"]
 
 
 def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
     """A process that never releases (one key a day) does not grow."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         for number in range(600):
             assert dibs.try_hold(f"day:{number}", ttl=0.001) is not None
         assert len(dibs._ledger._held) < 300
@@ -286,6 +286,6 @@ def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
 
 def test_the_namespace_holds_for_fences_too(server: Server) -> None:
     """Every key of ours begins with the namespace, so that an ACL can be written for it."""
-    with Dibs(server.url, namespace="blue:") as dibs:
+    with Dibs(server.url, budget=5, namespace="blue:") as dibs:
         with dibs.hold("user:1", ttl=5, fence=True):
             assert all(key.startswith("blue:") for key in server.keys())

@@ -9,7 +9,7 @@ from .._threads import eventually, sleep
 
 def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
     """renew=True: kept alive far beyond its ttl, gone at the end."""
-    with Dibs(server.url, budget=5) as dibs, Dibs(server.url) as other:
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
         with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
             sleep(1.8)
             assert not lease.lost
@@ -49,7 +49,7 @@ def test_max_hold_ends_the_renewals(server: Server) -> None:
 def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> None:
     """The key vanished: `lost` turns true at the next renewal, and a `lost` event says why."""
     events: list[Event] = []
-    with Dibs(server.url, listeners=[events.append]) as dibs:
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         hold = dibs.hold("user:1", ttl=0.6, renew=True)
         lease = hold.__enter__()
         body, lease._body = lease._body, None

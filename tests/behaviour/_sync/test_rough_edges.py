@@ -132,7 +132,7 @@ def test_a_broken_release_does_not_hide_what_is_owed(own_server: Server) -> None
 
 def test_keys_and_times_that_python_cannot_digest(valkey: Server) -> None:
     """A lone surrogate, an endless integer: UsageError, not the exception from below."""
-    with Dibs(valkey.url) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="Unicode"):
             dibs.hold("user:\ud800", ttl=5)
         with pytest.raises(UsageError, match="ttl"):

@@ -36,7 +36,7 @@ def test_urls_of_a_single_server(valkey: Server) -> None:
         valkey.unix_url,
         f"{valkey.unix_url}?db=2",
     ):
-        with Dibs(url) as dibs:
+        with Dibs(url, budget=5) as dibs:
             assert works(dibs), url
 
 
@@ -44,7 +44,7 @@ def test_tls(start_server: StartServer) -> None:
     """rediss:// and valkeys://, with a certificate that is checked."""
     server = start_server("redis7", tls=True)
     for url in (server.tls_url, server.tls_url.replace("rediss://", "valkeys://")):
-        with Dibs(url) as dibs:
+        with Dibs(url, budget=5) as dibs:
             assert works(dibs)
 
 
@@ -67,7 +67,7 @@ def test_a_user_who_may_not_ask_what_the_server_can_do(own_server: Server) -> No
     own_server.client().acl_setuser(
         "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-command"]
     )
-    with Dibs(f"redis://ann:secret@127.0.0.1:{own_server.port}") as dibs:
+    with Dibs(f"redis://ann:secret@127.0.0.1:{own_server.port}", budget=5) as dibs:
         assert works(dibs)
         assert own_server.command_counts()["evalsha"] > 0
 
@@ -86,7 +86,7 @@ def test_a_client_of_the_other_kind_is_refused(valkey: Server) -> None:
 def test_a_server_without_resp3(start_server: StartServer) -> None:
     """No HELLO (an old proxy): RESP2, and waiters look every now and then instead."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         assert works(one)
         lease = one.try_hold("user:1", ttl=0.5)
         assert lease is not None and lease.guarded
@@ -97,13 +97,13 @@ def test_a_server_without_resp3(start_server: StartServer) -> None:
 def test_a_cluster(start_server: StartServer) -> None:
     """redis+cluster://: keys on all nodes, one seed is enough, waiting and renewing work."""
     servers = start_cluster(start_server)
-    with Dibs(f"redis+cluster://127.0.0.1:{servers[1].port}") as dibs:
+    with Dibs(f"redis+cluster://127.0.0.1:{servers[1].port}", budget=5) as dibs:
         for number in range(20):
             assert works(dibs, f"user:{number}")
             with dibs.hold(f"fenced:{number}", ttl=5, fence=True) as lease:
                 assert lease.fence
         assert len({server.port for server in servers if server.command_counts()["set"]}) == 3
-        with Dibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as other:
+        with Dibs(f"redis+cluster://127.0.0.1:{servers[0].port}", budget=5) as other:
             holds = [dibs.hold(f"many:{n}", ttl=2, renew=True) for n in range(20)]
             leases = [hold.__enter__() for hold in holds]
             assert other.try_hold("many:3", ttl=5, wait=2.2) is None
@@ -117,7 +117,7 @@ def test_a_slot_that_moves_is_followed(start_server: StartServer) -> None:
     """MOVED: the request is sent to the new owner, nobody notices."""
     one, two, three = start_cluster(start_server)
     seeds = ",".join(f"127.0.0.1:{server.port}" for server in (one, two, three))
-    with Dibs(f"redis+cluster://{seeds}") as dibs:
+    with Dibs(f"redis+cluster://{seeds}", budget=5) as dibs:
         assert works(dibs, "user:1")
         slot = key_slot(b"user:1")
         owner, other, third = _owner_first(slot, [one, two, three])
@@ -150,7 +150,7 @@ def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
     servers = start_cluster(start_server)
     for server in servers:
         server.client().config_set("cluster-require-full-coverage", "no")
-    with Dibs(f"redis+cluster://127.0.0.1:{servers[0].port}") as dibs:
+    with Dibs(f"redis+cluster://127.0.0.1:{servers[0].port}", budget=0.5) as dibs:
         works(dibs)
         servers[2].freeze()
         guarded: dict[int, bool] = {}
@@ -159,7 +159,7 @@ def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
             since = time.monotonic()
             with dibs.hold(key, ttl=5) as lease:
                 guarded[number] = lease.guarded
-            assert time.monotonic() - since < 2
+            assert time.monotonic() - since < 3
             assert lease.guarded == (key_slot(key.encode()) // (16384 // 3) < 2)
         assert set(guarded.values()) == {True, False}
         servers[2].thaw()

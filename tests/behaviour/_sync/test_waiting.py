@@ -17,7 +17,7 @@ def _queue(dibs: Dibs) -> int:
 
 def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
     """Released elsewhere: the waiter has the key long before any timer would look."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         lease = one.try_hold("user:1", ttl=30)
         assert lease is not None
 
@@ -35,7 +35,7 @@ def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
 
 def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
     """Held by this process: the waiter asks nobody until the release."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=30)
         assert lease is not None
 
@@ -53,7 +53,7 @@ def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
 
 def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
     """The holder died: its key expires, which no server announces in time; the timer knows."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         assert one.try_hold("user:1", ttl=0.5) is not None
         since = time.monotonic()
         with two.hold("user:1", ttl=5, wait=10):
@@ -62,7 +62,7 @@ def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
 
 def test_patience_ends(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=30):
             since = time.monotonic()
             with pytest.raises(Busy) as caught:
@@ -75,7 +75,7 @@ def test_patience_ends(server: Server) -> None:
 
 def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
     """Ten waiters in one process: first come, first served."""
-    with Dibs(server.url) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=30)
         assert lease is not None
         order: list[int] = []
@@ -96,7 +96,7 @@ def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
 
 def test_fifty_waiters_are_one_contender(server: Server) -> None:
     """Fifty waiters in one process cost a handful of commands, not ten a second each."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=30), two.hold("warm:up", ttl=5):
             before = server.commands()
 
@@ -112,7 +112,7 @@ def test_fifty_waiters_are_one_contender(server: Server) -> None:
 
 def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) -> None:
     """The first in the queue gives up: the second contends and is woken by the release."""
-    with Dibs(server.url) as one, Dibs(server.url) as two:
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         lease = one.try_hold("user:1", ttl=30)
         assert lease is not None
 

@@ -40,8 +40,12 @@ check: setup ## lint, format, types, and whether the printed half is fresh
 	@$(BIN)/pyright --project .
 	@$(BIN)/python tools/unasync.py --check
 
+# A machine that stands still for seconds fails a test about time. What failed is run once more, alone:
+# it stays in the output, and it is red if it fails again.
 pytest: setup
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS) || { \
+		test $$? -eq 1 && echo "== once more, alone: what failed" && \
+		$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none $(ARGS); }
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
 test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13

@@ -1,0 +1,1 @@
+"""WeaMind: a weather bot for LINE that never answers the same person twice at once."""

@@ -1,0 +1,215 @@
+"""From what somebody writes to the place that was meant, or to the few that may have been."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from .gazetteer import Form, Gazetteer, Word, gazetteer
+from .likeness import is_slip, looks, sounds
+from .place import Place
+from .spelling import gist
+
+MOST = 13
+"""As many as LINE offers for a tap."""
+_GUESSES = 4
+"""If two characters with a slip in them could be more places, they are something else."""
+_SAYING = 8
+"""In a text of more characters a place must be named in full to be noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The places found, best first. `sure`: the first one is meant; otherwise offer them all."""
+
+    places: tuple[Place, ...]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A way to read what was said: as a name, or as the *rest* beside the name of a county."""
+
+    rest: str
+    counties: tuple[Place, ...] = ()
+    is_address: bool = False
+    """The county came first, so a street may come after the township."""
+
+    def admits(self, word: Word) -> bool:
+        """Whether the word can be meant: beside a county, only those for its townships."""
+        if not self.counties:
+            return word.form is not Form.BESIDE
+        names = [county.county for county in self.counties]
+        return word.place.town is not None and word.place.county in names
+
+    def has(self, *, han: int, latin: int) -> bool:
+        """Whether the rest is that long at least: a letter says less than a character."""
+        return len(self.rest) >= (latin if self.rest.isascii() else han)
+
+
+_Tier = Callable[[_Reading, Gazetteer], Iterable[Place]]
+"""The places that fit a reading in one way, in the order in which to offer them."""
+
+
+def search(text: str) -> Search:
+    """The places that *text* may mean, at most 13; none, if it does not seem to be about one.
+
+    It never fails and never takes long: only the beginning of a long text is read. It is sure if
+    the text names one place, be it short, old, simplified or English, with nothing around it but a
+    question about the weather, or a street after county and township. A county's name means the
+    county, not the town of that name in it. The first search makes the gazetteer, which takes
+    longer; call `gazetteer()` before, if somebody waits.
+    """
+    said, names = gist(text), gazetteer()
+    if len(said) < 2:
+        return Search((), sure=False)
+    readings = [*_beside_a_county(said, names), _Reading(said)]
+    for tier in _CERTAIN:
+        if found := dict.fromkeys(place for one in readings for place in tier(one, names)):
+            return Search(tuple(found)[:MOST], sure=len(found) == 1)
+    for tier in _POSSIBLE:
+        if found := _offered(tier, readings, names):
+            return Search(tuple(found)[:MOST], sure=False)
+    return Search((), sure=False)
+
+
+def _beside_a_county(said: str, names: Gazetteer) -> Iterator[_Reading]:
+    """With the longest county at the beginning, and with the longest at the end."""
+    for cut in range(len(said) - 1, 0, -1):
+        if counties := names.counties(said[:cut]):
+            yield _Reading(said[cut:], counties, is_address=True)
+            break
+    for cut in range(1, len(said)):
+        if counties := names.counties(said[cut:]):
+            yield _Reading(said[:cut], counties)
+            break
+
+
+def _offered(tier: _Tier, readings: list[_Reading], names: Gazetteer) -> dict[Place, None]:
+    """What a tier finds, and after that the counties beside which it was found, as a way out."""
+    found: dict[Place, None] = {}
+    counties: dict[Place, None] = {}
+    for reading in readings:
+        if places := dict.fromkeys(tier(reading, names)):
+            found |= places
+            counties |= dict.fromkeys(reading.counties)
+    return found | counties
+
+
+# ------------------------------------------------------------------- how it may fit, best first
+
+
+def _exactly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """臺北市信義區, 信義區, 臺北, 臺北市信義區市府路"""
+    return (word.place for word in _named(reading, names) if word.exact)
+
+
+def _nearly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """信義; 臺北縣板橋市, which is 新北市板橋區 now"""
+    return (word.place for word in _named(reading, names))
+
+
+def _named(reading: _Reading, names: Gazetteer) -> Iterator[Word]:
+    rest = reading.rest
+    for end in range(len(rest), 0, -1) if reading.is_address else [len(rest)]:
+        for word in names.by_text.get(rest[:end], ()):
+            is_whole = word.exact or word.form is Form.FULL or end == len(rest)
+            if is_whole and reading.admits(word):
+                yield word
+
+
+def _partly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """阿里 for 阿里山鄉; after that, 麻里 for 太麻里鄉"""
+    if not reading.has(han=1 if reading.counties else 2, latin=4):
+        return
+    rest = reading.rest
+    words = [word for word in names.words(reading.counties) if rest in word.text]
+    yield from (word.place for word in words if word.text.startswith(rest))
+    yield from (word.place for word in words if _is_inner_part(rest, word))
+
+
+def _is_inner_part(rest: str, word: Word) -> bool:
+    """The end of a name with its 區 is no part of it: 山區 are the mountains."""
+    return not rest.isascii() and (word.form is not Form.FULL or len(rest) > 2)
+
+
+def _elsewhere(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """臺中市淡水: a township, but not of this county"""
+    if reading.counties:
+        words = names.by_text.get(reading.rest, ())
+        yield from (w.place for w in words if w.place.town and w.form is not Form.BESIDE)
+
+
+def _alike(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """版橋, which sounds like 板橋; 苗粟, which looks like 苗栗"""
+    if len(reading.rest) > 1 and not reading.rest.isascii():
+        heard = names.by_sound.get(sounds(reading.rest), ())
+        seen = names.by_look.get(looks(reading.rest), ())
+        yield from (word.place for word in (*heard, *seen) if reading.admits(word))
+
+
+def _slipped(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
+    """板橋區 or Banqiao with one character wrong, missing or too much; 橋板"""
+    if not reading.has(han=2, latin=5):
+        return ()
+    is_vague = len(reading.rest) == 2 and not reading.counties
+    words = _vaguely(reading.rest, names) if is_vague else _clearly(reading, names)
+    found = dict.fromkeys(word.place for word in words if is_slip(reading.rest, word.text))
+    return () if is_vague and len(found) > _GUESSES else found
+
+
+def _vaguely(rest: str, names: Gazetteer) -> Iterator[Word]:
+    """The words for two characters without a county: begun like them, or turned round."""
+    yield from names.by_text.get(rest[::-1], ())
+    yield from (word for word in names.sturdy(len(rest)) if word.text[0] == rest[0])
+
+
+def _clearly(reading: _Reading, names: Gazetteer) -> Iterable[Word]:
+    if not reading.counties:
+        return names.sturdy(len(reading.rest))
+    words, is_short = names.words(reading.counties), len(reading.rest) < 4
+    return (word for word in words if word.is_sturdy or (is_short and len(word.text) == 2))
+
+
+def _mentioned(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
+    """板橋車站, 我家住板橋區文化路"""
+    if not reading.counties:
+        words = list(_overheard(reading.rest, names))
+    elif reading.is_address:
+        starts = (reading.rest[:end] for end in range(2, len(reading.rest)))
+        words = [w for text in starts for w in names.by_text.get(text, ()) if reading.admits(w)]
+    else:
+        words = []
+    towns = [word.place for word in words if word.place.town]
+    counties = [word.place for word in words if not word.place.town]
+    named = [town for town in towns if town.county in {county.county for county in counties}]
+    return named or towns + counties
+
+
+def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
+    """The words in *said* that can be told from the text around them."""
+    start = 0
+    while start < len(said):
+        start, words = _longest(said, start, names)
+        yield from words
+
+
+def _longest(said: str, start: int, names: Gazetteer) -> tuple[int, list[Word]]:
+    """Where the longest name ends that begins here, and what it may mean."""
+    for stop in range(min(len(said), start + names.longest), start, -1):
+        if words := _heard(said, start, stop, names):
+            return stop, words
+    return start + 1, []
+
+
+def _heard(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
+    words = names.by_text.get(said[start:stop])
+    if not words:
+        return []
+    at_an_end = start == 0 or stop == len(said)
+    is_short = len(said) <= (4 * _SAYING if said.isascii() else _SAYING)
+    forms = {Form.FULL, Form.STEM} if at_an_end and is_short else {Form.FULL}
+    heard = [word for word in words if word.form in forms]
+    return [word for word in heard if not word.place.town] or heard
+
+
+_CERTAIN: tuple[_Tier, ...] = (_exactly, _nearly)
+_POSSIBLE: tuple[_Tier, ...] = (_partly, _elsewhere, _alike, _slipped, _mentioned)

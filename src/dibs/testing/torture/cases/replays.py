@@ -1,0 +1,170 @@
+"""Replays: the same answer again, without what belonged to the first client alone."""
+
+from __future__ import annotations
+
+import gzip
+
+from ..asgi import Headers
+from ..case import case
+from ..exchange import Exchange
+from ..news import expect
+from ..stage import JSON, Call
+from ..trial import Trial
+
+# Of one connection, of one moment, or of one client.
+NEVER_AGAIN: Headers = [
+    (b"set-cookie", b"session=1; HttpOnly"),
+    (b"connection", b"keep-alive"),
+    (b"keep-alive", b"timeout=5"),
+    (b"proxy-authenticate", b"Basic"),
+    (b"www-authenticate", b"Basic"),
+    (b"date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
+]
+PLAIN: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
+
+
+async def _replayed(
+    trial: Trial, status: int, chunks: list[bytes], *, headers: Headers = JSON
+) -> Exchange:
+    # The last chunk ends the body, as most frameworks do it.
+    async def handler(call: Call) -> None:
+        await call.start(status, headers=headers)
+        for place, chunk in enumerate(chunks, start=1):
+            await call.chunk(chunk, more=place < len(chunks))
+
+    trial.handle(handler)
+    first = await trial.ask()
+    trial.answered(first, status=status)
+    expect(first.body == b"".join(chunks), f"the first client got {first.seen}")
+    replay = await trial.remembered(first.answer)
+    length = replay.header("content-length")
+    expect(length in (None, b"%d" % len(replay.body)), f"the replay says content-length {length!r}")
+    return replay
+
+
+@case("memory")
+async def answer_is_untouched(trial: Trial) -> None:
+    """The first client gets every header of the app, doubles included, and every byte."""
+    headers = [*JSON, (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-own", b"kept")]
+
+    async def handler(call: Call) -> None:
+        await call.answer(200, b'{ "spaced": true }', headers=headers)
+
+    trial.handle(handler)
+    first = await trial.ask()
+    trial.answered(first, status=200)
+    missing = [line for line in headers if first.headers.count(line) < headers.count(line)]
+    expect(not missing, f"missing from the first answer: {missing}")
+    expect(first.body == b'{ "spaced": true }', f"the first client got {first.body!r}")
+
+
+@case("replay")
+async def replay_of_json(trial: Trial) -> None:
+    """A replay has the status, the type and the very bytes of the first answer."""
+    await _replayed(trial, 201, [b'{ "b": 1,\n  "a": 1.50 }'])
+
+
+@case("replay")
+async def replay_is_marked(trial: Trial) -> None:
+    """A replay says that it is one, and the first answer does not."""
+    first = await trial.ask()
+    replay = await trial.remembered()
+    names = trial.adapter.replay_headers
+    expect(not any(map(first.header, names)), "the first answer is marked as a replay")
+    expect(not names or any(map(replay.header, names)), f"the replay has none of {names}")
+
+
+@case("replay")
+async def replay_in_chunks(trial: Trial) -> None:
+    """An answer that was sent in several frames is replayed whole."""
+    await _replayed(trial, 200, [b"one, ", b"two, ", b"three"], headers=PLAIN)
+
+
+@case("replay")
+async def replay_with_an_empty_end(trial: Trial) -> None:
+    """An answer whose last frame is empty is replayed whole; frameworks that stream send that."""
+    await _replayed(trial, 201, [b'{"run":1}', b""])
+
+
+@case("replay")
+async def replay_of_text(trial: Trial) -> None:
+    """An answer that is not JSON is replayed like any other."""
+    await _replayed(trial, 200, ["wörtlich".encode()], headers=PLAIN)
+
+
+@case("replay")
+async def replay_of_nothing(trial: Trial) -> None:
+    """An empty body is replayed as an empty body."""
+    await _replayed(trial, 201, [b""], headers=[(b"content-length", b"0")])
+
+
+@case("replay")
+async def replay_of_204(trial: Trial) -> None:
+    """A 204 is a success like any other, and replayed."""
+    await _replayed(trial, 204, [b""], headers=[])
+
+
+@case("replay")
+async def replay_of_binary(trial: Trial) -> None:
+    """Bytes that are no text are replayed, with the encoding that makes sense of them."""
+    packed = gzip.compress(bytes(range(256)), mtime=0)
+    headers = [(b"content-type", b"application/octet-stream"), (b"content-encoding", b"gzip")]
+    replay = await _replayed(trial, 200, [packed], headers=headers)
+    encoding = replay.header("content-encoding")
+    expect(encoding == b"gzip", f"the replay's content-encoding is {encoding!r}")
+
+
+@case("replay")
+async def replay_keeps_location(trial: Trial) -> None:
+    """The Location of what was made is part of the result."""
+    replay = await _replayed(trial, 201, [b'{"id":7}'], headers=[*JSON, (b"location", b"/7")])
+    expect(replay.header("location") == b"/7", "the replay has no Location")
+
+
+@case("replay")
+async def replay_drops_the_personal(trial: Trial) -> None:
+    """A replay has no Set-Cookie, no challenge, no Date and nothing hop-by-hop of the first."""
+    replay = await _replayed(trial, 201, [b'{"run":1}'], headers=[*JSON, *NEVER_AGAIN])
+    again = [name.decode() for name, value in NEVER_AGAIN if (name, value) in replay.headers]
+    expect(not again, f"replayed: {', '.join(again)}")
+
+
+@case("replay")
+async def replay_lasts(trial: Trial) -> None:
+    """Every retry gets the same answer, also several in one moment."""
+    first = await trial.ask()
+    trial.answered(first)
+    retries = [trial.post() for _ in range(4)]
+    for retry in retries:
+        await retry.ended()
+        expect(retry.answer == first.answer, f"a retry got {retry.seen}")
+    await trial.remembered()
+
+
+@case("key", "memory")
+async def other_payload(trial: Trial) -> str:
+    """A key that comes back with another payload is refused, and changes nothing."""
+    trial.answered(await trial.ask())
+    before = trial.runs
+    other = await trial.ask(body=[b'{"item":"something else"}'])
+    expect(trial.runs == before, "another payload ran under the same key")
+    refused = other.complete and other.status in trial.adapter.mismatch
+    expect(refused, f"another payload under the same key got {other.seen}")
+    await trial.remembered()
+    return f"refused with {other.status}"
+
+
+@case("key")
+async def other_payload_while_running(trial: Trial) -> None:
+    """A key that comes back with another payload while the first runs is refused, too."""
+    gate = trial.work_behind_a_gate()
+    first = trial.post()
+    await trial.marked("working")
+    other = trial.post(body=[b'{"item":"something else"}'])
+    await trial.parked([other])
+    gate.set()
+    await first.ended()
+    trial.answered(first)
+    await other.ended()
+    statuses = (*trial.adapter.mismatch, *trial.adapter.running)
+    expect(other.status in statuses, f"another payload under the same key got {other.seen}")

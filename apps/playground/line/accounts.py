@@ -1,0 +1,72 @@
+"""The bot's account, and the people and groups who know it."""
+
+import secrets
+from dataclasses import dataclass, field
+
+from .sources import Source, new_id
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The bot's account at LINE: what is in its console. Tells its secrets to nobody by `repr`."""
+
+    secret: str = field(repr=False)
+    access_token: str = field(repr=False)
+    name: str = "WeaMind"
+    bot_id: str = field(default_factory=lambda: new_id("user"))
+    basic_id: str = field(default_factory=lambda: f"@{secrets.token_hex(4)}")
+
+    def __post_init__(self) -> None:
+        if not self.secret or not self.access_token:
+            raise ValueError("A channel needs a secret and an access token.")
+
+
+@dataclass
+class Person:
+    """Somebody with a phone."""
+
+    user_id: str
+    name: str = "訪客"
+    is_friend: bool = False
+    """Has added the bot, and has not blocked it."""
+    has_blocked: bool = False
+
+
+class Accounts:
+    """Everybody of whom the platform has heard."""
+
+    def __init__(self) -> None:
+        self._people: dict[str, Person] = {}
+        self._members: dict[str, set[str]] = {}
+
+    def person(self, user_id: str) -> Person:
+        """This person, who is known from now on."""
+        return self._people.setdefault(user_id, Person(user_id))
+
+    def find(self, user_id: str) -> Person | None:
+        """This person, if known."""
+        return self._people.get(user_id)
+
+    def friends(self) -> list[str]:
+        """The ids of all who have added the bot and not blocked it."""
+        return [person.user_id for person in self._people.values() if person.is_friend]
+
+    def meet(self, source: Source) -> None:
+        """Whoever and whatever is named there is known from now on."""
+        if source.user_id is not None:
+            self.person(source.user_id)
+        if source.kind != "user":
+            members = self._members.setdefault(source.chat_id, set())
+            members.update([source.user_id] if source.user_id else [])
+
+    def members(self, chat_id: str) -> set[str] | None:
+        """Those of a group or room whose ids are known. None: the bot is not in there."""
+        return self._members.get(chat_id)
+
+    def leave(self, chat_id: str) -> None:
+        """The bot is not in there any more."""
+        self._members.pop(chat_id, None)
+
+    def knows(self, chat_id: str) -> bool:
+        """True: messages can be sent there."""
+        return chat_id in self._people or chat_id in self._members

@@ -1,0 +1,78 @@
+"""The conversations: what was said in them, and whether the bot is just thinking."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+_KEPT = 500
+"""How many messages of a chat are kept."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message in a chat."""
+
+    id: str
+    author: str
+    """`bot` or `person`."""
+    message: Json
+    at: float
+    event_id: str | None = None
+    """The event by which the bot heard of it."""
+    via: str | None = None
+    """`reply` or `push`, for what the bot said."""
+
+    def json(self) -> Json:
+        """For the page."""
+        return dict(vars(self))
+
+
+class Chat:
+    """One person's chat with the bot, or a group's."""
+
+    def __init__(self, chat_id: str) -> None:
+        self.id = chat_id
+        self.entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._loading_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Chat: {len(self.entries)} messages>"
+
+    def add(self, entry: Entry) -> None:
+        """It was said. The loading dots end with what the bot says next."""
+        self.entries.append(entry)
+        if entry.author == "bot":
+            self._loading_until = 0.0
+
+    def load(self, until: float) -> None:
+        """The bot is thinking, until then at the most."""
+        self._loading_until = until
+
+    def loading(self, now: float) -> float:
+        """For how many seconds the dots are shown from now on; 0.0: they are not."""
+        return max(self._loading_until - now, 0.0)
+
+    @property
+    def sent(self) -> list[Json]:
+        """What the bot said, as it sent it, the oldest first."""
+        return [entry.message for entry in self.entries if entry.author == "bot"]
+
+    @property
+    def quick_reply(self) -> list[Json]:
+        """The buttons below the last message. None any more once anything else was said."""
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.author != "bot":
+            return []
+        return last.message.get("quickReply", {}).get("items", [])
+
+
+class Chats:
+    """All conversations, by the id of the person, group or room."""
+
+    def __init__(self) -> None:
+        self._chats: dict[str, Chat] = {}
+
+    def open(self, chat_id: str) -> Chat:
+        """That conversation, empty at first."""
+        return self._chats.setdefault(chat_id, Chat(chat_id))

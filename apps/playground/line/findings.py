@@ -1,0 +1,134 @@
+"""What is wrong with a piece of JSON, and where: the small checks of which the large are made."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+from .lengths import graphemes
+
+Path = tuple[str | int, ...]
+
+
+class Finding(NamedTuple):
+    """One mistake."""
+
+    path: Path
+    message: str
+
+    @property
+    def dotted(self) -> str:
+        """`messages[0].quickReply.items[1].action.text`, as in most of LINE's answers."""
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path]
+        return "".join(steps).removeprefix(".")
+
+    @property
+    def pointer(self) -> str:
+        """`/body/contents/0/text`, as in LINE's answers about Flex."""
+        return "/" + "/".join(str(step) for step in self.path)
+
+
+Findings = Iterator[Finding]
+Check = Callable[[Any, Path], Findings]
+"""Looks at a value that stands at a place."""
+
+
+def text(most: int, *, least: int = 1, count: Callable[[str], int] = graphemes) -> Check:
+    """A text that is not too long."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if not isinstance(value, str) or (least and not value):
+            yield Finding(path, "May not be empty")
+        elif count(value) > most:
+            yield Finding(path, f"must not be longer than {most} characters")
+
+    return check
+
+
+def one_of(*values: str) -> Check:
+    """One of those words."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if value not in values:
+            known = ", ".join(values)
+            yield Finding(path, f"Must be one of the following values: [{known}]")
+
+    return check
+
+
+def url(*schemes: str, most: int = 2000) -> Check:
+    """An address with one of those schemes."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if not isinstance(value, str) or not value:
+            yield Finding(path, "May not be empty")
+        elif len(value) > most:
+            yield Finding(path, f"must not be longer than {most} characters")
+        elif value.partition(":")[0].lower() not in schemes:
+            yield Finding(path, "invalid uri scheme")
+
+    return check
+
+
+def number(least: float, most: float) -> Check:
+    """A number in that range."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if type(value) not in (int, float) or not least <= value <= most:
+            yield Finding(path, f"Must be between {least} and {most}")
+
+    return check
+
+
+def boolean(value: Any, path: Path) -> Findings:
+    """True or false."""
+    if not isinstance(value, bool):
+        yield Finding(path, "must be true or false")
+
+
+def listed(check: Check, *, least: int, most: int) -> Check:
+    """A list of so many, each of which passes."""
+
+    def check_all(value: Any, path: Path) -> Findings:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            yield Finding(path, f"Size must be between {least} and {most}")
+            return
+        for index, item in enumerate(value):
+            yield from check(item, (*path, index))
+
+    return check_all
+
+
+def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
+    """An object: what must be there is, and all that is there passes."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if not isinstance(value, dict):
+            yield Finding(path, "must be specified")
+            return
+        for name in required:
+            if name not in value:
+                yield Finding((*path, name), "must be specified")
+        for name, look in (required | optional).items():
+            if name in value:
+                yield from look(value[name], (*path, name))
+
+    return check
+
+
+def anything(value: Any, path: Path) -> Findings:
+    """Whatever it is."""
+    yield from ()
+
+
+def by_type(kinds: dict[str, Check], *, allowed: Collection[str] | None = None) -> Check:
+    """An object whose `type` decides what it must look like."""
+    names = [name for name in kinds if allowed is None or name in allowed]
+
+    def check(value: Any, path: Path) -> Findings:
+        if not isinstance(value, dict):
+            yield Finding(path, "must be specified")
+        elif value.get("type") not in names:
+            yield from one_of(*names)(value.get("type"), (*path, "type"))
+        else:
+            yield from kinds[value["type"]](value, path)
+
+    return check

@@ -1,0 +1,122 @@
+"""Forecasts for everybody: one question to the provider, however many people ask.
+
+A forecast is fresh for some minutes. For some more it is served at once, while one refreshes it
+behind. When it is older, it is asked for again; if that fails, the last one known is better than
+none, for hours, and whoever shows it says how old it is.
+"""
+
+import asyncio
+import logging
+from time import monotonic
+
+from dibs import AsyncDibs, Unavailable
+
+from ..places.place import Place
+from .forecast import Forecast
+from .provider import Provider, Reason, WeatherUnavailable
+
+FRESH_KEY = "weather:{provider}:v1:{place.code}"
+LAST_KEY = "weather:{provider}:last:v1:{place.code}"
+_LOAD_TIMEOUT = 5.0
+"""More than any provider's deadline: theirs says what went wrong, this one only ends it."""
+_LOCK_TTL = 1.5
+"""Short, so that who takes over from a process that died can still answer in time."""
+_REST = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Forecasts:
+    """The forecasts of one provider, shared by all processes that share a store."""
+
+    def __init__(
+        self,
+        dibs: AsyncDibs,
+        provider: Provider,
+        *,
+        ttl: float | None = None,
+        stale: float = 900.0,
+        keep: float = 6 * 3600.0,
+        rest: float = 10.0,
+        patience: float = 4.0,
+    ) -> None:
+        """*dibs* and *provider* stay the caller's, to be closed by it.
+
+        *ttl*: how long a forecast is fresh; None: what the provider says; 0: nothing is kept.
+        *stale*: how much longer it is served while it is refreshed. *keep*: how long the last one
+        known may stand in. *rest*: how long a failure spares the provider the next question about
+        the same place. *patience*: how long anybody waits.
+        """
+        self._provider = provider
+        self._patience = patience
+        self._limited_until = 0.0
+        self._ttl = provider.fresh_for if ttl is None else ttl
+        self._fresh = dibs.cached(
+            FRESH_KEY.replace("{provider}", provider.name),
+            ttl=self._ttl or 1.0,
+            jitter=0.2,
+            stale=stale,
+            negative_ttl=rest,
+            lock_ttl=_LOCK_TTL,
+            load_timeout=_LOAD_TIMEOUT,
+            wait=patience,
+            on_outage="open",
+            type=Forecast,
+        )(self._load)
+        self._last = dibs.cached(
+            LAST_KEY.replace("{provider}", provider.name),
+            ttl=keep,
+            on_outage="open",
+            type=Forecast,
+        )(self._recall)
+
+    def __repr__(self) -> str:
+        return f"<Forecasts of {self._provider.name}, ttl {self._ttl:g} s>"
+
+    async def get(self, place: Place) -> Forecast:
+        """The forecast: shared, asked for now, or the last one known; `updated_at` tells how old.
+
+        WeatherUnavailable: none of them.
+        """
+        if not self._ttl:
+            return await self._provider.fetch(place)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._fresh(place)
+        except WeatherUnavailable as error:
+            failure = error
+        except TimeoutError:
+            failure = self._failure(Reason.TIMEOUT)
+        except Unavailable:  # with on_outage="open": a failure that is remembered
+            failure = self._failure(Reason.RESTING)
+        return await self._last(place, failure)
+
+    async def _load(self, place: Place) -> Forecast:
+        self._respect_the_limit()
+        try:
+            forecast = await self._provider.fetch(place)
+        except WeatherUnavailable as error:
+            _log.warning("%s", error)  # also where nobody waits for it: an old one was served
+            self._note_a_limit(error)
+            raise
+        await self._last.refresh(place, forecast)
+        return forecast
+
+    async def _recall(self, place: Place, found: Forecast | WeatherUnavailable) -> Forecast:
+        """What to keep as the last one known; an error: there is none, and it is why."""
+        if isinstance(found, WeatherUnavailable):
+            raise found
+        return found
+
+    def _note_a_limit(self, error: WeatherUnavailable) -> None:
+        if error.reason is Reason.RATE_LIMITED:
+            rest = _REST if error.retry_after is None else error.retry_after
+            self._limited_until = monotonic() + rest
+
+    def _respect_the_limit(self) -> None:
+        """WeatherUnavailable: the provider asked us, about whatever place, to leave it alone."""
+        left = self._limited_until - monotonic()
+        if left > 0:
+            raise self._failure(Reason.RATE_LIMITED, retry_after=left)
+
+    def _failure(self, reason: Reason, *, retry_after: float | None = None) -> WeatherUnavailable:
+        return WeatherUnavailable(self._provider.name, reason, retry_after=retry_after)

@@ -1,0 +1,1 @@
+"""A shop's orders: each is placed once, however often it is submitted."""

@@ -1,0 +1,179 @@
+"""The orders in SQLite or PostgreSQL. It blocks: call it from threads, not from tasks."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    QueuePool,
+    Row,
+    Select,
+    create_engine,
+    event,
+    insert,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, IntegrityError
+
+from .orders import Line, NewOrder, Order
+from .schema import lines, metadata, orders
+
+_START_LOCK = 0x6F726465
+"""Who holds it, in PostgreSQL, may create the tables."""
+_LOCK_WAIT = 30.0
+"""How long a writer of SQLite waits for another one, in seconds."""
+_CONNECT_WAIT = 5
+"""How long PostgreSQL may take to accept a connection, in seconds."""
+
+
+class Placed(NamedTuple):
+    """The one order of a submission."""
+
+    order: Order
+    is_new: bool
+    """False: it was placed before."""
+
+
+class OrderDatabase:
+    """All orders. They are added, never changed.
+
+    sqlalchemy.exc.OperationalError, from any method: the database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
+        self._engine = _engine(_url(url))
+        # SQLite locks for writing when it begins, not at the first write: two that have both
+        # read could not both go on.
+        self._writer = self._engine.execution_options(begin="BEGIN IMMEDIATE")
+
+    def __repr__(self) -> str:
+        return f"<OrderDatabase {self._engine.url.render_as_string(hide_password=True)}>"
+
+    def close(self) -> None:
+        """No connection is left."""
+        self._engine.dispose()
+
+    def prepare(self) -> None:
+        """The tables are there. Any number of processes may make them at once."""
+        with self._writer.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _START_LOCK})
+            metadata.create_all(connection)
+
+    def ping(self) -> None:
+        """Returns if the database answers."""
+        with self._engine.begin() as connection:
+            connection.execute(select(orders.c.id).limit(1))
+
+    def place(self, customer: str, submission: str, new: NewOrder, now: datetime) -> Placed:
+        """The order of *submission*: a new one, or the one that was placed for it before."""
+        order = Order(uuid4().hex, now, tuple(new.items))
+        try:
+            with self._writer.begin() as connection:
+                _add(connection, customer, submission, order)
+        except IntegrityError:
+            found = self._one(select(orders).where(orders.c.submission == submission))
+            if found is None:
+                raise
+            return Placed(found, is_new=False)
+        return Placed(order, is_new=True)
+
+    def find(self, customer: str, order_id: str) -> Order | None:
+        """The customer's order; None: there is no such order."""
+        return self._one(_of(customer).where(orders.c.order_id == order_id))
+
+    def recent(self, customer: str, *, most: int, before: str | None) -> list[Order] | None:
+        """The customer's orders, the newest first. None: there is no order *before*."""
+        query = _of(customer).order_by(orders.c.id.desc()).limit(most)
+        with self._engine.begin() as connection:
+            if before is not None:
+                place = _of(customer).where(orders.c.order_id == before)
+                row = connection.execute(place).one_or_none()
+                if row is None:
+                    return None
+                query = query.where(orders.c.id < row.id)
+            return _with_lines(connection, connection.execute(query).all())
+
+    def _one(self, query: Select[Any]) -> Order | None:
+        with self._engine.begin() as connection:
+            found = _with_lines(connection, connection.execute(query).all())
+            return found[0] if found else None
+
+
+# ---- connecting
+
+
+def _url(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ValueError("DATABASE_URL must be a URL, such as sqlite:///orders.db.") from None
+    scheme = url.drivername.partition("+")[0]
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        raise ValueError(f"DATABASE_URL must begin with sqlite or postgresql, not {scheme!r}.")
+    return url.set(drivername="sqlite" if scheme == "sqlite" else "postgresql+psycopg")
+
+
+def _engine(url: URL) -> Engine:
+    if url.drivername != "sqlite":
+        arguments = {"connect_timeout": _CONNECT_WAIT}
+        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    arguments = {"timeout": _LOCK_WAIT, "check_same_thread": False}
+    # A database in memory belongs to its connection, so there must be one, for all threads.
+    only_one = {"pool_size": 1, "max_overflow": 0} if url.database in (None, "", ":memory:") else {}
+    engine = create_engine(url, poolclass=QueuePool, connect_args=arguments, **only_one)
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(connection: Any, record: object) -> None:
+    connection.isolation_level = None  # else the driver begins on its own, and too late
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _on_begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+
+# ---- writing
+
+
+def _add(connection: Connection, customer: str, submission: str, order: Order) -> None:
+    row = {
+        "order_id": order.order_id,
+        "customer": customer,
+        "submission": submission,
+        "placed_at": order.placed_at,
+    }
+    inserted = connection.execute(insert(orders).values(row))
+    assert inserted.inserted_primary_key is not None
+    number = inserted.inserted_primary_key[0]
+    rows = [
+        {"order": number, "position": position, "sku": line.sku, "quantity": line.quantity}
+        for position, line in enumerate(order.items)
+    ]
+    connection.execute(insert(lines), rows)
+
+
+# ---- reading
+
+
+def _of(customer: str) -> Select[Any]:
+    return select(orders).where(orders.c.customer == customer)
+
+
+def _with_lines(connection: Connection, rows: Sequence[Row[Any]]) -> list[Order]:
+    """The orders of these rows, with what was ordered, in one question."""
+    found: dict[int, list[Line]] = {row.id: [] for row in rows}
+    query = select(lines).where(lines.c.order.in_(found)).order_by(lines.c.order, lines.c.position)
+    for row in connection.execute(query) if found else ():
+        found[row.order].append(Line(sku=row.sku, quantity=row.quantity))
+    return [Order(row.order_id, row.placed_at, tuple(found[row.id])) for row in rows]

@@ -1,0 +1,56 @@
+"""The tables, the same in SQLite and PostgreSQL. Prefixed: others may live in the database, too."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+)
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time, in UTC on both sides: SQLite forgets the offset."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value and value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)
+
+
+metadata = MetaData()
+
+orders = Table(
+    "shop_orders",
+    metadata,
+    Column("id", Integer, primary_key=True),  # grows: the order in which orders were placed
+    Column("order_id", String(32), nullable=False, unique=True),
+    Column("customer", String(64), nullable=False),
+    # What was submitted: the second row for one submission is refused, whatever Redis knows of it.
+    Column("submission", String(64), nullable=False, unique=True),
+    Column("placed_at", Moment, nullable=False),
+    Index("shop_orders_of_customer", "customer", "id"),
+)
+
+lines = Table(
+    "shop_order_lines",
+    metadata,
+    Column("order", Integer, ForeignKey(orders.c.id), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("sku", String(64), nullable=False),
+    Column("quantity", Integer, CheckConstraint("quantity > 0"), nullable=False),
+)

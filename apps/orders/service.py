@@ -1,0 +1,157 @@
+"""Placing orders, each once, and showing them to whoever placed them."""
+
+import asyncio
+import functools
+import logging
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+from uuid import uuid4
+
+from fastapi import Depends, Header, HTTPException, Query, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CollectorRegistry, Counter
+
+from dibs.integrations.fastapi import once
+
+from .database import OrderDatabase
+from .orders import NewOrder, Order, submission_of
+from .problems import problem
+
+WINDOW = 10
+"""Seconds during which the same order of the same customer is a double click."""
+REMEMBERED = 24 * 3600
+"""Seconds during which the answer to a client's key is given again; the order is known for ever."""
+LEASE = 5
+"""Seconds until another may submit what a process was at work on when it died."""
+KEY = "Idempotency-Key"
+_THREADS = 10
+"""How many may ask the database at once; it has a connection for each of them."""
+_ID = re.compile(r"[0-9a-f]{32}")
+_USER = re.compile(r"[\x21-\x7e]{1,64}")
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+def customer_of(x_user_id: Annotated[str | None, Header()] = None) -> str:
+    """Who asks, as a gateway in front of us tells. 401: it does not."""
+    if x_user_id is None or not _USER.fullmatch(x_user_id):
+        raise HTTPException(401, "X-User-Id must say who you are, in 1 to 64 visible characters.")
+    return x_user_id
+
+
+Customer = Annotated[str, Depends(customer_of)]
+
+
+class OrderService:
+    """The database and the answers from it: ready on entry, closed on exit."""
+
+    def __init__(self, database_url: str, registry: CollectorRegistry) -> None:
+        """Nothing connects yet. ValueError: there can be no such database."""
+        self._database = OrderDatabase(database_url)
+        self._threads: ThreadPoolExecutor
+        self._placed = Counter(
+            "orders_placed",
+            "Orders: created, or found in the database when they were submitted again.",
+            ["outcome"],
+            registry=registry,
+        )
+
+    async def __aenter__(self) -> "OrderService":
+        """OperationalError: there is no such database."""
+        self._threads = ThreadPoolExecutor(_THREADS, "orders")
+        try:
+            await self._ask(self._database.prepare)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await asyncio.to_thread(self._close)
+
+    async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
+        """What the database says to *call*."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+    def _close(self) -> None:
+        # Threads first: a cancelled request leaves one behind that still has a connection.
+        self._threads.shutdown()
+        self._database.close()
+
+    async def check(self) -> None:
+        """Returns if the database answers; else raises what it says."""
+        await self._ask(self._database.ping)
+
+    # ---- placing
+
+    async def place(self, request: Request, order: NewOrder, customer: Customer) -> Response:
+        """Place an order, once.
+
+        With the header Idempotency-Key, whoever submits it again gets the same order, also in an
+        outage of Redis. Without it, the same order is refused for ten seconds.
+        """
+        way = self._place_by_key if KEY in request.headers else self._place_by_content
+        return await way(request=request, order=order, customer=customer)
+
+    @once(window=WINDOW, after="hold", lease=LEASE, message="This order was placed a moment ago.")
+    async def _place_by_content(
+        self, *, request: Request, order: NewOrder, customer: str
+    ) -> Response:
+        """What is not named by its client is new: the next one may want the same again."""
+        return await self._place(customer, uuid4().hex, order)
+
+    @once(window=REMEMBERED, after="replay", key="required", header=KEY, lease=LEASE)
+    async def _place_by_key(self, *, request: Request, order: NewOrder, customer: str) -> Response:
+        return await self._place(customer, submission_of(customer, request.headers[KEY]), order)
+
+    async def _place(self, customer: str, submission: str, new: NewOrder) -> Response:
+        now = datetime.now(UTC)
+        placed = await self._ask(self._database.place, customer, submission, new, now)
+        if placed.order.items != tuple(new.items):
+            return _mismatch()
+        outcome = "created" if placed.is_new else "found"
+        self._placed.labels(outcome).inc()
+        _log.info("an order was %s", outcome)
+        where = {"Location": f"/orders/{placed.order.order_id}"}
+        return JSONResponse(placed.order.printed(), 201, where)
+
+    # ---- showing
+
+    async def recent(
+        self,
+        customer: Customer,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        before: Annotated[str | None, Query(pattern=f"^{_ID.pattern}$")] = None,
+    ) -> Response:
+        """Your orders, the newest first; `next` leads to older ones."""
+        # One more than is shown: whether there is another page.
+        page = functools.partial(self._database.recent, customer, most=limit + 1, before=before)
+        found = await self._ask(page)
+        if found is None:
+            raise HTTPException(400, "before: you have no such order")
+        return JSONResponse(_listed(found, limit))
+
+    async def show(self, order_id: str, customer: Customer) -> Response:
+        """One of your orders. 404: there is none, or it is another's."""
+        known = _ID.fullmatch(order_id)
+        order = await self._ask(self._database.find, customer, order_id) if known else None
+        if order is None:
+            raise HTTPException(404, "You have no such order.")
+        return JSONResponse(order.printed())
+
+
+# ---- out
+
+
+def _listed(found: list[Order], limit: int) -> dict[str, Any]:
+    shown = found[:limit]
+    more = f"/orders?limit={limit}&before={shown[-1].order_id}" if len(found) > limit else None
+    return {"orders": [order.printed() for order in shown], "next": more}
+
+
+def _mismatch() -> Response:
+    detail = f"This {KEY} was used before, for another order. Use a new one."
+    return problem(422, detail, type="urn:dibs:payload-mismatch")

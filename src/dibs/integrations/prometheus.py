@@ -1,0 +1,293 @@
+"""Events as Prometheus metrics.
+
+    dibs = Dibs("redis://…", listeners=[PrometheusListener()])
+
+docs/monitoring.md has every metric, deploy/alerts.yml the alerts. One listener may serve several
+Dibs; another store or another service in the same registry needs another prefix.
+
+Where prometheus_client works for several processes (PROMETHEUS_MULTIPROC_DIR), counters and
+histograms are added up over all of them, gauges over those that live: `open_claims` is the sum, as
+of the last event of a claim in each; `outage` is 1 if one of them is out.
+"""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from ..claims import open_claims
+from ..errors import UsageError
+from ..events import Event
+
+__all__ = ["PrometheusListener"]
+
+OTHER = "other"
+"""What stands for all names for which there is no room, and all causes that we do not know."""
+
+_LONGEST_NAME = 200
+_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+# What an event says about a claim's key: whether it was set, and whether it was given back.
+_SET = {
+    "claimed": "ok",
+    "duplicate": "duplicate",
+    "replayed": "replayed",
+    "mismatch": "mismatch",
+}
+_NOT_GUARDED = "outage"
+_DELETED = {"released": "ok", "completed": "ok", "late": "late", "leaked": "leaked"}
+_LEAKS = {
+    "cleared": "cleared",
+    "nobody has it any more": "dropped",
+    "the store was out when it ended": "outage",
+    "the Dibs was closed before it ended": "closed",
+}
+
+_HELD = ("released", "completed", "late")  # `lost` is followed by `late`
+_WAITED = ("acquired", "busy", "waited")
+_ANSWERED = ("acquired", "claimed", "released", "completed", "late")
+"""The store has answered, if the event is guarded. A refusal may come from this process alone."""
+
+_log = logging.getLogger("dibs")
+_Note = Callable[[Event], object]
+
+
+class _Metrics:
+    def __init__(self, prefix: str) -> None:
+        self.events = Counter(f"{prefix}_events", "What happened.", ["kind", "name"], registry=None)
+        self.set = Counter(
+            f"{prefix}_claims_set",
+            "Claims that were asked for: ok, or why not; outage: let through unguarded.",
+            ["name", "outcome"],
+            registry=None,
+        )
+        self.deleted = Counter(
+            f"{prefix}_claims_deleted",
+            "Claims that ended: ok, late (the key was not theirs any more) or leaked.",
+            ["name", "outcome"],
+            registry=None,
+        )
+        self.leaked = Counter(
+            f"{prefix}_claims_leaked",
+            "Claims that run out because nobody could end them: cleared by clear_current_claims,"
+            " dropped, closed before their end, or ended while the store was out.",
+            ["name", "cause"],
+            registry=None,
+        )
+        self.open = Gauge(
+            f"{prefix}_open_claims",
+            "Claims that this process has open.",
+            registry=None,
+            multiprocess_mode="livesum",
+        )
+        self.unguarded = Counter(
+            f"{prefix}_unguarded",
+            "Leases and claims that guard nothing: the store was out.",
+            ["name"],
+            registry=None,
+        )
+        self.outage = Gauge(
+            f"{prefix}_outage",
+            "1 while the store does not answer.",
+            registry=None,
+            multiprocess_mode="livemax",
+        )
+        self.out = Counter(
+            f"{prefix}_outage_seconds", "How long outages lasted that are over.", registry=None
+        )
+        self.held = _histogram(f"{prefix}_hold_seconds", "How long leases and claims were held.")
+        self.waited = _histogram(f"{prefix}_wait_seconds", "How long callers waited for others.")
+        self.loaded = _histogram(f"{prefix}_load_seconds", "How long loads of cached values took.")
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """All of them or none. ValueError: one has a name that is taken."""
+        metrics: list[MetricWrapperBase] = list(vars(self).values())
+        done: list[MetricWrapperBase] = []
+        try:
+            for metric in metrics:
+                registry.register(metric)
+                done.append(metric)
+        except ValueError:
+            for metric in done:
+                registry.unregister(metric)
+            raise
+
+
+def _histogram(name: str, documentation: str) -> Histogram:
+    return Histogram(name, documentation, ["name"], registry=None, buckets=_SECONDS)
+
+
+class PrometheusListener:
+    """Counts every event in *registry* (default: the global one), as metrics named *prefix*_….
+
+    It never raises, and may be called from any thread. Labels hold names, which are templates,
+    never keys; of more than *most_names*, the later ones are counted together, as "other".
+    UsageError: the prefix cannot be one, or the registry has such metrics already.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry | None = None,
+        prefix: str = "dibs",
+        *,
+        most_names: int = 100,
+    ) -> None:
+        if not _PREFIX.fullmatch(prefix):
+            raise UsageError(f"a prefix has letters, digits and underscores, unlike {prefix!r}")
+        if most_names < 1:
+            raise UsageError(f"most_names is 1 or more, not {most_names}")
+        self._prefix = prefix
+        self._most_names = most_names
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+        self._claims: set[str] = set()
+        """Names under which things are claimed: a `released` alone does not tell."""
+        self._notes: dict[tuple[str, str], list[_Note]] = {}
+        self._is_out = False
+        self._has_failed = False
+        self._for_many = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        self._metrics = _Metrics(prefix)
+        if not self._for_many:
+            self._metrics.open.set_function(open_claims)
+        try:
+            self._metrics.register(REGISTRY if registry is None else registry)
+        except ValueError as error:
+            hint = "hand one listener to all your Dibs, or give this one another prefix"
+            raise UsageError(f"this registry has {prefix}_… metrics already: {hint}") from error
+
+    def __call__(self, event: Event) -> None:
+        """Count *event*."""
+        try:
+            name = self._names.get(event.name) or self._admit(event.name)
+            notes = self._notes.get((event.kind, name)) or self._learn(event.kind, name)
+            for note in notes:
+                note(event)
+        except Exception:  # where processes share files: the disk is full
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("an event could not be counted; the next ones fail without a word")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
+
+    def _admit(self, name: str) -> str:
+        """What *name* is called in labels: itself, while there is room."""
+        with self._lock:
+            if name not in self._names and len(self._names) < self._most_names:
+                self._names[name] = _printable(name)
+            return self._names.get(name, OTHER)
+
+    # ---- what to do about an event: decided once for each kind and name
+
+    def _learn(self, kind: str, name: str) -> list[_Note]:
+        notes = [
+            _adding_one(self._metrics.events.labels(kind, name)),
+            *self._notes_on_claims(kind, name),
+            *self._notes_on_times(kind, name),
+            *self._notes_on_outages(kind, name),
+        ]
+        self._notes[kind, name] = notes
+        return notes
+
+    def _notes_on_claims(self, kind: str, name: str) -> list[_Note]:
+        notes: list[_Note] = []
+        if kind in _SET:
+            self._expect_claims(name)
+            notes.append(self._note_set(_SET[kind], name))
+        if kind in _DELETED:
+            notes.append(self._note_deleted(_DELETED[kind], name))
+        if kind == "leaked":
+            notes.append(self._note_leaked(name))
+        if self._for_many and (kind in _DELETED or kind == "claimed"):
+            notes.append(self._note_open)
+        return notes
+
+    def _notes_on_times(self, kind: str, name: str) -> list[_Note]:
+        notes: list[_Note] = []
+        if kind in _HELD:
+            held = self._metrics.held.labels(name).observe
+            notes.append(
+                lambda event: event.guarded and event.held is not None and held(event.held)
+            )
+        if kind in _WAITED:
+            waited = self._metrics.waited.labels(name).observe
+            notes.append(lambda event: event.waited and waited(event.waited))
+        if kind in ("loaded", "degraded"):
+            took = self._metrics.loaded.labels(name).observe
+            notes.append(lambda event: event.took is not None and took(event.took))
+        return notes
+
+    def _notes_on_outages(self, kind: str, name: str) -> list[_Note]:
+        if kind == "outage":
+            return [lambda event: self._out(is_out=True)]
+        if kind == "recovered":
+            return [lambda event: self._out(is_out=False), self._note_recovered]
+        if kind in ("renewed", "hit", "invalidated"):
+            return [lambda event: self._out(is_out=False)]
+        if kind not in _ANSWERED:
+            return []
+        notes: list[_Note] = [lambda event: event.guarded and self._out(is_out=False)]
+        if kind in ("acquired", "claimed"):
+            unguarded = self._metrics.unguarded.labels(name).inc
+            notes.append(lambda event: event.guarded is False and unguarded())
+        return notes
+
+    # ---- doing it
+
+    def _expect_claims(self, name: str) -> None:
+        """Begin every series at 0: the first failure is an increase, too."""
+        self._claims.add(name)
+        for outcome in (*_SET.values(), _NOT_GUARDED):
+            self._metrics.set.labels(name, outcome)
+        for outcome in _DELETED.values():
+            self._metrics.deleted.labels(name, outcome)
+        for cause in (*_LEAKS.values(), OTHER):
+            self._metrics.leaked.labels(name, cause)
+
+    def _note_set(self, outcome: str, name: str) -> _Note:
+        done = self._metrics.set.labels(name, outcome).inc
+        unguarded = self._metrics.set.labels(name, _NOT_GUARDED).inc
+        return lambda event: unguarded() if event.guarded is False else done()
+
+    def _note_deleted(self, outcome: str, name: str) -> _Note:
+        deleted = self._metrics.deleted
+
+        def note(event: Event) -> None:
+            # Of an unguarded claim there was nothing to delete.
+            if name in self._claims and event.guarded is not False:
+                deleted.labels(name, outcome).inc()
+
+        return note
+
+    def _note_leaked(self, name: str) -> _Note:
+        leaked = self._metrics.leaked
+        return lambda event: leaked.labels(name, _LEAKS.get(event.cause or "", OTHER)).inc()
+
+    def _note_open(self, event: Event) -> None:
+        # It is told before the claim counts as open.
+        self._metrics.open.set(open_claims() + (event.kind == "claimed"))
+
+    def _note_recovered(self, event: Event) -> None:
+        self._metrics.out.inc(max(event.lasted or 0.0, 0.0))
+
+    def _out(self, *, is_out: bool) -> None:
+        if self._is_out is is_out:
+            return
+        with self._lock:
+            self._is_out = is_out
+            self._metrics.outage.set(is_out)
+
+
+def _adding_one(counter: Counter) -> _Note:
+    inc = counter.inc
+    return lambda event: inc()
+
+
+def _printable(name: str) -> str:
+    """As text that can be sent."""
+    return name[:_LONGEST_NAME].encode("utf-8", "replace").decode() or OTHER

@@ -75,10 +75,7 @@ def opened(claim: OpenClaim) -> None:
 
 def closed(claim: OpenClaim) -> None:
     """*claim* is not open any more. It may be closed elsewhere than it was opened."""
-    _everywhere.discard(id(claim))
-    here = _here.get()
-    if here:
-        _here.set(tuple([each for each in here if each.claim() not in (claim, None)]))
+    _everywhere.discard(id(claim))  # from the context it goes when the next one is opened
 
 
 def _open_here() -> list[tuple[OpenClaim, int]]:

@@ -51,13 +51,24 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {_key(key): _plain(item) for key, item in items}
+        return {_key(key): _plain(item) for key, item in _items(cast(Any, value))}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, set | frozenset):
         return {"~set": sorted(_text(item) for item in cast("Iterable[Any]", value))}
     return _leaf(value)
+
+
+def _items(mapping: Any) -> Iterable[tuple[Any, Any]]:
+    """Every pair: a form may have several values under one name, and `items()` tells only one."""
+    if hasattr(mapping, "lists"):  # Django, Werkzeug
+        return mapping.lists()
+    if not hasattr(mapping, "multi_items"):
+        return mapping.items()
+    named: dict[Any, list[Any]] = {}
+    for name, item in mapping.multi_items():  # Starlette, httpx
+        named.setdefault(name, []).append(item)
+    return named.items()
 
 
 def _text(value: Any) -> str:

@@ -151,9 +151,12 @@ class Claim:
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
+        # Listeners are told later: this runs wherever garbage is collected, also inside a listener
+        # that holds a lock.
         with contextlib.suppress(Exception):
-            if self.is_open:
-                self.leak("nobody has it any more")
+            if self.is_open and self._lease is not None:
+                claims.closed(self)
+                self._lease._ledger.dropped.append((self.name, self._lease._let_go()))
 
     def __repr__(self) -> str:
         if self._lease is None:

@@ -52,7 +52,10 @@ class Keeper:
         with self._ledger.guard:
             self._plan_next(lease, lease._since + lease._plan.ttl / 3)
             is_first, self._is_running = not self._is_running, True
-        self._wake.set()
+            head = self._agenda[:1]
+            is_next = not head or head[0][2] is lease or len(self._agenda) > self._sweep_at
+        if is_next:  # else it sleeps on: waking a thread costs more than the whole lease
+            self._wake.set()
         if is_first:
             self._work.start(self._run)
 
@@ -83,6 +86,8 @@ class Keeper:
             self._wake.clear()
             now = monotonic()
             due = self._due(now)
+            if self._ledger.dropped:
+                self._ledger.tell_dropped()
             if due:
                 self._renew(due, now)
             elif self._agenda:

@@ -5,6 +5,7 @@ import functools
 import math
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from time import time
@@ -61,6 +62,8 @@ class Ledger:
         self._starting: Flight | None = None
         self._held: dict[bytes, Lease] = {}
         self._sweep_at = _SWEEP
+        self.dropped: deque[tuple[str, float]] = deque(maxlen=10_000)
+        """Claims that were forgotten without being ended: their names, and how long they lasted."""
         self.is_closed = False
         self._new_identity()
         remember(self)
@@ -263,7 +266,16 @@ class Ledger:
     def tell(self, kind: Kind, name: str, **facts: Any) -> None:
         """Make an event, if anybody listens."""
         if self.listeners:
+            self.tell_dropped()
             tell(self.listeners, Event(kind=kind, name=name, at=time(), **facts))
+
+    def tell_dropped(self) -> None:
+        """Tell of claims that nobody has any more."""
+        while self.dropped:
+            name, held = self.dropped.popleft()
+            cause = "nobody has it any more"
+            event = Event(kind="leaked", name=name, at=time(), held=held, cause=cause)
+            tell(self.listeners, event)
 
     def _tell_outcome(self, plan: Plan, outcome: Lease | Holding, waited: float) -> None:
         if isinstance(outcome, Holding):
@@ -286,6 +298,7 @@ class Ledger:
     def close(self) -> None:
         """Stop renewing, deliver what is on its way, close. Leases that are held run out."""
         self.is_closed = True
+        self.tell_dropped()
         self.cache.close()
         self.keeper.close()
         self.link.close()

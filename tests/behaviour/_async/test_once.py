@@ -1,6 +1,5 @@
 """What `once` and `claim` promise, on every engine."""
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,7 +52,6 @@ class Unwilling:
 def nothing_stays_open() -> Iterator[None]:
     """Every test ends what it began."""
     yield
-    gc.collect()
     assert open_claims() == 0
 
 

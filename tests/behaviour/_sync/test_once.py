@@ -1,7 +1,6 @@
 # Printed from tests/behaviour/_async/test_once.py by tools/unasync.py – do not edit.
 """What `once` and `claim` promise, on every engine."""
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -54,7 +53,6 @@ class Unwilling:
 def nothing_stays_open() -> Iterator[None]:
     """Every test ends what it began."""
     yield
-    gc.collect()
     assert open_claims() == 0
 
 

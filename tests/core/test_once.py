@@ -1,0 +1,301 @@
+"""Records, verdicts and times of claims, without a server."""
+
+import math
+import pickle
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs._core.fingerprint import fingerprint
+from dibs._core.lease import WON, Plan
+from dibs._core.once import (
+    NO_PAYLOAD,
+    Met,
+    Replay,
+    Terms,
+    complete_request,
+    done_record,
+    framed,
+    judge,
+    make_terms,
+    met,
+    read_claim,
+    running_record,
+)
+from dibs.errors import Duplicate, Mismatch, UsageError
+
+TOKEN = b"5a1f-2c@web-1:4711"
+NOW = 1_731_640_000.0
+ONE, TWO = fingerprint({"a": 1}), fingerprint({"a": 2})
+
+tokens = st.builds(lambda a, b: b"%x-%x@web-1:%d" % (a, b, b), st.integers(0), st.integers(0))
+marks = st.just(NO_PAYLOAD) | st.integers().map(fingerprint)
+times = st.floats(0, 4e9)
+
+
+def terms(**options: Any) -> Terms:
+    known: dict[str, Any] = {
+        "window": 60, "lease": None, "after": "release", "on_error": "release", "message": None,
+        "codec": "json", "type": None,
+    }  # fmt: skip
+    return make_terms(**{**known, **options})
+
+
+PLAN = Plan(b"order:4711", "order:4711", None, 10, 10_000, 0.0, True, None, None, "open")
+
+
+def verdict(found: Met, mark: bytes = NO_PAYLOAD, *, now: float = NOW, **options: Any) -> Any:
+    return judge(terms(**options), PLAN, mark, found, now)
+
+
+def running(mark: bytes = NO_PAYLOAD, *, since: float = NOW, left: float = 7.5) -> Met:
+    return met(running_record(TOKEN, mark, since), left)
+
+
+def done(value: Any, mark: bytes = NO_PAYLOAD, *, left: float = 42.0, **options: Any) -> Met:
+    kept = framed(terms(after="replay", **options), value, NOW, 0.2)
+    return met(done_record(running_record(TOKEN, mark, NOW), kept), left)
+
+
+# ---- the record
+
+
+@given(tokens, marks, times, st.floats(0, 1e6))
+def test_a_running_record_says_what_was_put_in(
+    token: bytes, mark: bytes, since: float, left: float
+) -> None:
+    """Fingerprint and time, to the millisecond; who runs it stays readable behind the @."""
+    record = running_record(token, mark, since)
+    found = met(record, left)
+    assert found.state == "running" and found.fingerprint == mark and found.left == left
+    assert abs(found.since - since) <= 0.001
+    assert record.partition(b"@")[2] == token.partition(b"@")[2]
+    assert len(record) < 200
+
+
+@given(tokens, marks, times, st.binary(max_size=50))
+def test_a_done_record_says_what_was_put_in(
+    token: bytes, mark: bytes, since: float, result: bytes
+) -> None:
+    """The fingerprint and the result, to the byte; and never who it was."""
+    record = done_record(running_record(token, mark, since), result)
+    assert met(record, 5.0) == Met("done", 5.0, mark, result=result)
+    assert b"web-1" not in record.partition(b"\n")[0]
+
+
+@given(st.tuples(tokens, marks, times), st.tuples(tokens, marks, times))
+def test_two_claims_never_have_one_record(
+    one: tuple[bytes, bytes, float], two: tuple[bytes, bytes, float]
+) -> None:
+    """The token is in it, running or done: what compares records compares owners."""
+    if one[0] != two[0]:
+        assert running_record(*one) != running_record(*two)
+        left = [done_record(running_record(*each), b"same") for each in (one, two)]
+        assert left[0] != left[1]
+
+
+@given(st.binary() | st.none() | st.integers(), st.floats(-10, 1e9) | st.just(math.inf))
+def test_whatever_is_there_can_be_read(value: Any, left: float) -> None:
+    """Foreign bytes, foreign types: somebody is first, for a time that is not negative."""
+    found = met(value, left)
+    assert found.state in ("running", "done") and found.left >= 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"1",
+        TOKEN,
+        b"hello my dad",
+        b"hello my dad@home",
+        b"a - " + b"f" * 600 + b"@b",
+        b"a - -1f@b",
+        b"a - 0x1f@b",
+        b"dibs1 json - 1.0 0.1\n17",
+        b"dibs1 ~ 5a1f-2c@web-1:4711",
+        b"dibs1 done",
+    ],
+)
+def test_a_foreign_value_runs_without_payload_and_time(value: bytes) -> None:
+    """A plain lease, a cached value, another program's: nothing is read into it."""
+    assert met(value, 5.0) == Met("running", 5.0, NO_PAYLOAD, 0.0)
+
+
+# ---- claiming
+
+
+def test_what_an_answer_means() -> None:
+    """nil or our own record: ours. Anything else: somebody's, for the remaining time."""
+    mine = running_record(TOKEN, ONE, NOW)
+    theirs = running_record(b"77-1@web-2:9", TWO, NOW)
+    assert read_claim([None, 10_000], mine) == read_claim([mine, 10_000], mine) == WON
+    assert read_claim([theirs, 1500], mine) == Met("running", 1.5, TWO, NOW)
+    assert read_claim([theirs, -2], mine) == Met("running", 0.0, TWO, NOW), "gone meanwhile"
+    assert read_claim([b"1", -1], mine) == Met("running", math.inf), "by another program"
+    assert read_claim([done_record(mine, b""), 1500], mine) == Met("done", 1.5, ONE)
+
+
+@given(marks, marks, st.booleans())
+def test_a_mismatch_needs_two_payloads(mine: bytes, theirs: bytes, is_done: bool) -> None:
+    """Mismatch exactly where both have one and they differ, running or done."""
+    found = done(17, theirs) if is_done else running(theirs)
+    differ = NO_PAYLOAD not in (mine, theirs) and mine != theirs
+    for after in ("release", "hold", "replay"):
+        assert isinstance(verdict(found, mine, after=after), Mismatch) == differ
+
+
+@pytest.mark.parametrize("value", [None, 0, "", {}, [], False, 0.0, {"order": [17]}])
+def test_a_result_is_replayed_whatever_it_is(value: Any) -> None:
+    """Falsy or not; to those who asked for it, the others hear that it is done."""
+    assert verdict(done(value), after="replay") == Replay(value)
+    for after in ("release", "hold"):
+        told = verdict(done(value), after=after)
+        assert isinstance(told, Duplicate) and told.state == "done" and told.retry_after == 42.0
+
+
+@dataclass
+class Order:
+    number: int
+
+
+@dataclass
+class Receipt:
+    number: int
+    paid: bool
+
+
+def test_a_result_of_another_schema_is_only_done() -> None:
+    """Another type, another codec, torn bytes, none at all: Duplicate, and no exception."""
+    kept = done(Order(17), type=Order)
+    assert verdict(kept, after="replay", type=Order) == Replay(Order(17))
+    others: list[dict[str, Any]] = [
+        {"type": Receipt}, {"type": int}, {}, {"codec": "pickle"}, {"codec": "json+zlib"},
+    ]  # fmt: skip
+    for other in others:
+        assert isinstance(verdict(kept, after="replay", **other), Duplicate)
+    torn = kept._replace(result=kept.result[:-3])
+    empty = kept._replace(result=b"")
+    for found in (torn, empty):
+        told = verdict(found, after="replay", type=Order)
+        assert isinstance(told, Duplicate) and told.state == "done"
+
+
+@given(
+    st.sampled_from(["release", "hold", "replay"]),
+    st.floats(0.001, 1e6),
+    st.floats(0, 1e6),
+    st.floats(-1e6, 1e6),
+)
+def test_retry_after_is_never_too_early_and_never_wild(
+    after: Any, window: float, left: float, ago: float
+) -> None:
+    """At least what the store says; for one that will hold, the window's rest, and no more than
+    the window, whatever the other machine's clock says."""
+    found = running(since=NOW - ago, left=left)
+    told = verdict(found, after=after, window=window, now=NOW)
+    assert isinstance(told, Duplicate) and told.state == "running"
+    if after == "hold":
+        rest = window - ago
+        assert told.retry_after == pytest.approx(max(left, min(rest, window)), abs=0.002)
+        assert left <= told.retry_after <= max(left, window)
+    else:
+        assert told.retry_after == left
+
+
+def test_retry_after_of_one_that_is_done_is_what_the_store_says() -> None:
+    """No arithmetic on clocks: it is done, and the key is kept that long."""
+    for after in ("release", "hold"):
+        assert verdict(done(17, left=0.25), after=after, window=3600).retry_after == 0.25
+    forever = met(b"1", math.inf)
+    assert verdict(forever, after="hold").retry_after == math.inf
+
+
+# ---- the options
+
+
+def test_how_long_a_crash_blocks_the_key() -> None:
+    """The window, at least a second, ten at most, if nothing is said."""
+    asked = [(0.001, 1), (1, 1), (5, 5), (10, 10), (timedelta(days=1), 10)]
+    for window, lease in asked:
+        assert terms(window=window).lease == lease
+    assert terms(window=1, lease=timedelta(minutes=1)).lease == 60
+    assert terms(window=60, lease=0.5).lease == 0.5
+
+
+@pytest.mark.parametrize(
+    ("word", "options"),
+    [
+        ("window", {"window": 0}),
+        ("window", {"window": math.inf}),
+        ("window", {"window": None}),
+        ("lease", {"lease": -1}),
+        ("lease", {"lease": "1"}),
+        ("after", {"after": ""}),
+        ("after", {"after": None}),
+        ("on_error", {"on_error": "raise"}),
+        ("codec", {"codec": "xml"}),
+        ("compression", {"codec": "json+lzma"}),
+    ],
+)
+def test_an_option_that_makes_no_sense(word: str, options: dict[str, Any]) -> None:
+    """UsageError, by its name."""
+    with pytest.raises(UsageError, match=word):
+        terms(**options)
+
+
+class Moody:
+    """A codec that raises what it likes."""
+
+    name, fingerprint = "moody", "-"
+
+    def encode(self, value: Any) -> bytes:
+        raise value
+
+    def decode(self, data: bytes) -> Any:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("error", [LookupError("x"), RecursionError(), UsageError("as it says")])
+def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> None:
+    """UsageError whatever it was, so that nobody forgets to end the claim; its own as it is."""
+    with pytest.raises(UsageError, match=r"moody cannot hold this result|as it says"):
+        framed(terms(codec=Moody()), error, NOW, 0.1)
+
+
+# ---- completing and sentences
+
+
+def test_completing_is_one_command_that_carries_its_script() -> None:
+    """Nobody may be left to answer a NOSCRIPT; delivered until the lease would have ended."""
+    request = complete_request(b"order:1", b"the claim", b"what is left", 50_000, 12.5)
+    assert request.replies == 1 and request.key == b"order:1" and request.until == 12.5
+    assert request.payload.startswith(b"*7\r\n$4\r\nEVAL\r\n")
+    assert b"complete.lua" in request.payload and b"$5\r\n50000\r\n" in request.payload
+
+
+def test_errors_carry_facts_and_survive_pickling() -> None:
+    """Facts as attributes, a sentence without the key, the same after a trip to another process."""
+    errors = [
+        verdict(running()),
+        verdict(running(), message="one moment, please"),
+        verdict(done(17)),
+        verdict(met(b"1", math.inf)),
+        verdict(running(ONE), TWO),
+    ]
+    for error in errors:
+        twin = pickle.loads(pickle.dumps(error))
+        assert type(twin) is type(error) and vars(twin) == vars(error)
+        assert str(twin) == str(error) and error.key == "order:4711"
+        assert "4711" not in f"{error} {error!r}"
+    assert [str(error) for error in errors] == [
+        "order:* is being worked on; try again in 7.5 s",
+        "one moment, please",
+        "order:* was done already; try again in 42 s",
+        "order:* is being worked on",
+        "order:* was submitted before with another payload; use a new key",
+    ]

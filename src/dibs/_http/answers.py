@@ -70,11 +70,17 @@ def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Answer:
 
 
 def _problem(
-    status: int, kind: str, title: str, detail: str, *, retry_after: float = 0.0, **facts: Any
+    status: int,
+    kind: str,
+    title: str,
+    detail: str,
+    *,
+    retry_after: float | None = None,
+    **facts: Any,
 ) -> Answer:
     document = {"type": f"urn:dibs:{kind}", "title": title, "status": status, "detail": detail}
     headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
-    if retry_after:
+    if retry_after is not None:
         # Up: whoever comes back then must not come too early.
         facts["retryAfter"] = max(math.ceil(retry_after), 1)
         headers.append(("retry-after", str(facts["retryAfter"])))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from ..errors import UsageError
-from .forms import fields_of_multipart
+from .forms import by_name, fields_of_multipart
 
 if TYPE_CHECKING:
     from .policy import Policy
@@ -66,10 +66,12 @@ class KeyTrouble(NamedTuple):
 
 
 def check_paths(paths: tuple[str, ...]) -> None:
-    """UsageError: a path begins with something that a request does not have."""
+    """UsageError: a path begins with something that a request does not have, or leads nowhere."""
     for path in paths:
         if path.partition(".")[0] not in _ROOTS:
             raise UsageError(f"by: {path!r} begins with none of {', '.join(_ROOTS)}")
+        if "" in path.split(".") or path == "header":
+            raise UsageError(f"by: {path!r} names nothing; write body.cart.id, header.x-tenant …")
 
 
 def submission_of(
@@ -88,7 +90,7 @@ def submission_of(
         payload = digest(secret, facts.query, _body(facts))
         return Submission(digest(*who, "key", facts.path, given), payload, True)
     if policy.by:
-        chosen = [word for path in policy.by for word in (path, _flat(_look_up(path, facts)))]
+        chosen = [word for path in policy.by for word in (path, _chosen(path, facts))]
         return Submission(digest(*who, "by", *chosen), None, False)
     return Submission(digest(*who, "all", facts.path, facts.query, _body(facts)), None, False)
 
@@ -124,17 +126,25 @@ def read_key(policy: "Policy", keys: list[str]) -> str | KeyTrouble | None:
     return text
 
 
+def is_quoted(text: str) -> bool:
+    """True: it is one key in quotes."""
+    return _QUOTED.fullmatch(text.strip()) is not None
+
+
 # ---- what was submitted
 
 
 def _body(facts: Facts) -> str | bytes:
     """The body so that layout and order do not matter, where it is known how."""
-    if not facts.is_whole:
-        return f"{facts.headers.get('content-length')} ".encode() + facts.body
-    if facts.is_json:
-        return _flat(_json(facts.body)) or facts.body
     fields = _fields(facts)
-    return _flat(fields) or b"" if fields else facts.body
+    if fields is not None:
+        body = _print(fields).encode()
+    elif facts.is_json and facts.is_whole:
+        return _flat(_json(facts.body)) or facts.body
+    else:
+        body = facts.body
+    # What is not read may differ: its length is all that is known of it.
+    return body if facts.is_whole else f"{facts.headers.get('content-length')} ".encode() + body
 
 
 def _json(body: bytes) -> Any:
@@ -153,18 +163,26 @@ def _flat(data: Any) -> str | None:
         return None
 
 
-def _fields(facts: Facts) -> list[list[str]]:
-    """The names and values of a form that are text, sorted; empty: it is none."""
+def _fields(facts: Facts) -> list[list[str]] | None:
+    """The names and values of a form that are text, sorted by name; None: it is none."""
     if facts.kind == "application/x-www-form-urlencoded":
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
     if facts.kind == "multipart/form-data":
-        return fields_of_multipart(facts.headers["content-type"], facts.body)
-    return []
+        kind = facts.headers["content-type"]
+        return fields_of_multipart(kind, facts.body, is_whole=facts.is_whole)
+    return None
 
 
 def _pairs(text: str) -> list[list[str]]:
     pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
-    return sorted([name, value] for name, value in pairs)
+    return by_name([[name, value] for name, value in pairs])
+
+
+def _chosen(path: str, facts: Facts) -> str | bytes | None:
+    """What stands there; of a body that was not read to its end, all that is known."""
+    if path.partition(".")[0] == "body" and not facts.is_whole:
+        return _body(facts)
+    return _flat(_look_up(path, facts))
 
 
 def _look_up(path: str, facts: Facts) -> Any:
@@ -185,7 +203,7 @@ def _tree(root: str, facts: Facts) -> Any:
         return facts.path_fields
     if root == "query":
         return _as_mapping(_pairs(facts.query))
-    return _json(facts.body) if facts.is_json else _as_mapping(_fields(facts))
+    return _json(facts.body) if facts.is_json else _as_mapping(_fields(facts) or [])
 
 
 def _as_mapping(pairs: list[list[str]]) -> dict[str, Any]:

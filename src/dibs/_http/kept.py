@@ -1,9 +1,11 @@
 """An answer that is kept, to be given again: one line of JSON, then the body as it was."""
 
 import json
+import re
 from typing import Any, NamedTuple
 
 _print = json.JSONEncoder(separators=(",", ":")).encode
+_BROKEN = re.compile(r"[\r\n\0]")
 Headers = tuple[tuple[str, str], ...]
 
 _NOT_AGAIN = frozenset(
@@ -49,7 +51,9 @@ class _KeptCodec:
     def decode(self, data: bytes) -> Any:
         head, _, body = data.partition(b"\n")
         status, headers = json.loads(head)
-        return Kept(int(status), tuple([(str(n), str(v)) for n, v in headers]), body)
+        if any(_BROKEN.search(word) for line in headers for word in line):
+            raise ValueError("a header that ends its own line is none of ours")
+        return Kept(int(status), tuple([(n, v) for n, v in headers]), body)
 
 
 KEPT = _KeptCodec()

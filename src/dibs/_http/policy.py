@@ -13,6 +13,7 @@ from .kept import KEPT
 
 KeyUse = Literal["never", "optional", "required"]
 
+_HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not mean them."""
 
@@ -46,6 +47,10 @@ class Policy:
             raise UsageError(f'key is "never", "optional" or "required", not {self.key!r}')
         if self.on_outage not in (None, "open", "closed"):
             raise UsageError(f'on_outage is "open" or "closed", not {self.on_outage!r}')
+        if not _HEADER.fullmatch(self.header):
+            raise UsageError(f"header must be the name of a header, not {self.header!r}")
+        if self.most < 0:
+            raise UsageError(f"most is a number of bytes, not {self.most!r}")
         by = (self.by,) if isinstance(self.by, str) else tuple(self.by)
         object.__setattr__(self, "by", by)
         check_paths(by)
@@ -93,7 +98,10 @@ class _Pattern:
         if not space or not path.startswith("/"):
             raise UsageError(f'a route is "METHOD /path", not {route!r}')
         self._methods = frozenset(methods.upper().split(","))
-        self._path = re.compile(_regex(path))
+        try:
+            self._path = re.compile(_regex(path), re.DOTALL)
+        except re.error as error:
+            raise UsageError(f"{route!r} cannot be understood: {error}") from None
 
     def fits(self, method: str, path: str) -> bool:
         named = method in self._methods or ("*" in self._methods and method not in SAFE)
@@ -105,11 +113,18 @@ class _Pattern:
 
 
 def _regex(path: str) -> str:
-    words = re.split(r"(\*|\{\w+\})", path)
-    return "".join(
-        ".*" if word == "*" else f"(?P<{word[1:-1]}>[^/]+)" if word[:1] == "{" else re.escape(word)
-        for word in words
-    )
+    return "".join([_word(word) for word in re.split(r"(\*|\{\w+\})", path)])
+
+
+def _word(word: str) -> str:
+    if word == "*":
+        return ".*"
+    if re.fullmatch(r"\{\w+\}", word):
+        return f"(?P<{word[1:-1]}>[^/]+)"
+    if "{" in word or "}" in word:
+        # A converter of some framework: as plain text it would fit no request, and guard none.
+        raise UsageError(f"a field of a route is {{name}}; {word!r} is none")
+    return re.escape(word)
 
 
 def find(policies: tuple[Policy, ...], method: str, path: str) -> Policy | None:

@@ -6,8 +6,8 @@ from .kept import Headers, Kept, keepable
 from .policy import Policy
 
 Verdict = Literal["finish", "release", "fail"]
-_NOT_FINAL = (408, 425, 429)
-"""Come back later: not what came of the work."""
+_NOT_FINAL = (401, 403, 407, 408, 425, 429)
+"""Log in, or come back later: not what came of the work."""
 
 
 def verdict_on(policy: Policy, status: int) -> Verdict:
@@ -48,7 +48,7 @@ class Recording:
         if self._size > self._policy.most:
             self.give_up()
         else:
-            self._body.append(piece)
+            self._body.append(bytes(piece))
 
     def give_up(self) -> None:
         """It will not be kept: too long, or it does not pass here."""

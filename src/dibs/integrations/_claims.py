@@ -14,7 +14,7 @@ from .._async.dibs import AsyncDibs
 from .._core.lease import OutagePolicy
 from .._core.once import NO_PAYLOAD, Terms
 from .._http.answers import Answer, refusal, replay
-from .._http.facts import KeyTrouble, Submission
+from .._http.facts import KeyTrouble, Submission, is_quoted
 from .._http.kept import Headers, Kept
 from .._http.policy import Policy
 from .._http.recording import Recording
@@ -97,6 +97,6 @@ def values_of(headers: Headers, name: str) -> list[str]:
 def key_lines(lines: Iterable[str]) -> list[str]:
     """The lines of a header where the server has joined them by commas.
 
-    No key has a comma in it, so what is joined is told from what is not.
+    Only a key in quotes may have a comma in it, so what is joined is told from what is not.
     """
-    return [part for line in lines for part in line.split(",")]
+    return [part for line in lines for part in ([line] if is_quoted(line) else line.split(","))]

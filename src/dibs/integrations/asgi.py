@@ -8,13 +8,14 @@
 A request that no policy is meant for is not touched at all.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, cast
 
 from .._async.claim import AsyncClaim
 from .._async.dibs import AsyncDibs
 from .._http.answers import Answer
-from .._http.facts import Facts, submission_of
+from .._http.facts import Facts, KeyTrouble, Submission, submission_of
 from .._http.kept import Headers
 from .._http.policy import Policy, find
 from .._http.recording import Recording
@@ -53,7 +54,7 @@ class DibsMiddleware:
         secret: str | bytes = b"",
     ) -> None:
         self._app = app
-        self._is_ours = isinstance(dibs, str)
+        self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
         self._user = user
@@ -62,8 +63,8 @@ class DibsMiddleware:
             raise UsageError('a policy of the middleware needs a route: Policy("POST /orders", …)')
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" and self._is_ours:
-            return await self._live(scope, receive, send)
+        if scope["type"] == "lifespan" and self._url is not None:
+            return await self._app(scope, receive, ending(send, self._close))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         policy = find(self._policies, scope["method"], path_of(scope))
@@ -74,7 +75,17 @@ class DibsMiddleware:
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
         entry = await Entry.read(receive)
         if entry.is_gone:
-            return await self._app(scope, entry.receive, send)
+            return None  # nobody waits for it, and what it is cannot be known: it must not be done
+        submission = await self._submission(policy, scope, entry)
+        outcome = await aclaimed(self._dibs, policy, policy.route, submission)
+        if isinstance(outcome, Answer):
+            return await give(outcome, send)
+        recorder = Recorder(policy, outcome, send)
+        return await recorder.run(self._app, scope, entry.receive)
+
+    async def _submission(
+        self, policy: Policy, scope: Scope, entry: "Entry"
+    ) -> Submission | KeyTrouble:
         headers = header_lines(scope)
         facts = Facts(
             method=scope["method"],
@@ -88,19 +99,27 @@ class DibsMiddleware:
             path_fields=policy.parts_of(path_of(scope)),
         )
         keys = values_of(headers, policy.header)
-        submission = submission_of(policy, facts, keys, self._secret)
-        outcome = await aclaimed(self._dibs, policy, policy.route, submission)
-        if isinstance(outcome, Answer):
-            return await give(outcome, send)
-        recorder = Recorder(policy, outcome, send)
-        return await recorder.run(self._app, scope, entry.receive)
+        return submission_of(policy, facts, keys, self._secret)
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Close what is ours when the server ends."""
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            await self._dibs.aclose()
+    async def _close(self) -> None:
+        """Close what is ours. The application may live again, as it does in tests."""
+        assert self._url is not None
+        old, self._dibs = self._dibs, AsyncDibs(self._url)
+        await old.aclose()
+
+
+def ending(send: Send, close: Callable[[], Awaitable[None]]) -> Send:
+    """*send* for a lifespan, with *close* before the server hears that the application has ended.
+
+    One that has no lifespan, and raises or returns at once, has not ended by that.
+    """
+
+    async def watched(message: Message) -> None:
+        if message["type"].startswith("lifespan.shutdown."):
+            await close()
+        await send(message)
+
+    return watched
 
 
 async def give(answer: Answer, send: Send) -> None:
@@ -116,10 +135,9 @@ async def give(answer: Answer, send: Send) -> None:
 class Entry:
     """The beginning of a request's body, read ahead; the application gets all of it in order."""
 
-    def __init__(self, receive: Receive, messages: list[Message]) -> None:
+    def __init__(self, receive: Receive, messages: deque[Message]) -> None:
         self._receive = receive
         self._messages = messages
-        self.body = b"".join([message.get("body", b"") for message in messages])
         self.is_whole = not messages[-1].get("more_body")
         self.is_gone = messages[-1]["type"] == "http.disconnect"
         """The client left before it had said everything."""
@@ -127,16 +145,21 @@ class Entry:
     @classmethod
     async def read(cls, receive: Receive) -> "Entry":
         """Read until the end, or until it is enough."""
-        messages: list[Message] = []
+        messages: deque[Message] = deque()
         size = 0
         while not messages or (messages[-1].get("more_body") and size < MOST_READ):
             messages.append(await receive())
             size += len(messages[-1].get("body", b""))
         return cls(receive, messages)
 
+    @property
+    def body(self) -> bytes:
+        """What was read. Put together when asked for, not kept beside its pieces."""
+        return b"".join([message.get("body", b"") for message in self._messages])
+
     async def receive(self) -> Message:
         """What was read, then what comes: a client that really leaves is told as ever."""
-        return self._messages.pop(0) if self._messages else await self._receive()
+        return self._messages.popleft() if self._messages else await self._receive()
 
 
 # ---- the answer
@@ -160,12 +183,21 @@ class Recorder:
         """The application, with the claim around it. What it raises is raised."""
         try:
             await app(scope, receive, self.send)
+            await self.leave()
         finally:
             await self.close()
 
+    async def leave(self) -> None:
+        """The application has returned. If it had begun to answer and stopped, the client has left
+        in the middle of a stream: the work was done, only the answer is incomplete.
+        """
+        if self._recording.status:
+            self._recording.give_up()
+            await aended(self._claim, self._recording)
+
     async def close(self) -> None:
-        """The application has ended, by an error, cancelled, or without a whole answer: so has
-        the claim, if it is still open.
+        """The application has ended, by an error, cancelled, or without an answer: so has the
+        claim, if it is still open.
         """
         # In a task that is cancelled again here, the release is on its way nevertheless.
         await self._claim.fail()
@@ -184,11 +216,11 @@ class Recorder:
         try:
             await self._send(message)
         except OSError:
-            # The client has left in the middle of a stream. The work was done; only the answer
-            # is incomplete.
-            self._recording.give_up()
-            await aended(self._claim, self._recording)
-            raise
+            # The client has left. With the next piece the application hears of it: that may be
+            # all there is, and then it can be kept.
+            if kind != "http.response.start":
+                await self.leave()
+                raise
 
 
 def is_last(message: Message) -> bool:
@@ -222,9 +254,15 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def who_of(scope: Scope, headers: Headers) -> str | None:
-    """Who submits, as far as the request itself tells."""
-    found, client = dict(headers), scope.get("client")
-    return found.get("authorization") or found.get("cookie") or (client[0] if client else None)
+    """Who submits, as far as the request itself tells, and from what: else a header could be
+    filled in with somebody's address. HTTP/2 may send cookies in several lines.
+    """
+    for name in ("authorization", "cookie"):
+        lines = values_of(headers, name)
+        if any(lines):
+            return f"{name} {'; '.join(lines)}"
+    client = scope.get("client")
+    return f"address {client[0]}" if client else None
 
 
 async def settled(who: Any) -> str | None:

@@ -2,6 +2,7 @@
 
     # settings.py
     DIBS_URL = "redis://…"
+    DIBS_OPTIONS = {"budget": 0.5}             # optional: what else Dibs is told
     DIBS_USER = "shop.people.tenant_of"        # optional: a function of the request
     DIBS_POLICIES = [Policy("POST /orders/", window=86400, after="replay", key="required")]
     MIDDLEWARE = [..., "dibs.integrations.django.DibsMiddleware"]     # after authentication
@@ -15,24 +16,31 @@ Sync and async views alike. The decorator needs no middleware. Hashes are keyed 
 # pyright: basic
 # Django comes without types: what it hands us is unknown.
 
+import asyncio
+import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 from urllib.parse import urlencode
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.module_loading import import_string
 
+from .._async.claim import AsyncClaim
 from .._async.dibs import AsyncDibs
 from .._http.answers import Answer
 from .._http.decorators import Once, PreventDuplicateSubmit
 from .._http.facts import Facts, KeyTrouble, Submission, submission_of
 from .._http.policy import Policy, find
 from .._http.recording import Recording
+from .._sync.claim import Claim
 from .._sync.dibs import Dibs
 from ..errors import UsageError
 from ._claims import aclaimed, aended, claimed, ended, key_lines
@@ -49,7 +57,7 @@ _CALLERS_FAULT = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 
 def guard(policy: Policy, view: View) -> View:
     """*view*, with a claim around it."""
-    if inspect.iscoroutinefunction(view):
+    if _is_async(view):
         return _guard_async(policy, view)
 
     @functools.wraps(view)
@@ -57,6 +65,12 @@ def guard(policy: Policy, view: View) -> View:
         return _run(policy, _route_of(request), request, lambda: view(request, *args, **kwargs))
 
     return guarded
+
+
+def _is_async(view: Any) -> bool:
+    """True: calling it makes something to be awaited. `dispatch` of a class is always plain."""
+    owner = getattr(getattr(view, "func", view), "__self__", None)
+    return inspect.iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
 
 
 def _guard_async(policy: Policy, view: View) -> View:
@@ -102,54 +116,106 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
 # ---- a view, with a claim around it
 
 
-def _run(
-    policy: Policy, name: str, request: Any, work: Callable[[], HttpResponseBase]
-) -> HttpResponseBase:
+def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
     claim = claimed(_dibs(), policy, name, _submission(policy, name, request, _who(request)))
     if isinstance(claim, Answer):
         return _response(claim)
+    response, recording = _worked(policy, claim, work)
+    end = functools.partial(ended, claim, recording)
+    _ = _at_its_end(response, end) if _is_stream(response) else end()
+    return response
+
+
+def _worked(policy: Policy, claim: Claim, work: Callable[[], Any]) -> tuple[Any, Recording]:
+    """What the view answers. An exception is raised, and ends the claim."""
     try:
         response = work()
-        ended(claim, _recorded(policy, response))
-        return response
+        if _wants_rendering(policy, response):
+            response.render()
+        return response, _recorded(policy, response)
     except _CALLERS_FAULT:
         claim.release()
         claim.finish()
         raise
-    finally:
-        claim.fail()  # if it is still open: the view raised
+    except BaseException:
+        claim.fail()
+        raise
 
 
 async def _arun(
     policy: Policy, name: str, request: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    who = await _awho(request)
-    claim = await aclaimed(_adibs(), policy, name, _submission(policy, name, request, who))
-    if isinstance(claim, Answer):
-        return _response(claim)
+    submission = _submission(policy, name, request, await _awho(request))
+    async with _adibs(request) as dibs:
+        claim = await aclaimed(dibs, policy, name, submission)
+        if isinstance(claim, Answer):
+            return _response(claim)
+        response, recording = await _aworked(policy, claim, work)
+        if _is_stream(response) and isinstance(request, ASGIRequest):
+            loop = asyncio.get_running_loop()
+            _at_its_end(response, functools.partial(_soon, loop, claim, recording))
+        else:
+            await aended(claim, recording)
+        return response
+
+
+async def _aworked(
+    policy: Policy, claim: AsyncClaim, work: Callable[[], Awaitable[Any]]
+) -> tuple[Any, Recording]:
+    """What the view answers. An exception is raised, and ends the claim."""
     try:
         response = await work()
-        await aended(claim, _recorded(policy, response))
-        return response
+        if _wants_rendering(policy, response):
+            await sync_to_async(response.render)()  # a template may ask the database
+        return response, _recorded(policy, response)
     except _CALLERS_FAULT:
         claim.release()
         await claim.finish()
         raise
-    finally:
-        await claim.fail()  # if it is still open: the view raised, or was cancelled
+    except BaseException:
+        await claim.fail()
+        raise
+
+
+def _soon(loop: asyncio.AbstractEventLoop, claim: AsyncClaim, recording: Recording) -> None:
+    asyncio.run_coroutine_threadsafe(aended(claim, recording), loop)
+
+
+def _is_stream(response: Any) -> bool:
+    return getattr(response, "streaming", False)
+
+
+def _at_its_end(response: Any, end: Callable[[], object]) -> None:
+    """Call *end* when a stream has come to its end, or its client has left."""
+    response._resource_closers.append(end)
 
 
 # ---- what is set
 
 
-@functools.cache
+_making = threading.Lock()
+"""The first requests may come at once; two of a kind would be one too many."""
+
+
 def _dibs() -> Dibs:
-    return Dibs(_url(), namespace=getattr(settings, "DIBS_NAMESPACE", ""))
+    with _making:
+        return _made(Dibs)
+
+
+@contextlib.asynccontextmanager
+async def _adibs(request: Any) -> AsyncIterator[AsyncDibs]:
+    """That of the event loop. Under WSGI each view has a loop of its own, and needs its own."""
+    if isinstance(request, ASGIRequest):
+        yield _made(AsyncDibs)
+    else:
+        async with _made.__wrapped__(AsyncDibs) as dibs:
+            yield dibs
 
 
 @functools.cache
-def _adibs() -> AsyncDibs:
-    return AsyncDibs(_url(), namespace=getattr(settings, "DIBS_NAMESPACE", ""))
+def _made(kind: Callable[..., Any]) -> Any:
+    options = getattr(settings, "DIBS_OPTIONS", {})
+    return kind(_url(), **{"namespace": getattr(settings, "DIBS_NAMESPACE", ""), **options})
 
 
 def _url() -> str:
@@ -169,13 +235,14 @@ def _chosen_user(path: str) -> Callable[[Any], Any]:
 
 def _submission(policy: Policy, name: str, request: Any, who: object) -> Submission | KeyTrouble:
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
-    facts = _facts(request, name, None if who is None else str(who))
+    facts = _facts(policy, request, name, None if who is None else str(who))
     return submission_of(policy, facts, key_lines(keys), str(settings.SECRET_KEY).encode())
 
 
-def _facts(request: Any, name: str, user: str | None) -> Facts:
+def _facts(policy: Policy, request: Any, name: str, user: str | None) -> Facts:
     headers = {key.lower(): value for key, value in request.headers.items()}
-    match = request.resolver_match
+    match = request.resolver_match  # a middleware comes before it
+    fields = match.kwargs if match else policy.parts_of(request.path)
     return Facts(
         method=str(request.method),
         route=name,
@@ -184,17 +251,18 @@ def _facts(request: Any, name: str, user: str | None) -> Facts:
         headers=headers,
         body=_body(request, headers),
         user=user,
-        path_fields={key: str(value) for key, value in (match.kwargs if match else {}).items()},
+        path_fields={key: str(value) for key, value in fields.items()},
     )
 
 
 def _body(request: Any, headers: dict[str, str]) -> bytes:
-    """The body; of a form, its text fields: uploads are no part of a submission's key."""
-    if request.content_type not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    """The body; of a form with files, its text fields: uploads are no part of a key."""
+    # Django reads forms that are posted, and no others.
+    if request.content_type != "multipart/form-data" or request.method != "POST":
         return request.body
     headers["content-type"] = "application/x-www-form-urlencoded"
     fields = [(name, value) for name, values in request.POST.lists() for value in values]
-    return urlencode(sorted(fields), errors="surrogatepass").encode()
+    return urlencode(fields, errors="surrogatepass").encode()
 
 
 def _route_of(request: Any) -> str:
@@ -208,7 +276,7 @@ def _who(request: Any) -> object:
     if chosen:
         return _chosen_user(chosen)(request)
     user = getattr(request, "user", None)
-    return user.pk if user is not None and user.is_authenticated else _stranger(request)
+    return _known(user) or _stranger(request)
 
 
 async def _awho(request: Any) -> object:
@@ -219,35 +287,44 @@ async def _awho(request: Any) -> object:
         return await who if isinstance(who, Awaitable) else who
     ask = getattr(request, "auser", None)
     user = await ask() if ask is not None else None
-    return user.pk if user is not None and user.is_authenticated else _stranger(request)
+    return _known(user) or _stranger(request)
+
+
+def _known(user: Any) -> str | None:
+    return f"user {user.pk}" if user is not None and user.is_authenticated else None
 
 
 def _stranger(request: Any) -> str | None:
-    headers = request.headers
+    """As far as the request itself tells, and from what: else a header could be filled in with
+    somebody's number or address.
+    """
+    for name in ("Authorization", "Cookie"):
+        if request.headers.get(name):
+            return f"{name.lower()} {request.headers[name]}"
     address = request.META.get("REMOTE_ADDR")
-    return headers.get("Authorization") or headers.get("Cookie") or address
+    return f"address {address}" if address else None
 
 
 # ---- the answer
 
 
-def _recorded(policy: Policy, response: HttpResponseBase) -> Recording:
+def _recorded(policy: Policy, response: object) -> Recording:
     """The answer, as far as it can be kept: a stream is left alone."""
     recording = Recording(policy)
+    if not isinstance(response, HttpResponseBase):
+        recording.begin(500, ())  # Django is about to say what is wrong with it
+        return recording
     recording.begin(response.status_code, tuple(response.items()))
-    if isinstance(response, HttpResponse):
-        if policy.after == "replay":
-            _render(response)
-            recording.add(response.content)
-    else:
+    if not isinstance(response, HttpResponse):
         recording.give_up()
+    elif policy.after == "replay":
+        recording.add(response.content)
     return recording
 
 
-def _render(response: HttpResponse) -> None:
-    """A TemplateResponse has no content before it is rendered, which Django does later."""
-    if not getattr(response, "is_rendered", True):
-        cast(Any, response).render()
+def _wants_rendering(policy: Policy, response: Any) -> bool:
+    """True: a TemplateResponse, which has no content before Django renders it, later."""
+    return policy.after == "replay" and not getattr(response, "is_rendered", True)
 
 
 def _response(answer: Answer) -> HttpResponse:

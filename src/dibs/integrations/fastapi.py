@@ -10,10 +10,10 @@ Sync and async endpoints alike; none needs a `request`. Dependencies and validat
 nobody is replayed who is not allowed in. What a second request is told is in the OpenAPI document.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI, routing
 
 from .._async.dibs import AsyncDibs
 from .._http.openapi import documented
@@ -49,10 +49,15 @@ def install(
 
 def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
     """The same, with what guarded endpoints may answer."""
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.include_in_schema:
-            policy = policy_of(route.endpoint)
-            operations = schema.get("paths", {}).get(route.path_format, {})
-            for method in route.methods or ():
-                documented(operations.get(method.lower()), policy)
+    for route in _routes(app):
+        policy = policy_of(getattr(route, "endpoint", None))
+        operations = schema.get("paths", {}).get(getattr(route, "path_format", None), {})
+        for method in getattr(route, "methods", None) or ():
+            documented(operations.get(method.lower()), policy)
     return schema
+
+
+def _routes(app: FastAPI) -> Iterable[Any]:
+    """Those of included routers as well, which recent versions keep apart."""
+    listed: Any = getattr(routing, "iter_route_contexts", iter)
+    return listed(app.routes)

@@ -8,11 +8,12 @@ def order(): ...
 """
 
 import functools
+import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
-from flask import Flask, Response, current_app, make_response, request
+from flask import Flask, Response, after_this_request, current_app, make_response, request
 
 from .._http.answers import Answer
 from .._http.decorators import Once, PreventDuplicateSubmit
@@ -28,6 +29,9 @@ __all__ = ["install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[], object]
 
+_OPEN = "dibs.open"
+"""Where the claims of a request are, in its environment."""
+
 
 def install(
     app: Flask, dibs: Dibs | str, *, user: User | None = None, secret: str | bytes | None = None
@@ -39,6 +43,7 @@ def install(
     stored, the same in all processes (default: the app's own secret key).
     """
     app.extensions["dibs"] = _Desk(Dibs(dibs) if isinstance(dibs, str) else dibs, user, secret)
+    app.teardown_request(_let_go)
 
 
 def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,13 +53,16 @@ def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         claim = _desk().admit(policy)
         if isinstance(claim, Answer):
-            return Response(claim.body, claim.status, list(claim.headers))
+            return _response(claim)
+        request.environ.setdefault(_OPEN, []).append(claim)
         try:
-            response = _answered(view, args, kwargs)
-            ended(claim, _recorded(policy, response))
-            return response
-        finally:
-            claim.fail()  # if it is still open: the view raised
+            response = make_response(current_app.ensure_sync(view)(*args, **kwargs))
+        except Exception:
+            # Not ours to answer: decorators around this one want to see it, and the app may have a
+            # handler for it. What that says is the answer.
+            after_this_request(functools.partial(_end, policy, claim))
+            raise
+        return _end(policy, claim, response)
 
     return guarded
 
@@ -63,24 +71,46 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
-def _answered(view: Callable[..., Any], args: Any, kwargs: Any) -> Response:
-    """What the view answers; an error that the app has a handler for is an answer, too."""
-    try:
-        found = current_app.ensure_sync(view)(*args, **kwargs)
-    except Exception as error:
-        found = current_app.handle_user_exception(error)
-    return make_response(found)
+def _end(policy: Policy, claim: Claim, response: Response) -> Response:
+    """The claim ends with the answer: with a stream when that has ended, or its client has left."""
+    recording = _recorded(policy, response)
+    if _is_stream(policy, response):
+        request.environ[_OPEN].remove(claim)
+        response.call_on_close(functools.partial(ended, claim, recording))
+    else:
+        ended(claim, recording)
+    return response
+
+
+def _let_go(error: BaseException | None) -> None:
+    """The request is over: nobody has answered it, and nobody will."""
+    for claim in request.environ.pop(_OPEN, ()):
+        claim.fail()
 
 
 def _recorded(policy: Policy, response: Response) -> Recording:
     """The answer, as far as it can be kept: a stream is left alone."""
     recording = Recording(policy)
     recording.begin(response.status_code, tuple(response.headers.items()))
-    if response.is_streamed or response.direct_passthrough:
+    if _is_stream(policy, response):
         recording.give_up()
     elif policy.after == "replay":
         recording.add(response.get_data())
     return recording
+
+
+def _is_stream(policy: Policy, response: Response) -> bool:
+    """True: it is made while it is sent. Error pages look so, too, but their length is known."""
+    length = response.headers.get("Content-Length", type=int)
+    is_short = length is not None and length <= policy.most
+    return response.direct_passthrough or (response.is_streamed and not is_short)
+
+
+def _response(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status)
+    response.headers.clear()
+    response.headers.extend(answer.headers)
+    return response
 
 
 def _desk() -> "_Desk":
@@ -126,14 +156,20 @@ def _facts(name: str, user: str | None) -> Facts:
 
 
 def _body(headers: dict[str, str]) -> bytes:
-    """The body; of a form, its text fields: uploads are no part of a submission's key."""
-    if request.mimetype not in ("multipart/form-data", "application/x-www-form-urlencoded"):
-        return request.get_data()
+    """The body; of a form with files, its text fields: uploads are no part of a key."""
+    if request.mimetype != "multipart/form-data":
+        body = request.get_data()
+        cast(Any, request).stream = io.BytesIO(body)  # the view may want to read it, too
+        return body
     headers["content-type"] = "application/x-www-form-urlencoded"
-    return urlencode(sorted(request.form.items(multi=True)), errors="surrogatepass").encode()
+    return urlencode(list(request.form.items(multi=True)), errors="surrogatepass").encode()
 
 
 def _who() -> str | None:
-    """Who submits, as far as the request itself tells."""
-    headers = request.headers
-    return headers.get("Authorization") or headers.get("Cookie") or request.remote_addr
+    """Who submits, as far as the request itself tells, and from what: else a header could be
+    filled in with somebody's address.
+    """
+    for name in ("Authorization", "Cookie"):
+        if request.headers.get(name):
+            return f"{name.lower()} {request.headers[name]}"
+    return None if request.remote_addr is None else f"address {request.remote_addr}"

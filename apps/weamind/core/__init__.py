@@ -1,0 +1,1 @@
+"""What every part of the bot leans on: settings, metrics, the database, the processing lock."""

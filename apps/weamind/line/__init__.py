@@ -1,0 +1,1 @@
+"""LINE: what it sends to the bot, what the bot makes of it, and what it sends back."""

@@ -1,0 +1,95 @@
+"""What every handler has at hand: people, forecasts, the lock, and a voice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ..core.processing_lock import ProcessingLock
+from ..user.users import Users
+from ..weather.forecasts import Forecasts
+from .messages import Message
+from .sender import Sender
+
+DOTS_AFTER = 0.5
+"""Seconds of work before the loading dots are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """One bot: its parts are opened and closed by whoever made it."""
+
+    users: Users
+    forecasts: Forecasts
+    sender: Sender
+    lock: ProcessingLock
+    locks_everything: bool = False
+    """True: texts, locations and every tap take the lock, not only those that are tapped fast."""
+    liff_id: str | None = None
+
+    async def reply(self, event: object, *messages: Message) -> None:
+        """Answer *event*, once; never raises."""
+        token = getattr(event, "reply_token", None)
+        await self.sender.reply(token, messages, to=chat_of(event))
+
+    @asynccontextmanager
+    async def dots(self, event: object) -> AsyncIterator[None]:
+        """Loading dots while the block takes long; afterwards none will come any more.
+
+        So the answer belongs after the block: dots that came after it would stay.
+        """
+        user_id = private_user(event)
+        if user_id is None:
+            yield
+            return
+        dots = _Dots(self.sender, user_id)
+        try:
+            yield
+        finally:
+            await dots.stop()
+
+
+class _Dots:
+    """Shown after a while, unless they are stopped before."""
+
+    def __init__(self, sender: Sender, user_id: str) -> None:
+        self._begun = False
+        self._task = asyncio.create_task(self._show(sender, user_id), name="loading dots")
+
+    async def _show(self, sender: Sender, user_id: str) -> None:
+        await asyncio.sleep(DOTS_AFTER)
+        self._begun = True
+        await sender.show_loading(user_id)
+
+    async def stop(self) -> None:
+        """None will come any more. What LINE has been asked for cannot be taken back."""
+        if not self._begun:
+            self._task.cancel()
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self._task.cancel()
+
+
+def user_of(event: object) -> str | None:
+    """Who did it; None: LINE does not say."""
+    return getattr(getattr(event, "source", None), "user_id", None)
+
+
+def is_private(event: object) -> bool:
+    """True: a chat between two."""
+    return getattr(getattr(event, "source", None), "type", None) == "user"
+
+
+def private_user(event: object) -> str | None:
+    """Who did it, in a chat between two."""
+    return user_of(event) if is_private(event) else None
+
+
+def chat_of(event: object) -> str | None:
+    """The id of the chat in which it happened."""
+    source = getattr(event, "source", None)
+    for name in ("group_id", "room_id", "user_id"):
+        if found := getattr(source, name, None):
+            return found
+    return None

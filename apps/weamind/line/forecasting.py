@@ -1,0 +1,76 @@
+"""The answer to "what will the weather be there?"."""
+
+import asyncio
+import logging
+from datetime import datetime
+
+from ..places.atlas import by_code
+from ..places.place import Place
+from ..user.database import Person
+from ..user.users import UsersUnavailable
+from ..weather.apology import apology
+from ..weather.cards import forecast_message
+from ..weather.forecast import TAIPEI, Forecast
+from ..weather.provider import WeatherUnavailable
+from .bot import Bot, private_user
+from .messages import Item, Message, ask_about, send_location, tap, text_message
+
+_PATIENCE = 1.0
+"""How long a forecast waits for the places that are offered below it, in seconds."""
+_log = logging.getLogger(__name__)
+
+
+async def answer_forecast(
+    event: object, place: Place, bot: Bot, *, person: Person | None = None
+) -> None:
+    """The forecast of *place*, or why there is none. It is remembered who asked, if they did alone.
+
+    *person*: what is known about them, if somebody has looked already.
+    """
+    async with bot.dots(event):
+        found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))
+    message = _message(found, place, offered(met, place))
+    await asyncio.gather(bot.reply(event, message), _remember(event, place, bot))
+
+
+def offered(person: Person | None, place: Place) -> list[Item]:
+    """The places that they asked about before, and the map. Not in a group: others read there."""
+    if person is None:
+        return []
+    recent = map(by_code, person.recent(without=place.code))
+    return [*(ask_about(each) for each in recent if each is not None), send_location()]
+
+
+async def _found(place: Place, bot: Bot) -> Forecast | WeatherUnavailable:
+    try:
+        return await bot.forecasts.get(place)
+    except WeatherUnavailable as error:
+        return error
+
+
+def _message(found: Forecast | WeatherUnavailable, place: Place, items: list[Item]) -> Message:
+    if isinstance(found, Forecast):
+        return forecast_message(found, now=datetime.now(TAIPEI), quick_reply=items or None)
+    again = tap("🔄 再試一次", "weather", type="place", place=place.code)
+    return text_message(apology(found), [again, *items])
+
+
+async def _met(event: object, bot: Bot, person: Person | None) -> Person | None:
+    """Who asks. None: in a group. A database that is out or slow costs no forecast."""
+    user_id = private_user(event)
+    if user_id is None or person is not None:
+        return person
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await bot.users.meet(user_id)
+    except (UsersUnavailable, TimeoutError):
+        return Person()
+
+
+async def _remember(event: object, place: Place, bot: Bot) -> None:
+    user_id = private_user(event)
+    if user_id is not None:
+        try:
+            await bot.users.record(user_id, place.code)
+        except UsersUnavailable:
+            _log.warning("a query was not remembered")

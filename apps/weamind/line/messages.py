@@ -1,0 +1,148 @@
+"""Messages and quick replies as LINE's JSON. Nothing here asks anybody."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..places.place import Place
+from . import texts
+from .postbacks import postback_data
+
+Message = dict[str, Any]
+Item = dict[str, Any]
+MOST_ITEMS = 13
+"""LINE shows no more quick replies."""
+_LONGEST_LABEL = 20
+
+
+def text_message(text: str, items: Iterable[Item] = ()) -> Message:
+    """A text, with quick replies below it."""
+    message: Message = {"type": "text", "text": text}
+    listed = list(items)[:MOST_ITEMS]
+    return message | {"quickReply": {"items": listed}} if listed else message
+
+
+# ---- quick replies
+
+
+def tap(label: str, action: str, **fields: str | int) -> Item:
+    """A button whose data comes back as a postback; its label is shown as if it were said."""
+    label = label[:_LONGEST_LABEL]
+    data = postback_data(action, **fields)
+    action_object = {"type": "postback", "label": label, "data": data, "displayText": label}
+    return {"type": "action", "action": action_object}
+
+
+def send_location(label: str = "📍 傳送位置") -> Item:
+    """A button that opens LINE's map."""
+    return {"type": "action", "action": {"type": "location", "label": label}}
+
+
+def open_page(label: str, uri: str) -> Item:
+    """A button that opens a page."""
+    return {"type": "action", "action": {"type": "uri", "label": label, "uri": uri}}
+
+
+def ask_about(place: Place) -> Item:
+    """A button that asks for the weather of *place*."""
+    return tap(place.name, "weather", type="place", place=place.code)
+
+
+def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) -> list[Item]:
+    """One page of *items*, as many as fit; *turn* makes the buttons to the pages beside it."""
+    if len(items) <= MOST_ITEMS:
+        return list(items)
+    size = MOST_ITEMS - 2
+    last = (len(items) - 1) // size
+    number = min(max(number, 0), last)
+    before = [turn("⬅️ 上一頁", number - 1)] if number > 0 else []
+    after = [turn("下一頁 ➡️", number + 1)] if number < last else []
+    return before + list(items[number * size : (number + 1) * size]) + after
+
+
+# ---- whole answers
+
+
+def places_message(text: str, places: Iterable[Place]) -> Message:
+    """A question with one button for each place."""
+    return text_message(text, [ask_about(place) for place in places])
+
+
+def location_message() -> Message:
+    """Ask for the current location."""
+    return text_message(texts.SEND_LOCATION, [send_location()])
+
+
+def other_message() -> Message:
+    """What else can be done."""
+    items = [
+        tap("使用說明", "other", type="help"),
+        tap("設定住家與公司", "settings"),
+        tap("最近查詢", "recent_queries"),
+        tap("刪除我的資料", "delete"),
+    ]
+    return text_message(texts.OTHER, items)
+
+
+def welcome_message() -> Message:
+    """The first thing that a new friend reads."""
+    return text_message(texts.WELCOME, [*_kinds(), send_location()])
+
+
+def delete_message() -> Message:
+    """Whether they are sure."""
+    items = [tap("確定刪除", "delete", sure="yes"), tap("取消", "delete", sure="no")]
+    return text_message(texts.DELETE_SURE, items)
+
+
+def no_place_message(kind: str) -> Message:
+    """Nothing is set yet."""
+    return text_message(texts.NO_PLACE_YET.format(kind=texts.KINDS[kind]), [_set(kind)])
+
+
+# ---- the settings, as a chat
+
+
+def settings_message(home: Place | None, office: Place | None, liff_id: str | None) -> Message:
+    """What is set, and what to change."""
+    page = f"https://liff.line.me/{liff_id}"
+    names = [texts.NOT_SET if place is None else place.name for place in (home, office)]
+    return text_message(
+        texts.SETTINGS.format(home=names[0], office=names[1]),
+        [*_kinds(), *([open_page("在網頁上設定", page)] if liff_id else [])],
+    )
+
+
+def counties_message(kind: str, counties: Sequence[Place], number: int) -> Message:
+    """Which county."""
+
+    def turn(label: str, page: int) -> Item:
+        return tap(label, "settings", type=kind, page=page)
+
+    items = [tap(each.name, "settings", type=kind, county=each.code) for each in counties]
+    question = texts.WHICH_COUNTY.format(kind=texts.KINDS[kind])
+    return text_message(question, paged(items, number, turn))
+
+
+def towns_message(kind: str, county: Place, towns: Sequence[Place], number: int) -> Message:
+    """Which town of it."""
+
+    def turn(label: str, page: int) -> Item:
+        return tap(label, "settings", type=kind, county=county.code, page=page)
+
+    items = [tap(each.town or each.name, "set", type=kind, place=each.code) for each in towns]
+    return text_message(texts.WHICH_TOWN.format(county=county.name), paged(items, number, turn))
+
+
+def place_set_message(kind: str, place: Place) -> Message:
+    """It is set."""
+    said = texts.PLACE_SET.format(kind=texts.KINDS[kind], place=place.name)
+    return text_message(said, [ask_about(place), _set("office" if kind == "home" else "home")])
+
+
+def _kinds() -> list[Item]:
+    return [_set("home"), _set("office")]
+
+
+def _set(kind: str) -> Item:
+    label = {"home": "🏠 設定住家", "office": "🏢 設定公司"}[kind]
+    return tap(label, "settings", type=kind)

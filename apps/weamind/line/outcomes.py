@@ -1,0 +1,61 @@
+"""What became of a message, by what LINE answered. Nothing here asks anybody."""
+
+from typing import Literal
+
+import httpx
+
+Outcome = Literal[
+    "sent",
+    "no_token",  # there was nothing to reply to
+    "spent",  # the token was used before, by us
+    "invalid_token",  # LINE does not know it, or not any more: surely not sent
+    "rejected",  # LINE does not like the message: a mistake of ours
+    "unauthorized",  # LINE does not know us
+    "rate_limited",
+    "server_error",  # it may have been sent
+    "timeout",  # it may have been sent
+    "unreachable",  # it was not sent
+]
+
+
+def outcome_of_reply(answer: httpx.Response | Exception) -> Outcome:
+    """What became of a reply."""
+    if isinstance(answer, httpx.Response) and answer.status_code == 400:
+        return "invalid_token" if "reply token" in _message(answer).lower() else "rejected"
+    return _outcome(answer)
+
+
+def outcome_of_push(answer: httpx.Response | Exception) -> Outcome:
+    """What became of a push, or of anything else that may be repeated with the same key."""
+    if isinstance(answer, httpx.Response) and answer.status_code == 409:
+        return "sent"  # an earlier try, whose answer did not arrive
+    return _outcome(answer)
+
+
+def _outcome(answer: httpx.Response | Exception) -> Outcome:
+    if not isinstance(answer, httpx.Response):
+        return _without_answer(answer)
+    status = answer.status_code
+    if 200 <= status < 300:
+        return "sent"
+    if status in (401, 403):
+        return "unauthorized"
+    if status == 429:
+        return "rate_limited"
+    return "server_error" if status >= 500 else "rejected"
+
+
+def _without_answer(error: Exception) -> Outcome:
+    # Before a connection is there, nothing can have been sent; afterwards, who knows.
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return "unreachable"
+    return "timeout"
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        document = answer.json()
+    except ValueError:
+        return ""
+    found = document.get("message") if isinstance(document, dict) else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,147 @@
+"""What concerns one person: home and office, recent queries, settings, and their data's end.
+
+Only in a chat between two: in a group others would read it.
+"""
+
+import re
+
+from ..places import atlas
+from ..places.place import Place
+from ..user.database import Person
+from ..user.users import UsersUnavailable
+from . import texts
+from .bot import Bot, private_user, user_of
+from .forecasting import answer_forecast
+from .messages import (
+    Message,
+    counties_message,
+    delete_message,
+    location_message,
+    no_place_message,
+    place_set_message,
+    places_message,
+    settings_message,
+    text_message,
+    towns_message,
+)
+
+Data = dict[str, str]
+
+
+async def answer_weather(event: object, bot: Bot, data: Data) -> None:
+    """The forecast for home, for the office, for a place; or ask for the current location."""
+    kind = data.get("type")
+    if kind in ("home", "office"):
+        await _answer_own_place(event, bot, kind)
+    elif kind == "current":
+        await bot.reply(event, location_message())
+    elif kind == "place" and (place := place_in(data)):
+        await answer_forecast(event, place, bot)
+    else:
+        await bot.reply(event, text_message(texts.UNKNOWN_TAP))
+
+
+async def _answer_own_place(event: object, bot: Bot, kind: str) -> None:
+    async with bot.dots(event):
+        person = await _person(event, bot)
+    if isinstance(person, str):
+        await bot.reply(event, text_message(person))
+        return
+    code = person.home if kind == "home" else person.office
+    place = atlas.by_code(code) if code else None
+    if place is None:
+        await bot.reply(event, no_place_message(kind))
+    else:
+        await answer_forecast(event, place, bot, person=person)
+
+
+async def answer_recent(event: object, bot: Bot, data: Data) -> None:
+    """Where they asked about last, to ask again."""
+    person = await _person(event, bot)
+    if isinstance(person, str):
+        await bot.reply(event, text_message(person))
+        return
+    found = [place for code in person.recent() if (place := atlas.by_code(code))]
+    none = text_message(texts.NO_QUERIES_YET)
+    await bot.reply(event, places_message(texts.RECENT, found) if found else none)
+
+
+async def answer_settings(event: object, bot: Bot, data: Data) -> None:
+    """One step of the settings: home or office, which county, which town."""
+    kind = data.get("type")
+    if private_user(event) is None:
+        await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
+    elif kind in ("home", "office"):
+        await bot.reply(event, _next_step(kind, data))
+    else:
+        await bot.reply(event, await _first_step(event, bot))
+
+
+async def _first_step(event: object, bot: Bot) -> Message:
+    person = await _person(event, bot)
+    person = Person() if isinstance(person, str) else person  # to choose, they need not be read
+    home, office = (atlas.by_code(code) if code else None for code in (person.home, person.office))
+    return settings_message(home, office, bot.liff_id)
+
+
+def _next_step(kind: str, data: Data) -> Message:
+    page = int(data["page"]) if re.fullmatch("[0-9]{1,3}", data.get("page", "")) else 0
+    county = atlas.by_code(data.get("county", ""))
+    if county is None or county.town is not None:
+        return counties_message(kind, atlas.counties(), page)
+    return towns_message(kind, county, atlas.towns_of(county.county), page)
+
+
+async def answer_set(event: object, bot: Bot, data: Data) -> None:
+    """A place becomes home or office."""
+    kind, place, user_id = data.get("type"), place_in(data), user_of(event)
+    if kind not in ("home", "office") or place is None:
+        await bot.reply(event, text_message(texts.UNKNOWN_TAP))
+    elif user_id is None:
+        await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
+    else:
+        await bot.reply(event, await _set_place(user_id, kind, place, bot))
+
+
+async def _set_place(user_id: str, kind: str, place: Place, bot: Bot) -> Message:
+    try:
+        await bot.users.set_place(user_id, "home" if kind == "home" else "office", place.code)
+    except UsersUnavailable:
+        return text_message(texts.NO_ACCESS)
+    return place_set_message(kind, place)
+
+
+async def answer_delete(event: object, bot: Bot, data: Data) -> None:
+    """Ask whether they are sure; then nothing is known about them any more."""
+    user_id, sure = private_user(event), data.get("sure")
+    if user_id is None:
+        message = text_message(texts.ONLY_IN_PRIVATE)
+    elif sure == "yes":
+        message = text_message(await _delete(user_id, bot))
+    else:
+        message = text_message(texts.NOT_DELETED) if sure == "no" else delete_message()
+    await bot.reply(event, message)
+
+
+async def _delete(user_id: str, bot: Bot) -> str:
+    try:
+        await bot.users.delete(user_id)
+    except UsersUnavailable:
+        return texts.NOT_DELETED_NOW
+    return texts.DELETED
+
+
+def place_in(data: Data) -> Place | None:
+    """The place whose code is in *data*, if there is such a place."""
+    return atlas.by_code(data.get("place", ""))
+
+
+async def _person(event: object, bot: Bot) -> Person | str:
+    """What is known about them, or what to say instead."""
+    user_id = private_user(event)
+    if user_id is None:
+        return texts.ONLY_IN_PRIVATE
+    try:
+        return await bot.users.meet(user_id)
+    except UsersUnavailable:
+        return texts.NO_ACCESS

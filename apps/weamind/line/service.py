@@ -1,0 +1,189 @@
+"""What the bot does about an event. Handlers take LINE's own SDK objects as well as ours.
+
+Every tap that asks for a forecast or for a person's queries takes the processing lock first; with
+`PROCESSING_LOCK_SCOPE=all`, whatever asks for anything does. Follow and unfollow never do.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..places.atlas import locate
+from ..places.search import search
+from ..user.users import UsersUnavailable
+from . import texts
+from .bot import Bot, is_private, user_of
+from .forecasting import answer_forecast
+from .messages import other_message, places_message, text_message, welcome_message
+from .personal import (
+    answer_delete,
+    answer_recent,
+    answer_set,
+    answer_settings,
+    answer_weather,
+)
+from .postbacks import parse_postback
+from .understanding import Wish, is_mentioned, understand, without_mentions
+
+Handler = Callable[[Any, Bot], Awaitable[None]]
+
+
+def should_use_processing_lock(postback_data: dict[str, str]) -> bool:
+    """True: a tap that can be repeated fast, and that costs something each time."""
+    action = postback_data.get("action")
+    if action == "weather":
+        return postback_data.get("type") in ("home", "office")
+    return action == "recent_queries"
+
+
+async def _in_turn(
+    event: Any, bot: Bot, work: Callable[[], Awaitable[None]], *, locked: bool
+) -> None:
+    """Do *work* now; if it is *locked* and the same person's is under way, say so instead."""
+    if not locked:
+        await work()
+        return
+    async with bot.lock.turn(getattr(event, "source", None)) as turn:
+        if turn.granted:
+            await work()
+    if turn.tell:
+        await bot.reply(event, text_message(texts.BUSY))
+
+
+# ---- messages
+
+
+async def handle_message_event(event: Any, bot: Bot) -> None:
+    """A text: the forecast of the place that it names. Anything else: a hint, between two."""
+    if getattr(event.message, "type", None) != "text":
+        if is_private(event):
+            await bot.reply(event, text_message(texts.UNKNOWN_KIND))
+        return
+    mentioned = is_mentioned(event.message)
+    text = without_mentions(event.message)
+    wish = understand(text, private=is_private(event), mentioned=mentioned, search=search)
+    if wish.kind != "nothing":
+        await _in_turn(event, bot, lambda: _fulfil(event, bot, wish), locked=bot.locks_everything)
+
+
+async def _fulfil(event: Any, bot: Bot, wish: Wish) -> None:
+    if wish.kind == "forecast":
+        await answer_forecast(event, wish.places[0], bot)
+    elif wish.kind == "choose":
+        await bot.reply(event, places_message(texts.WHICH_PLACE, wish.places))
+    elif wish.kind == "command":
+        await _dispatch_postback(event, bot, parse_postback(wish.data))
+    else:
+        await bot.reply(event, text_message(texts.UNKNOWN_TEXT))
+
+
+async def handle_location_message_event(event: Any, bot: Bot) -> None:
+    """The forecast of the town at that point. In a group people show each other where to meet."""
+    if not is_private(event):
+        return
+    await _in_turn(event, bot, lambda: _answer_location(event, bot), locked=bot.locks_everything)
+
+
+async def _answer_location(event: Any, bot: Bot) -> None:
+    nowhere = math.nan
+    latitude, longitude = event.message.latitude, event.message.longitude
+    place = locate(
+        nowhere if latitude is None else latitude, nowhere if longitude is None else longitude
+    )
+    if place is None:
+        await bot.reply(event, text_message(texts.OUTSIDE))
+    else:
+        await answer_forecast(event, place, bot)
+
+
+# ---- taps
+
+
+async def handle_postback_event(event: Any, bot: Bot) -> None:
+    """What the tapped button says; the taps that are repeated fast, one at a time."""
+    data = parse_postback(getattr(event.postback, "data", None))
+    locked = bot.locks_everything or should_use_processing_lock(data)
+    await _in_turn(event, bot, lambda: _dispatch_postback(event, bot, data), locked=locked)
+
+
+async def _dispatch_postback(event: Any, bot: Bot, postback_data: dict[str, str]) -> None:
+    answer = _ACTIONS.get(postback_data.get("action", ""), _answer_unknown)
+    await answer(event, bot, postback_data)
+
+
+async def _answer_other(event: Any, bot: Bot, data: dict[str, str]) -> None:
+    is_help = data.get("type") == "help"
+    await bot.reply(event, text_message(texts.HELP) if is_help else other_message())
+
+
+async def _answer_unknown(event: Any, bot: Bot, data: dict[str, str]) -> None:
+    await bot.reply(event, text_message(texts.UNKNOWN_TAP))
+
+
+_ACTIONS: dict[str, Callable[[Any, Bot, dict[str, str]], Awaitable[None]]] = {
+    "weather": answer_weather,
+    "recent_queries": answer_recent,
+    "settings": answer_settings,
+    "set": answer_set,
+    "delete": answer_delete,
+    "other": _answer_other,
+}
+
+
+# ---- coming and going
+
+
+async def handle_follow_event(event: Any, bot: Bot) -> None:
+    """A new friend, or an old one who is back: known from now on, and welcome."""
+    user_id = user_of(event)
+    try:
+        if user_id is not None:
+            await bot.users.follow(user_id, getattr(event, "timestamp", None))
+    except UsersUnavailable:
+        pass  # they are welcome all the same, and known when they first ask
+    await bot.reply(event, welcome_message())
+
+
+async def handle_unfollow_event(event: Any, bot: Bot) -> None:
+    """They have left. There is nobody to answer."""
+    user_id = user_of(event)
+    if user_id is not None:
+        await bot.users.unfollow(user_id, getattr(event, "timestamp", None))
+
+
+async def handle_join_event(event: Any, bot: Bot) -> None:
+    """The bot was taken into a group: how to talk to it there."""
+    await bot.reply(event, text_message(texts.WELCOME_TO_GROUP))
+
+
+# ---- which handler
+
+
+_HANDLERS: dict[str, Handler] = {
+    "text": handle_message_event,
+    "message": handle_message_event,
+    "location": handle_location_message_event,
+    "postback": handle_postback_event,
+    "follow": handle_follow_event,
+    "unfollow": handle_unfollow_event,
+    "join": handle_join_event,
+}
+
+
+def type_of(event: Any) -> str:
+    """Which handler an event is for; other: none of them."""
+    kind = getattr(event, "type", None)
+    part = getattr(event, str(kind), None) if kind in ("message", "postback") else event
+    if part is None or kind not in _HANDLERS:
+        return "other"
+    inner = getattr(part, "type", None)
+    return inner if kind == "message" and inner in ("text", "location") else str(kind)
+
+
+async def handle_event(event: Any, bot: Bot) -> bool:
+    """Do what *event* asks for. False: it is of a type that asks for nothing."""
+    handler = _HANDLERS.get(type_of(event))
+    if handler is None:
+        return False
+    await handler(event, bot)
+    return True

@@ -1,0 +1,100 @@
+"""People, for tasks: the database on threads of its own, with deadlines."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from .database import Kind, Person, UserDatabase
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+LONGEST = 3.0
+"""How long a person waits for what is known about them, in seconds."""
+
+
+class UsersUnavailable(Exception):
+    """The database did not answer, or not in time."""
+
+
+class Users:
+    """Everybody who talks to the bot: ready on entry, closed on exit.
+
+    UsersUnavailable, from every question: the database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        """ValueError: the URL is none of SQLite or PostgreSQL."""
+        self._database = UserDatabase(url)
+        # Its own threads, not asyncio's: on exit they are waited for, before connections close.
+        self._threads = ThreadPoolExecutor(self._database.threads, "users")
+
+    async def __aenter__(self) -> "Users":
+        """SQLAlchemyError: there is no such database, or its schema cannot be brought up."""
+        try:
+            await self._run(self._database.prepare)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # Threads first: a question given up on leaves one behind that still has a connection.
+        self._threads.shutdown()
+        self._database.close()
+
+    # ---- questions
+
+    async def ping(self) -> None:
+        """Returns if the database answers."""
+        await self._ask(self._database.ping)
+
+    async def meet(self, user_id: str) -> Person:
+        """What is known about *user_id*, who is known from now on."""
+        return await self._ask(self._database.meet, user_id, _now())
+
+    async def follow(self, user_id: str, at: int | None) -> None:
+        """They are a friend since *at*, in LINE's milliseconds."""
+        await self._ask(self._database.follow, user_id, _now() if at is None else at)
+
+    async def unfollow(self, user_id: str, at: int | None) -> None:
+        """They left at *at*."""
+        await self._ask(self._database.unfollow, user_id, _now() if at is None else at)
+
+    async def set_place(self, user_id: str, kind: Kind, code: str) -> None:
+        """Their home or office is *code*."""
+        await self._ask(self._database.set_place, user_id, kind, code, _now())
+
+    async def record(self, user_id: str, code: str) -> None:
+        """They asked about *code*."""
+        await self._ask(self._database.record, user_id, code, _now())
+
+    async def delete(self, user_id: str) -> bool:
+        """Nothing is known about them any more. False: nothing was."""
+        return await self._ask(self._database.delete, user_id)
+
+    async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
+        try:
+            async with asyncio.timeout(LONGEST):
+                return await self._run(call, *arguments)
+        except TimeoutError:
+            reason = "it is too slow"
+        except SQLAlchemyError as error:
+            reason = type(error).__name__
+        _log.error("the database does not answer: %s", reason)
+        raise UsersUnavailable(reason)
+
+    async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,453 @@
+"""The processing lock: for threads, for tasks, and as people see it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, closing
+
+import pytest
+
+from apps.playground.line import events
+from apps.playground.line.sources import Source, new_id
+from apps.weamind.core.config import SettingsError
+from apps.weamind.core.metrics import Metrics
+from apps.weamind.core.processing_lock import (
+    ProcessingLock,
+    ProcessingLockService,
+    processing_lock_service,
+)
+from apps.weamind.line.events import Source as OurSource
+from apps.weamind.line.service import should_use_processing_lock
+from dibs import AsyncDibs
+from dibs.testing import Server, aeventually, eventually
+
+from .conftest import BANQIAO, HOME, OFFICE, XINYI, House, Open, is_busy, is_forecast
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+KEY = "processing:user:U1"
+
+
+@pytest.fixture
+def service(valkey: Server) -> Iterator[ProcessingLockService]:
+    with closing(ProcessingLockService(valkey.url, counted_in=Metrics())) as service:
+        yield service
+
+
+def counted(service: ProcessingLockService, name: str, **labels: str) -> float:
+    return service._metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+# ------------------------------------------------------------------------------- for threads
+
+
+def test_one_at_a_time(service: ProcessingLockService, valkey: Server) -> None:
+    """Taken, refused, given back, taken again; the key is the seed's, with an owner's token."""
+    assert service.try_acquire_lock(KEY, 5)
+    assert valkey.keys() == [KEY] and valkey.client().get(KEY) != b"1"
+    assert 0 < valkey.client().pttl(KEY) <= 5000
+    assert not service.try_acquire_lock(KEY, 5)
+    assert service.try_acquire_lock("processing:user:U2", 5)
+    service.release_lock(KEY)
+    assert service.try_acquire_lock(KEY, 5)
+    assert counted(service, "processing_lock_miss_total") == 1
+    assert counted(service, "processing_lock_release_total") == 1
+    labels = {"status": "acquired", "source_type": "unknown"}
+    assert counted(service, "processing_lock_acquire_total", **labels) == 3
+
+
+def test_two_processes(service: ProcessingLockService, valkey: Server) -> None:
+    """Another service refuses, and cannot release what it does not have."""
+    with closing(ProcessingLockService(valkey.url, counted_in=Metrics())) as other:
+        assert service.try_acquire_lock(KEY, 5)
+        assert not other.try_acquire_lock(KEY, 5)
+        other.release_lock(KEY)
+        assert valkey.keys() == [KEY]
+        service.release_lock(KEY)
+        assert other.try_acquire_lock(KEY, 5)
+
+
+def test_another_thread_may_release(service: ProcessingLockService, valkey: Server) -> None:
+    """Handlers that hop between threads are handlers, too."""
+    with ThreadPoolExecutor(1) as here, ThreadPoolExecutor(1) as there:
+        assert here.submit(service.try_acquire_lock, KEY, 5).result()
+        assert not service.try_acquire_lock(KEY, 5)
+        there.submit(service.release_lock, KEY).result()
+        assert valkey.keys() == []
+        assert there.submit(service.try_acquire_lock, KEY, 5).result()
+
+
+@pytest.mark.parametrize("hopping", [False, True])
+def test_a_slow_holder_keeps_its_hands_off(
+    service: ProcessingLockService, valkey: Server, hopping: bool
+) -> None:
+    """Its time ran out and somebody else of this process has the lock: it stays theirs.
+
+    Whether it releases in its own thread, or in another one that has acquired nothing.
+    """
+    with (
+        ThreadPoolExecutor(1) as slow,
+        ThreadPoolExecutor(1) as quick,
+        ThreadPoolExecutor(1) as elsewhere,
+    ):
+        assert slow.submit(service.try_acquire_lock, KEY, 0.05).result()
+        eventually(lambda: quick.submit(service.try_acquire_lock, KEY, 30).result())
+        (elsewhere if hopping else slow).submit(service.release_lock, KEY).result()
+        assert valkey.keys() == [KEY]
+        assert not service.try_acquire_lock(KEY, 5)
+        quick.submit(service.release_lock, KEY).result()
+        assert valkey.keys() == []
+    assert counted(service, "processing_lock_release_late_total") == 1
+
+
+def test_who_was_refused_releases_nothing(service: ProcessingLockService, valkey: Server) -> None:
+    """A handler that releases in any case does not take the lock from the one who has it."""
+    with ThreadPoolExecutor(1) as holder, ThreadPoolExecutor(1) as other:
+        assert holder.submit(service.try_acquire_lock, KEY, 30).result()
+        assert not other.submit(service.try_acquire_lock, KEY, 30).result()
+        other.submit(service.release_lock, KEY).result()
+        assert valkey.keys() == [KEY]
+        holder.submit(service.release_lock, KEY).result()
+        assert valkey.keys() == []
+
+
+def test_threads_in_a_crowd(service: ProcessingLockService) -> None:
+    """Many threads, one key: never two inside, and everybody gets in in the end."""
+    inside, most, served = 0, 0, 0
+    guard = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most, served
+        eventually(lambda: service.try_acquire_lock(KEY, 30), within=20)
+        with guard:
+            inside += 1
+            most = max(most, inside)
+        with guard:
+            inside -= 1
+            served += 1
+        service.release_lock(KEY)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, served) == (1, 8)
+
+
+def test_nothing_to_release(service: ProcessingLockService, valkey: Server) -> None:
+    """A release without an acquire touches nothing, not even a lock that somebody wrote by hand."""
+    valkey.client().set(KEY, "1")
+    service.release_lock(KEY)
+    assert valkey.keys() == [KEY]
+    assert not service.try_acquire_lock(KEY, 5)
+
+
+def test_without_redis(own_server: Server) -> None:
+    """It lets everybody through, and quickly; release does not raise; normal when it is back."""
+    with closing(ProcessingLockService(own_server.url, counted_in=Metrics())) as service:
+        assert service.try_acquire_lock(KEY, 5)
+        own_server.freeze()
+        service.release_lock(KEY)
+        assert service.try_acquire_lock(KEY, 5) and service.try_acquire_lock(KEY, 5)
+        service.release_lock(KEY)
+        service.release_lock(KEY)
+        labels = {"status": "unguarded", "source_type": "unknown"}
+        assert counted(service, "processing_lock_acquire_total", **labels) == 2
+        own_server.thaw()
+
+        def refused_again() -> bool:
+            taken = [service.try_acquire_lock("processing:user:U9", 5) for _ in range(2)]
+            service.release_lock("processing:user:U9")
+            return taken == [True, False]
+
+        eventually(refused_again)
+
+
+@pytest.mark.parametrize(("key", "seconds"), [("", 5), (KEY, 0), (KEY, -1)])
+def test_what_makes_no_sense(service: ProcessingLockService, key: str, seconds: float) -> None:
+    """ValueError, before anybody is asked."""
+    with pytest.raises(ValueError, match=r"."):
+        service.try_acquire_lock(key, seconds)
+
+
+def test_the_one_of_this_process(valkey: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`processing_lock_service` finds REDIS_URL when it is first used, and needs nothing else."""
+    monkeypatch.setenv("REDIS_URL", valkey.url)
+    monkeypatch.delenv("LINE_CHANNEL_SECRET", raising=False)
+    try:
+        assert processing_lock_service.try_acquire_lock(KEY, 5)
+        assert valkey.keys() == [KEY]
+        processing_lock_service.release_lock(KEY)
+        assert valkey.keys() == []
+    finally:
+        processing_lock_service.close()
+    monkeypatch.setenv("REDIS_URL", "redis://me:pass-word@host:port")
+    with pytest.raises(SettingsError, match=r"^REDIS_URL: ") as told:
+        processing_lock_service.try_acquire_lock(KEY, 5)
+    assert "pass-word" not in repr(told.value)
+
+
+# ------------------------------------------------------------------------------- for tasks
+
+
+async def test_turns(valkey: Server) -> None:
+    """One turn for a person at a time, also if the block raises; others have their own."""
+    me, you = OurSource("user", "U1"), OurSource("group", "U2", "C1")
+    async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
+        here = ProcessingLock(dibs, counted_in=Metrics())
+        there = ProcessingLock(elsewhere, counted_in=Metrics())
+        with pytest.raises(RuntimeError):
+            async with here.turn(me) as turn:
+                assert turn.granted and valkey.keys() == [KEY]
+                async with there.turn(me) as refused, here.turn(me) as refused_too:
+                    assert not refused.granted and refused.tell and not refused_too.granted
+                async with there.turn(you) as other:
+                    assert other.granted
+                raise RuntimeError("of the block")
+        assert valkey.keys() == []
+        async with there.turn(me) as turn:
+            assert turn.granted
+
+
+async def test_a_turn_that_took_too_long(valkey: Server) -> None:
+    """The lock has run out and somebody else has it; it stays theirs."""
+    source = OurSource("user", "U1")
+    async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
+        slow = ProcessingLock(dibs, ttl=0.05, counted_in=(metrics := Metrics()))
+        quick = ProcessingLock(elsewhere, ttl=30, counted_in=Metrics())
+        async with AsyncExitStack() as stack:
+            async with slow.turn(source) as turn:
+                assert turn.granted
+                async with asyncio.timeout(10):
+                    while not (await stack.enter_async_context(quick.turn(source))).granted:
+                        await asyncio.sleep(0.01)
+            assert valkey.keys() == [KEY]
+        assert valkey.keys() == []
+        assert metrics.registry.get_sample_value("processing_lock_release_late_total") == 1
+
+
+async def test_without_a_user_id(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is locked out, and a warning says so, without any id."""
+    lock = ProcessingLock(AsyncDibs(valkey.url), counted_in=(metrics := Metrics()))
+    source = OurSource("group", None, "C-secret")
+    async with lock.turn(source) as first, lock.turn(source) as second:
+        assert first.granted and second.granted
+    assert "no user id" in caplog.text and "C-secret" not in caplog.text
+    labels = {"status": "no_user", "source_type": "group"}
+    assert metrics.registry.get_sample_value("processing_lock_acquire_total", labels) == 2
+
+
+async def test_switched_off(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Without the lock, everybody has a turn, and nobody is asked."""
+    lock = ProcessingLock(AsyncDibs(valkey.url), enabled=False, counted_in=Metrics())
+    source = OurSource("user", "U1")
+    async with lock.turn(source) as first, lock.turn(source) as second:
+        assert first.granted and second.granted
+    assert valkey.keys() == [] and caplog.text == ""
+
+
+async def test_only_the_first_is_told(valkey: Server) -> None:
+    """With `first`, one refusal of a window is told, in all processes; a new window, a new one."""
+    source = OurSource("user", "U1")
+    async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
+        one = ProcessingLock(dibs, busy_reply="first", ttl=0.3, counted_in=Metrics())
+        two = ProcessingLock(elsewhere, busy_reply="first", ttl=0.3, counted_in=Metrics())
+
+        async def told() -> int:
+            async with one.turn(source) as turn:
+                assert turn.granted
+                found = 0
+                for lock in (one, two, two, one):
+                    async with lock.turn(source) as refused:
+                        assert not refused.granted
+                        found += refused.tell
+                return found
+
+        assert await told() == 1
+        async with asyncio.timeout(10):
+            while valkey.keys():
+                await asyncio.sleep(0.01)
+        assert await told() == 1
+
+
+async def test_no_ids_in_the_log(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """What is said about a turn is joined by a short random mark, and tells nothing else."""
+    caplog.set_level(logging.DEBUG)
+    async with AsyncDibs(valkey.url) as dibs:
+        lock = ProcessingLock(dibs, counted_in=Metrics())
+        async with lock.turn(OurSource("user", "U1")), lock.turn(OurSource("user", "U1")):
+            pass
+    said = [record.getMessage() for record in caplog.records if "processing lock" in record.msg]
+    assert [line.split(": ")[1] for line in said] == ["acquired", "missed", "released"]
+    assert said[0].split(":")[0] == said[2].split(":")[0] != said[1].split(":")[0]
+    assert "U1" not in caplog.text
+
+
+# ------------------------------------------------------------------------------- what is locked
+
+
+@pytest.mark.parametrize(
+    ("data", "locked"),
+    [
+        ({"action": "weather", "type": "home"}, True),
+        ({"action": "weather", "type": "office"}, True),
+        ({"action": "weather", "type": "current"}, False),
+        ({"action": "weather"}, False),
+        ({"action": "recent_queries"}, True),
+        ({"action": "settings"}, False),
+        ({"action": "other", "type": "menu"}, False),
+        ({"action": "unheard-of"}, False),
+        ({}, False),
+    ],
+)
+def test_which_taps_are_locked(data: dict[str, str], locked: bool) -> None:
+    """Those of the seed: home, office and recent queries."""
+    assert should_use_processing_lock(data) is locked
+
+
+async def at_home(house: House, source: Source | None = None) -> None:
+    """They live in Xinyi, and work in Banqiao."""
+    await house.line.tap(f"action=set&type=home&place={XINYI}", source=source)
+    await house.line.tap(f"action=set&type=office&place={BANQIAO}", source=source)
+    await house.replies(2, source=source)
+
+
+async def test_five_quick_taps(open_house: Open) -> None:
+    """Five webhooks within a second while the forecast takes long: one forecast, four ⏳."""
+    async with open_house(sample_delay_seconds=2) as house:
+        await at_home(house)
+        deliveries = await asyncio.gather(*(house.line.tap(HOME) for _ in range(5)))
+        assert [delivery.status for delivery in deliveries] == [200] * 5
+        sent = (await house.replies(7))[2:]
+        assert sum(map(is_busy, sent)) == 4 and is_forecast(sent[-1])
+        assert house.answers == [200] * 7
+        assert house.count("processing_lock_miss_total") == 4
+
+
+async def test_the_next_tap_is_free_again(open_house: Open) -> None:
+    """As soon as the answer is there, and not when the lock would have ended."""
+    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
+        await at_home(house)
+        for number in (1, 2):
+            house.gate.opened.clear()
+            await house.line.tap(HOME)
+            await aeventually(lambda number=number: house.gate.asked == number)
+            await house.line.tap(OFFICE)
+            sent = await house.line.wait_for_messages(1 + 2 * number)
+            assert is_busy(sent[-1])
+            house.gate.opened.set()
+            assert is_forecast((await house.replies(2 + 2 * number))[-1])
+
+
+async def test_only_the_first_refusal_is_answered(open_house: Open) -> None:
+    """With PROCESSING_LOCK_BUSY_REPLY=first: one forecast, one ⏳, three silent."""
+    options = {"processing_lock_busy_reply": "first", "processing_lock_timeout_seconds": 60}
+    async with open_house(gated=True, **options) as house:
+        await at_home(house)
+        await asyncio.gather(*(house.line.tap(HOME) for _ in range(5)))
+        await aeventually(lambda: house.count("line_events_in_house") == 1)
+        house.gate.opened.set()
+        sent = (await house.replies(4))[2:]
+        assert is_busy(sent[0]) and is_forecast(sent[1])
+
+
+async def test_several_taps_in_one_webhook(open_house: Open) -> None:
+    """The first is served, the others are told to wait: they run side by side."""
+    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
+        await at_home(house)
+        await house.line.batch([events.postback(HOME), events.postback(OFFICE)] * 2)
+        await house.line.wait_for_messages(5)
+        house.gate.opened.set()
+        sent = (await house.replies(6))[2:]
+        assert sum(map(is_busy, sent)) == 3
+        assert sent[-1]["altText"].startswith("臺北市信義區")
+
+
+async def test_people_do_not_wait_for_each_other(open_house: Open) -> None:
+    """Three people tap at once: three forecasts, side by side."""
+    async with open_house(gated=True) as house:
+        people = [house.line.somebody() for _ in range(3)]
+        for person in people:
+            await at_home(house, person)
+        await asyncio.gather(*(house.line.tap(HOME, source=person) for person in people))
+        await aeventually(lambda: house.gate.asked == 3)
+        house.gate.opened.set()
+        for person in people:
+            assert is_forecast((await house.replies(3, source=person))[-1])
+
+
+async def test_texts_are_not_locked(open_house: Open) -> None:
+    """Selective: who types twice is answered twice; what costs nothing is answered meanwhile."""
+    async with open_house(gated=True) as house:
+        await asyncio.gather(*(house.line.say("板橋") for _ in range(2)))
+        await asyncio.gather(*map(house.line.tap, ["action=other", "action=settings"]))
+        await house.line.wait_for_messages(2)
+        await aeventually(lambda: house.gate.asked == 2)
+        house.gate.opened.set()
+        sent = await house.replies(4)
+        assert sum(map(is_forecast, sent)) == 2 and not any(map(is_busy, sent))
+        assert house.count("processing_lock_miss_total") == 0
+
+
+async def test_everything_is_locked(open_house: Open) -> None:
+    """With PROCESSING_LOCK_SCOPE=all: texts, locations and any tap; coming and going never."""
+    options = {"processing_lock_scope": "all", "processing_lock_timeout_seconds": 60}
+    async with open_house(gated=True, **options) as house:
+        await house.line.say("板橋")
+        await aeventually(lambda: house.gate.asked == 1)
+        await house.line.share_location(25.033, 121.5654)
+        await house.line.tap("action=other")
+        await house.line.say("台北信義")
+        await house.line.follow()
+        await house.line.wait_for_messages(4)
+        house.gate.opened.set()
+        sent = await house.replies(5)
+        assert sum(map(is_busy, sent)) == 3 and is_forecast(sent[-1])
+        assert any("歡迎" in message.get("text", "") for message in sent)
+
+
+async def test_the_lock_in_groups(open_house: Open) -> None:
+    """By the person, in whatever chat; where LINE tells no id, everybody is served."""
+    options = {"processing_lock_scope": "all", "processing_lock_timeout_seconds": 60}
+    async with open_house(gated=True, **options) as house:
+        person = house.line.somebody().chat_id
+        group = Source.group(new_id("group"), person)
+        room = Source.room(new_id("room"), person)
+        await house.line.say("板橋天氣", source=group)
+        await aeventually(lambda: house.gate.asked == 1)
+        await house.line.say("板橋天氣", source=room)
+        assert is_busy((await house.line.wait_for_messages(1, source=room))[0])
+        nobody = Source.group(new_id("group"))
+        await house.line.batch([events.text("板橋天氣")] * 2, source=nobody)
+        await aeventually(lambda: house.gate.asked == 3)
+        house.gate.opened.set()
+        assert is_forecast((await house.replies(1, source=group))[0])
+        assert all(map(is_forecast, await house.replies(2, source=nobody)))
+
+
+async def test_dots_while_it_takes_long(open_house: Open) -> None:
+    """LINE's loading dots after half a second, between two only, and never after the answer."""
+    async with open_house(gated=True) as house:
+        group = Source.group(new_id("group"), house.line.me.chat_id)
+        await house.line.say("板橋天氣", source=group)
+        await house.line.say("板橋")
+        await aeventually(lambda: house.line.chat().loading(house.line.clock()))
+        assert house.line.chat().sent == []
+        house.gate.opened.set()
+        await house.replies(1)
+        await house.replies(1, source=group)
+        loading = [call for call in house.line.calls if call.route.endswith("/loading/start")]
+        assert len(loading) == 1 and not house.line.chat().loading(house.line.clock())
+
+
+async def test_no_dots_where_it_is_quick(open_house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is answered at once sees none."""
+    monkeypatch.setattr("apps.weamind.line.bot.DOTS_AFTER", 20)
+    async with open_house() as house:
+        await house.line.say("板橋")
+        await house.replies(1)
+        assert len(house.line.calls) == 1

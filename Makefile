@@ -77,6 +77,7 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
 	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
 	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 
 clean: ## remove everything that make has made

@@ -1,0 +1,23 @@
+"""The rich menu: whether everybody sees it as it is now. The bot works without it."""
+
+from ...richmenu.channel import Channel
+from ...richmenu.plan import State
+from ..findings import Finding, degraded, ok
+
+MENU = "rich menu"
+_APPLY = "python -m apps.weamind richmenu apply"
+
+
+async def check(channel: Channel) -> Finding:
+    """Everybody sees it."""
+    return judge(await channel.menus())
+
+
+def judge(state: State) -> Finding:
+    """What everybody sees."""
+    if state.is_current:
+        return ok(MENU, "everybody sees it")
+    if state.shown is None:
+        return degraded(MENU, "nobody sees one that was set by the API", _APPLY)
+    whose = "an older one of ours" if state.shown in state.own else "somebody else's"
+    return degraded(MENU, f"everybody sees {whose}", _APPLY)

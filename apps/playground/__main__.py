@@ -11,6 +11,7 @@ import uvicorn
 
 from dibs import DibsError
 
+from .listener import listen
 from .main import Playground, app, playground
 
 _FAREWELL = 3
@@ -71,7 +72,7 @@ def _listen(host: str, port: str) -> socket.socket:
         raise ValueError(f"PORT must be a number from 0 to 65535, not {port!r}.")
     try:
         found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        return socket.create_server(found[4][:2], family=found[0])
+        return listen(found[4][:2], family=found[0])
     except socket.gaierror:
         raise ValueError(f"HOST must be an address of this machine, not {host!r}.") from None
     except OSError as error:

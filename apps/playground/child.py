@@ -1,28 +1,38 @@
 """An app in a process of its own, on a free port, which ends with the page however that ends.
 
-The child watches its stdin, which nobody else writes to: when the page is gone, killed or not, the
-kernel closes it, and the child ends at once. It has nothing to tidy up: no files, no leases.
+The child watches its stdin, which nobody else writes to. When the page is done with it, it hears a
+byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at once.
+Its files are the page's to remove, unless the page was killed: then they are its own.
 """
 
 import asyncio
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import Thread
 
-_START = 20.0
+from .listener import adopt, listen
+
+_START = 60.0
 """The most a child may take to start, in seconds; machines can be busy."""
+_FINISH = 20.0
+"""The most it may take to finish what it has begun."""
 _END = 2.0
 _READY = b"ready\n"
+_GOODBYE = b"."
 
 
 class Child:
     """Runs `uvicorn app`. Its address is known before it is started."""
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, *, folder: str = "") -> None:
+        """*folder*: where its files are, if it has any."""
         self._app = app
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._folder = folder
+        self._listener = listen(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._process: asyncio.subprocess.Process | None = None
 
@@ -31,12 +41,17 @@ class Child:
         """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_gone(self) -> bool:
+        """True: it was started, and has ended."""
+        return self._process is not None and self._process.returncode is not None
+
     async def start(self, environment: Mapping[str, str]) -> None:
         """It answers. OSError: it cannot be started; what it has to say is on stderr."""
         listener = self._listener.fileno()
         with self._listener:  # ours is closed, so that a dead child refuses instead of hanging
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", __name__, self._app, str(listener)),
+                *(sys.executable, "-m", __name__, self._app, str(listener), self._folder),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, **environment},
@@ -51,12 +66,26 @@ class Child:
         if said != _READY:
             raise OSError(f"{self._app} did not start")
 
+    async def retire(self) -> None:
+        """Returns when it has finished what it had begun, and is gone."""
+        try:
+            if self._process is not None:
+                with suppress(ProcessLookupError):
+                    self._process.terminate()
+                await asyncio.wait_for(self._process.wait(), _FINISH)
+        except TimeoutError:
+            pass
+        finally:
+            await self.aclose()
+
     async def aclose(self) -> None:
         """Returns when it is gone. Harmless if it never was there."""
         self._listener.close()
         if self._process is None:
             return
         assert self._process.stdin is not None
+        if not self.is_gone:
+            self._process.stdin.write(_GOODBYE)
         self._process.stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), _END)
@@ -68,9 +97,9 @@ class Child:
 # ---- in the child
 
 
-def main(app: str, listener: int) -> None:
-    """Serve *app* there until stdin is closed."""
-    Thread(target=_end_with_stdin, daemon=True).start()
+def main(app: str, listener: int, folder: str) -> None:
+    """Serve *app* there until stdin tells to end, or is closed."""
+    Thread(target=_end_with_stdin, args=[folder], daemon=True).start()
     import uvicorn  # only now: who closes stdin during a slow import is heard all the same
 
     class Server(uvicorn.Server):
@@ -79,13 +108,15 @@ def main(app: str, listener: int) -> None:
             os.write(1, _READY)
 
     config = uvicorn.Config(app, log_level="error", access_log=False)
-    Server(config).run([socket.socket(fileno=listener)])
+    Server(config).run([adopt(listener)])
 
 
-def _end_with_stdin() -> None:
-    os.read(0, 1)
+def _end_with_stdin(folder: str) -> None:
+    is_goodbye = bool(os.read(0, 1))
+    if folder and not is_goodbye:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -10,8 +10,8 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Send
 
 from dibs import AsyncDibs, Event, Unavailable
 
@@ -123,10 +124,9 @@ class HoldPanel:
     async def watch(self, request: Request) -> Response:
         """What happens at this visitor's door, as it happens."""
         door = self._doors.setdefault(_visitor(request), Door(_visitor(request)))
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(self._seen(door), headers=headers, media_type="text/event-stream")
+        return Stream(self._seen(door))
 
-    async def _seen(self, door: Door) -> AsyncIterator[str]:
+    async def _seen(self, door: Door) -> AsyncGenerator[str, None]:
         window = door.open_window()
         try:
             yield _sse("state", await self._state(door))
@@ -220,6 +220,19 @@ def _number(value: Any, least: float, most: float, sentence: str) -> float:
 
 
 # ---- out
+
+
+class Stream(StreamingResponse):
+    """Server-Sent Events, whose source is closed when the page is: not when it is collected."""
+
+    def __init__(self, source: AsyncGenerator[str, None]) -> None:
+        headers = {"Cache-Control": "no-store"}
+        super().__init__(source, headers=headers, media_type="text/event-stream")
+        self._source = source
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self._source):
+            await super().stream_response(send)
 
 
 def _answer(person: str, visit: Visit) -> Response:

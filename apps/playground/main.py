@@ -1,4 +1,4 @@
-"""The playground as an ASGI app: the page, and one panel for each verb of dibs."""
+"""The playground as an ASGI app: the page, one panel for each verb of dibs, and a bot."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -12,9 +12,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from .chat import BotPanel
 from .engine import Engine
 from .hold import COOKIE, VISITOR, HoldPanel
 from .menu import MenuPanel
+from .orders import OrdersPanel
 
 STATIC = Path(__file__).with_name("static")
 _LONGEST_BODY = 1024
@@ -32,7 +34,9 @@ class Playground:
     def __init__(self) -> None:
         self._engine = Engine()
         self.hold = HoldPanel(self._engine)
+        self.orders = OrdersPanel(self._engine)
         self.menu = MenuPanel(self._engine)
+        self.chat = BotPanel(self._engine)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> "Playground":
@@ -40,7 +44,8 @@ class Playground:
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._engine)
             await opening.enter_async_context(self.hold)
-            await opening.enter_async_context(self.menu)
+            for panel in (self.orders, self.menu, self.chat):
+                await opening.enter_async_context(panel)
             self._open = opening.pop_all()
         return self
 
@@ -49,8 +54,8 @@ class Playground:
 
     async def send_home(self) -> None:
         """End what would go on by itself: streams, and people who wait."""
-        await self.menu.send_home()
-        await self.hold.send_home()
+        for panel in (self.chat, self.menu, self.orders, self.hold):
+            await panel.send_home()
 
 
 def create_app(playground: Playground) -> Starlette:
@@ -65,7 +70,9 @@ def create_app(playground: Playground) -> Starlette:
         Route("/", _page),
         Mount("/static", StaticFiles(directory=STATIC)),
         Mount("/hold", routes=playground.hold.routes),
+        Mount("/orders", routes=playground.orders.routes),
         Mount("/menu", routes=playground.menu.routes),
+        Mount("/chat", routes=playground.chat.routes),
     ]
     return Starlette(
         routes=routes,

@@ -1,0 +1,235 @@
+"""The LINE bot behind the chat page: WeaMind as it is, in a process of its own.
+
+GET  /chat/      the chat's page, and a lever for this bot
+GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
+POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
+
+`line.panel` has the rest. The bot is started when the page is opened first. How long its weather
+takes is one of its settings, so another one is started, and the one before finishes what it has.
+"""
+
+import asyncio
+import json
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from os import environ
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from .child import Child
+from .engine import Engine
+from .line import ChatPanel, Platform, served
+
+DELAY = 2.0
+"""Seconds that the weather takes at first: long enough to tap five times meanwhile."""
+MOST_DELAY = 4.0
+"""Less than the bot's lock lasts."""
+_LEVER = '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
+_FIXED = {
+    "WEATHER_PROVIDER": "sample",
+    "PROCESSING_LOCK_ENABLED": "true",
+    "PROCESSING_LOCK_TIMEOUT_SECONDS": "5",
+    "PROCESSING_LOCK_SCOPE": "selective",
+    "PROCESSING_LOCK_BUSY_REPLY": "every",
+    # It calls nobody but the platform on this machine.
+    "NO_PROXY": "127.0.0.1",
+    "no_proxy": "127.0.0.1",
+}
+"""Settings that the page counts on, whatever is in somebody's environment or `.env`."""
+
+
+class Bot:
+    """WeaMind, behind the platform: started when it is first needed, gone on exit."""
+
+    def __init__(self, engine: Engine, platform: Platform) -> None:
+        self.delay = DELAY
+        self._engine = engine
+        self._platform = platform
+        self._child: Child | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settings: Mapping[str, str] | None = None
+        self._folder = ""
+        self._open = AsyncExitStack()
+        self._turn: asyncio.Lock
+
+    async def __aenter__(self) -> "Bot":
+        self._child, self._settings = None, None
+        self._platform.webhook_url = ""
+        self._turn = asyncio.Lock()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.send_home()
+        if self._child is not None:
+            await self._child.aclose()
+        await self._open.aclose()
+
+    async def send_home(self) -> None:
+        """A bot that is just being started is not waited for, nor one that is finishing."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def open(self) -> None:
+        """It answers. OSError: it cannot be started, or the page is about to end."""
+        await self._done(self._start(None))
+
+    async def slow_down(self, delay: float) -> None:
+        """It answers, and its weather takes *delay* seconds. OSError: as before; it stays as is."""
+        await self._done(self._start(delay))
+
+    async def _done(self, work: Coroutine[Any, Any, None]) -> None:
+        """*work* goes on though the browser that wanted it may be gone."""
+        task = self._spawn(work)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise OSError("the playground ends")
+        task.result()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---- one after the other
+
+    async def _start(self, delay: float | None) -> None:
+        """*delay* None: as it was."""
+        async with self._turn:
+            delay = self.delay if delay is None else delay
+            is_there = self._child is not None and not self._child.is_gone
+            if not is_there or delay != self.delay:
+                await self._replace(delay)
+
+    async def _replace(self, delay: float) -> None:
+        if self._settings is None:
+            self._settings = await self._prepare()
+        child = Child("apps.weamind.main:app", folder=self._folder)
+        try:
+            await child.start({**self._settings, "SAMPLE_DELAY_SECONDS": f"{delay:g}"})
+        except BaseException:
+            await child.aclose()
+            raise
+        before, self._child, self.delay = self._child, child, delay
+        self._platform.webhook_url = f"{child.url}/line/webhook"
+        self._spawn(before.retire() if before else _apply_rich_menu(self._settings))
+
+    async def _prepare(self) -> Mapping[str, str]:
+        """The bot's settings. What they name is there: LINE's API, and a folder."""
+        api = await self._open.enter_async_context(served(self._platform.app))
+        self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
+        self._open.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        return {
+            **_FIXED,
+            "LINE_CHANNEL_SECRET": self._platform.channel.secret,
+            "LINE_CHANNEL_ACCESS_TOKEN": self._platform.channel.access_token,
+            "LINE_API_BASE": api,
+            "REDIS_URL": self._engine.target,
+            "DATABASE_URL": f"sqlite:///{self._folder}/weamind.db",
+        }
+
+
+async def _apply_rich_menu(settings: Mapping[str, str]) -> None:
+    """The bot's menu is on the phones, if the bot has a command for that; else there is none.
+
+    By that command, as anybody would do it, while the first words are said. What goes wrong is on
+    stderr.
+    """
+    if find_spec("apps.weamind.richmenu") is None:
+        return
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "apps.weamind", "richmenu", "apply"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        env={**environ, **settings},
+        start_new_session=True,
+    )
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+class BotPanel(ChatPanel):
+    """The chat page, whose bot is WeaMind."""
+
+    def __init__(self, engine: Engine) -> None:
+        platform = Platform(secret=secrets.token_hex(16), access_token=secrets.token_hex(32))
+        self._bot = Bot(engine, platform)
+        super().__init__(platform, open_bot=self._bot.open)
+
+    @property
+    def routes(self) -> list[Route]:
+        """What the panel answers, below its own path."""
+        return [
+            Route("/bot", self.tell_delay, methods=["GET"]),
+            Route("/bot", self.slow_down, methods=["POST"]),
+            *super().routes,
+        ]
+
+    async def __aenter__(self) -> "BotPanel":
+        await super().__aenter__()
+        await self._bot.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.send_home()
+        await self._bot.__aexit__(*exception)
+        await super().__aexit__(*exception)
+
+    async def send_home(self) -> None:
+        """Nobody watches any more, and nobody waits for a bot."""
+        await self._bot.send_home()
+        await super().send_home()
+
+    # ---- answers
+
+    async def page(self, request: Request) -> Response:
+        """The page, which is for any bot, and beside it what only this one can be told."""
+        plain = await super().page(request)
+        assert isinstance(plain, FileResponse)
+        return HTMLResponse(_with_lever(Path(plain.path)), headers=dict(plain.headers))
+
+    async def tell_delay(self, request: Request) -> Response:
+        """How long the weather takes."""
+        self._visitor(request)
+        return JSONResponse({"delay": self._bot.delay})
+
+    async def slow_down(self, request: Request) -> Response:
+        """The weather takes as long as that. 503: no bot can be started that way."""
+        self._visitor(request)
+        delay = await _delay(request)
+        try:
+            await self._bot.slow_down(delay)
+        except OSError as error:
+            raise HTTPException(503, f"The bot does not start: {error}.") from None
+        return JSONResponse({"delay": self._bot.delay})
+
+
+def _with_lever(page: Path) -> str:
+    return page.read_text(encoding="utf-8").replace("</head>", _LEVER, 1)
+
+
+async def _delay(request: Request) -> float:
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body must be JSON.") from None
+    delay: Any = body.get("delay") if isinstance(body, dict) else None
+    if type(delay) not in (int, float) or not 0 <= delay <= MOST_DELAY:
+        raise HTTPException(400, f"delay must be a number of seconds from 0 to {MOST_DELAY:g}.")
+    return delay

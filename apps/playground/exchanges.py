@@ -1,0 +1,58 @@
+"""What a customer's browser does with an order: sends it, twice at once, or again when it must."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from time import monotonic, time
+from typing import Any
+
+import httpx
+
+KEY = "Idempotency-Key"
+_SHOWN = ("Location", "Retry-After", "Idempotent-Replayed")
+"""The headers of an answer that have something to say here."""
+
+Json = dict[str, Any]
+
+
+class Browser:
+    """One customer at one shop."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str, customer: str) -> None:
+        self._http = http
+        self._url = f"{url}/orders"
+        self._customer = {"X-User-Id": customer}
+
+    async def orders(self) -> list[Json]:
+        """The customer's, the newest first. httpx.HTTPError: no answer, or not this one."""
+        answer = await self._http.get(self._url, headers=self._customer)
+        return answer.raise_for_status().json()["orders"]
+
+    async def click_twice(self, items: Sequence[Json]) -> list[Json]:
+        """Both exchanges, under way at once and without a key. httpx.HTTPError: no answer."""
+        return list(await asyncio.gather(self._send(items), self._send(items)))
+
+    async def retry(self, items: Sequence[Json]) -> list[Json]:
+        """An exchange whose answer is lost, and the next one, which has the same key."""
+        key = f"slip-{secrets.token_hex(4)}"
+        return [await self._send(items, key, is_lost=True), await self._send(items, key)]
+
+    async def _send(
+        self, items: Sequence[Json], key: str | None = None, *, is_lost: bool = False
+    ) -> Json:
+        at, since = time(), monotonic()
+        headers = self._customer | ({KEY: key} if key else {})
+        order = {"items": items}
+        async with self._http.stream("POST", self._url, json=order, headers=headers) as answer:
+            # It is there, so the order is placed. Who leaves now breaks the line, and never reads
+            # what came of it.
+            said = {} if is_lost else await _said(answer)
+        return {"at": at, "key": key, "took": monotonic() - since} | said
+
+
+async def _said(answer: httpx.Response) -> Json:
+    """What the shop answered; of a lost answer nothing of this is known."""
+    await answer.aread()
+    shown = {name: answer.headers[name] for name in _SHOWN if name in answer.headers}
+    words = {"status": answer.status_code, "reason": answer.reason_phrase}
+    return words | {"headers": shown, "body": answer.json()}

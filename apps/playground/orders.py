@@ -1,0 +1,242 @@
+"""The `once` panel: an order that is sent twice, and placed once.
+
+GET  /orders/all      200: this visitor's orders, and what the server keeps about them · 503
+POST /orders/double   {"items": {sku: quantity}}   200: both answers, and what came of them
+POST /orders/retry    the same, with a key; the first answer is lost   · 400 · 503
+
+The shop is the orders service in a process of its own, started when the panel is opened first.
+"""
+
+import asyncio
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from time import time
+from typing import Any
+
+import httpx
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from .child import Child
+from .engine import Engine
+from .exchanges import Browser
+from .hold import COOKIE, VISITOR
+
+_KEYS = "orders:once:*"
+_MOST_KEYS = 5
+"""How many of a visitor's keys are shown."""
+_EVENT = re.compile(r'^dibs_events_total\{kind="(\w+)",name="([^"]*)"\} (\S+)$', re.MULTILINE)
+_OUT = (redis.RedisError, OSError)
+
+Json = dict[str, Any]
+Events = Counter[tuple[str, str]]
+"""How often dibs has told the service's listener what: kind and name."""
+Look = tuple[list[Json], Events, set[str] | None]
+
+_WAYS: dict[str, Callable[[Browser, Sequence[Json]], Awaitable[list[Json]]]] = {
+    "double": Browser.click_twice,
+    "retry": Browser.retry,
+}
+
+
+class OrdersPanel:
+    """The shop behind the panel, started when it is needed, and gone on exit."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open = AsyncExitStack()
+        self._opening: asyncio.Task[Child] | None = None
+        self._kept: dict[str, dict[str, str]] = {}
+        """Which keys each visitor's requests have left on the server, the newest first, and how."""
+        self._turn: asyncio.Lock
+        self._http: httpx.AsyncClient
+
+    @property
+    def routes(self) -> list[Route]:
+        """What the panel answers, below its own path."""
+        return [
+            Route("/all", self.look, methods=["GET"]),
+            Route("/{way}", self.order, methods=["POST"]),
+        ]
+
+    # ---- beginning and end
+
+    async def __aenter__(self) -> "OrdersPanel":
+        self._opening = None
+        self._kept = {}
+        self._turn = asyncio.Lock()
+        client = httpx.AsyncClient(timeout=20, trust_env=False)
+        self._http = await self._open.enter_async_context(client)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.send_home()
+        await self._open.aclose()
+
+    async def send_home(self) -> None:
+        """A shop that is just being opened is not waited for."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+
+    async def _shop(self) -> Child:
+        """The service. 503: it cannot be started, or the page is about to end."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(_open_shop(self._engine, self._open))
+        opening = self._opening
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise HTTPException(503, "The shop closes.")
+        try:
+            return opening.result()
+        except OSError as error:
+            self._opening = None  # the next visitor may have more luck
+            raise HTTPException(503, f"The shop stays closed: {error}.") from None
+
+    # ---- answers
+
+    async def look(self, request: Request) -> Response:
+        """What there is, before anybody clicks."""
+        visitor = _visitor(request)
+        shop = await self._shop()
+        try:
+            orders = await Browser(self._http, shop.url, visitor).orders()
+        except httpx.HTTPError as error:
+            raise _no_answer(error) from None
+        return JSONResponse({"orders": orders, "keys": await self._keys(visitor)})
+
+    async def order(self, request: Request) -> Response:
+        """What went over the wire, and what is different now."""
+        visitor, way = _visitor(request), request.path_params["way"]
+        if way not in _WAYS:
+            raise HTTPException(404, "The ways are double and retry.")
+        items, shop = await _items(request), await self._shop()
+        async with self._turn:  # else one visitor's events and keys would be another's
+            try:
+                return JSONResponse(await self._watched(shop, visitor, way, items))
+            except httpx.HTTPError as error:
+                raise _no_answer(error) from None
+
+    async def _watched(self, shop: Child, visitor: str, way: str, items: list[Json]) -> Json:
+        browser = Browser(self._http, shop.url, visitor)
+        before, counted, known = await self._looked(shop, browser)
+        exchanges = await _WAYS[way](browser, items)
+        orders, events, keys = await self._looked(shop, browser)
+        self._kept[visitor] = dict.fromkeys(_new(keys, known), way) | self._kept.get(visitor, {})
+        ids = {order["orderId"] for order in before}
+        return {
+            "exchanges": exchanges,
+            "placed": sum(order["orderId"] not in ids for order in orders),
+            "orders": orders,
+            "events": _told(events - counted),
+            "keys": await self._keys(visitor),
+        }
+
+    async def _looked(self, shop: Child, browser: Browser) -> Look:
+        return await asyncio.gather(browser.orders(), self._events(shop), self._all_keys())
+
+    # ---- what dibs has done
+
+    async def _events(self, shop: Child) -> Events:
+        page = (await self._http.get(f"{shop.url}/metrics")).raise_for_status().text
+        return Counter({(kind, name): int(float(n)) for kind, name, n in _EVENT.findall(page)})
+
+    async def _all_keys(self) -> set[str] | None:
+        """What the service has on the server. None: the server does not answer."""
+        try:
+            async with self._server() as server:
+                return {key async for key in server.scan_iter(_KEYS, count=1000)}
+        except _OUT:
+            return None
+
+    async def _keys(self, visitor: str) -> list[Json] | None:
+        """Those of *visitor*, with the time they have left. None: the server does not answer."""
+        kept = self._kept.get(visitor, {})
+        try:
+            async with self._server() as server, server.pipeline(transaction=False) as asked:
+                for key in kept:
+                    asked.pttl(key)
+                    asked.strlen(key)
+                said = await asked.execute()
+        except _OUT:
+            return None
+        found = zip(kept.items(), said[::2], said[1::2], strict=True)
+        keys = [
+            {"key": key, "way": way, "left": ms / 1000, "bytes": size}
+            for (key, way), ms, size in found
+            if ms > 0
+        ][:_MOST_KEYS]
+        self._kept[visitor] = {each["key"]: each["way"] for each in keys}
+        return keys
+
+    def _server(self) -> "redis.asyncio.Redis":
+        """A plain client that asks once. OSError: the server is stopped, or was never there."""
+        if self._engine.out_for:
+            raise OSError("the server is stopped")
+        return redis.asyncio.Redis(
+            unix_socket_path=self._engine.socket(),
+            socket_timeout=1,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
+
+
+async def _open_shop(engine: Engine, open_until: AsyncExitStack) -> Child:
+    """A shop that is open until *open_until* is closed. OSError: it does not start."""
+    folder = tempfile.mkdtemp(prefix="dibs-orders-")
+    open_until.callback(shutil.rmtree, folder, ignore_errors=True)
+    shop = Child("apps.orders.main:app", folder=folder)
+    open_until.push_async_callback(shop.aclose)
+    database = f"sqlite:///{folder}/orders.db"
+    await shop.start({"REDIS_URL": engine.target, "DATABASE_URL": database})
+    return shop
+
+
+# ---- in
+
+
+def _visitor(request: Request) -> str:
+    """Who orders. 400: the page was never opened here."""
+    visitor = request.cookies.get(COOKIE, "")
+    if not VISITOR.fullmatch(visitor):
+        raise HTTPException(400, "Open the page first: it tells the shop who you are.")
+    return visitor
+
+
+async def _items(request: Request) -> list[Json]:
+    """The lines of the order; whether there are such things is for the shop to say."""
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body must be JSON.") from None
+    items = body.get("items") if isinstance(body, dict) else None
+    if not isinstance(items, dict) or not items:
+        raise HTTPException(400, "items must be an object of quantities, with one at least.")
+    return [{"sku": sku, "quantity": quantity} for sku, quantity in items.items()]
+
+
+# ---- out
+
+
+def _new(keys: set[str] | None, known: set[str] | None) -> set[str]:
+    """Those that were not there before, if both is known."""
+    return set() if keys is None or known is None else keys - known
+
+
+def _told(events: Events) -> list[Json]:
+    at = time()
+    return [{"at": at, "kind": k, "name": name, "count": n} for (k, name), n in events.items()]
+
+
+def _no_answer(error: httpx.HTTPError) -> HTTPException:
+    return HTTPException(503, f"The shop does not answer: {type(error).__name__}.")

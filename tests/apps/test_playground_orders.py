@@ -1,0 +1,309 @@
+"""The playground's `once` panel: a shop of one process, opened by the first visitor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import ClientDisconnect
+
+from apps.playground.hold import Stream
+from apps.playground.listener import adopt, listen
+from dibs.testing import eventually
+
+from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+from .test_playground_menu import alive, children
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+
+ROOM = 60.0
+"""Seconds: a process may take its time to start on a busy machine."""
+ADDRESS = ("127.0.0.1", 0)
+SLIP = {"soy-milk": 2, "egg-pancake": 1}
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def playground() -> Iterator[Playground]:
+    with running() as playground:
+        assert playground.url, playground.line
+        yield playground
+
+
+@pytest.fixture
+def visitor(playground: Playground) -> Iterator[httpx.Client]:
+    with playground.visitor() as client:
+        client.timeout = httpx.Timeout(ROOM)
+        yield client
+
+
+def order(visitor: httpx.Client, way: str, items: Json = SLIP) -> Json:
+    answer = visitor.post(f"/orders/{way}", json={"items": items})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def happened(report: Json) -> dict[str, int]:
+    assert {event["name"] for event in report["events"]} == {"POST /orders"}
+    return {event["kind"]: event["count"] for event in report["events"]}
+
+
+# ------------------------------------------------------------------------------- the shop
+
+
+def test_a_double_click_is_one_order(visitor: httpx.Client) -> None:
+    """One 201, one 429 with a message and Retry-After, one order, one key for the window."""
+    assert visitor.get("/orders/all").json() == {"orders": [], "keys": []}
+    report = order(visitor, "double")
+    refused, placed = sorted(report["exchanges"], key=lambda each: each["status"], reverse=True)
+    assert (placed["status"], refused["status"], report["placed"]) == (201, 429, 1)
+    assert refused["headers"] == {"Retry-After": "10"} and refused["key"] is None
+    assert refused["body"]["message"] == "This order was placed a moment ago."
+    assert [each["orderId"] for each in report["orders"]] == [placed["body"]["orderId"]]
+    assert {line["sku"]: line["quantity"] for line in report["orders"][0]["items"]} == SLIP
+    assert happened(report) == {"claimed": 1, "duplicate": 1, "completed": 1}
+    (key,) = report["keys"]
+    assert key["key"].startswith("orders:once:") and 0 < key["left"] <= 10
+    assert visitor.get("/orders/all").json()["orders"] == report["orders"]
+
+
+def test_the_same_is_refused_and_another_is_not(visitor: httpx.Client) -> None:
+    """Within the window: the same slip twice more, no order; another slip, another order."""
+    order(visitor, "double")
+    again = order(visitor, "double")
+    assert [each["status"] for each in again["exchanges"]] == [429, 429]
+    assert again["placed"] == 0 and len(again["orders"]) == 1
+    assert all(1 <= int(each["headers"]["Retry-After"]) <= 10 for each in again["exchanges"])
+    assert order(visitor, "double", {"soy-milk": 3})["placed"] == 1
+
+
+def test_a_lost_answer_is_given_again(visitor: httpx.Client) -> None:
+    """The first line breaks; under the same key the same order comes back, marked, to the byte."""
+    report = order(visitor, "retry")
+    lost, found = report["exchanges"]
+    assert "status" not in lost and "body" not in lost
+    assert lost["key"] and lost["key"] == found["key"]
+    assert found["status"] == 201 and found["headers"]["Idempotent-Replayed"] == "true"
+    assert report["placed"] == 1 and found["body"] == report["orders"][0]
+    assert happened(report) == {"claimed": 1, "completed": 1, "replayed": 1}
+    (key,) = report["keys"]
+    assert key["way"] == "retry" and 86_000 < key["left"] <= 86_400
+    second = order(visitor, "retry")
+    assert second["placed"] == 1 and second["exchanges"][0]["key"] != lost["key"]
+
+
+def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
+    """The same slip of somebody else is another order, and everybody sees their own."""
+    mine = order(visitor, "double")
+    with playground.visitor() as other:
+        other.timeout = httpx.Timeout(ROOM)
+        theirs = order(other, "double")
+    assert theirs["placed"] == 1 and len(theirs["orders"]) == 1
+    assert theirs["orders"] != mine["orders"]
+    assert not {each["key"] for each in mine["keys"]} & {each["key"] for each in theirs["keys"]}
+
+
+def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+    """Nonsense gets a sentence, the shop's own refusals come through, strangers get nothing."""
+    for body in (b"{", b"[]", b"{}", b'{"items": []}', b'{"items": {}}', b"[" * 900, b"\xff"):
+        answer = visitor.post("/orders/double", content=body)
+        assert answer.status_code == 400
+        assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])
+    assert visitor.post("/orders/thrice", json={"items": SLIP}).status_code == 404
+    assert visitor.post("/orders/double", content=b"x" * 5000).status_code == 413
+    for items in ({"soy-milk": 0}, {"soy-milk": "2"}, {"../x": 1}):
+        report = order(visitor, "double", items)
+        assert [each["status"] for each in report["exchanges"]] == [400, 400]
+        assert not report["orders"] and not report["events"]
+    for method, path in (("GET", "/orders/all"), ("POST", "/orders/double")):
+        stranger = httpx.request(method, playground.url + path, trust_env=False)
+        assert stranger.status_code == 400 and "Open the page first" in stranger.json()["error"]
+
+
+def test_an_outage_is_told_as_it_is(visitor: httpx.Client) -> None:
+    """The server is stopped: with a key there is still one order; what is kept is not known."""
+    assert visitor.get("/orders/all").status_code == 200
+    assert visitor.post("/hold/outage").status_code == 202
+    during = order(visitor, "retry")
+    assert during["placed"] == 1 and during["exchanges"][1]["status"] == 201
+    eventually(lambda: visitor.get("/orders/all").json()["keys"] is not None, within=ROOM)
+    eventually(lambda: "duplicate" in happened(order(visitor, "double")), within=ROOM)
+
+
+# ------------------------------------------------------------------------------- begin and end
+
+
+def test_a_killed_page_leaves_nothing_behind() -> None:
+    """Not even a database: who is left alone removes its own files."""
+
+    def files() -> list[Path]:
+        return [path for path in Path(playground.folder).rglob("*") if path.is_file()]
+
+    with running() as playground, playground.visitor() as visitor:
+        assert not children(playground)
+        visitor.timeout = httpx.Timeout(ROOM)
+        order(visitor, "double")
+        pids = children(playground)
+        assert len(pids) == 1 and "orders.db" in {path.name for path in files()}
+        playground.process.kill()
+        eventually(lambda: not alive(pids) and not playground.servers() and not files(), within=20)
+
+
+# ------------------------------------------------------------------------------- the line
+
+
+async def test_small_answers_leave_at_once() -> None:
+    """Whoever listens as the page and its services do does not hold back what is short."""
+    held_back: asyncio.Future[int]
+
+    def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = writer.get_extra_info("socket")
+        held_back.set_result(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    for at_home in (lambda: listen(ADDRESS), lambda: adopt(listen(ADDRESS).detach())):
+        held_back = asyncio.get_running_loop().create_future()
+        async with await asyncio.start_server(welcome, sock=at_home()) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            assert await held_back
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_a_stream_ends_with_its_page() -> None:
+    """When the browser has left, its source is closed: now, and not when it is collected."""
+    steps: list[str] = []
+
+    async def source() -> AsyncGenerator[str, None]:
+        try:
+            yield "something"
+        finally:
+            steps.append("closed")
+
+    async def send(message: Any) -> None:
+        steps.append(message["type"])
+        if message["type"] == "http.response.body":
+            raise OSError("the browser has left")
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    made = source()
+    with pytest.raises(ClientDisconnect):
+        await Stream(made)({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send)
+    assert steps == ["http.response.start", "http.response.body", "closed"]
+
+
+# ------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not os.path.exists(CHROMIUM):
+        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=ROOM * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, playground: Playground) -> Iterator[Any]:
+    """The page in a browser, at the narrowest width it promises to fit; it asks nobody else."""
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    context.set_default_timeout(ROOM * 1000)
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.on(
+        "request",
+        lambda asked: None if asked.url.startswith(playground.url) else mistakes.append(asked.url),
+    )
+    page.goto(playground.url)
+    yield page
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    context.close()
+    assert not mistakes and overflow <= 0
+
+
+def test_a_person_sees_one_order(page: Any) -> None:
+    """From the navigation to the slip; two clicks: 201 and 429, a clock that runs, one ticket."""
+    from playwright.sync_api import expect
+
+    page.clock.install()
+    page.get_by_role("link", name="once").click()
+    expect(page.locator("#hold")).to_be_hidden()
+    expect(page.locator("#no-tickets")).to_be_visible()
+    page.get_by_role("button", name="Double-click “Order”").click()
+    expect(page.locator("#sum")).to_have_text("2 requests, 1 new order.")
+    expect(page.locator(".ticket")).to_have_count(1)
+    expect(page.locator(".ticket li")).to_have_text(["1×蛋餅", "2×冰豆漿"])
+    expect(page.locator(".try[data-is=placed] .talk")).to_contain_text("201 Created")
+    refused = page.locator(".try[data-is=refused]")
+    expect(refused.locator(".says")).to_have_text("This order was placed a moment ago.")
+    expect(refused.locator(".talk")).to_contain_text("429 Too Many Requests")
+    expect(refused.locator(".talk")).to_contain_text("Retry-After: 10")
+    expect(refused.locator(".talk")).to_be_in_viewport()
+    expect(page.locator("#orders-events .kind")).to_have_text(["completed", "duplicate", "claimed"])
+    expect(page.locator("#kept li")).to_contain_text(["keeps that it was done for"])
+
+    seen = float(refused.locator(".clock").inner_text().removesuffix("s"))
+    assert 0 < seen <= 10
+    page.clock.fast_forward(1000)
+    assert 0 <= float(refused.locator(".clock").inner_text().removesuffix("s") or 0) < seen
+    page.clock.fast_forward(10_000)
+    expect(refused.locator(".clock")).to_be_empty()
+    expect(refused.locator(".says")).to_have_text(re.compile("the same order would be a new one"))
+    expect(page.locator("#kept li")).to_be_hidden()
+
+
+def test_a_person_loses_an_answer(page: Any) -> None:
+    """By keyboard: a longer slip, an answer that is lost, and the same order again, marked."""
+    from playwright.sync_api import expect
+
+    page.get_by_role("link", name="once").click()
+    page.get_by_role("button", name="One rice roll more").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Order, lose the answer, retry").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#sum")).to_have_text("2 requests, 1 new order.")
+    first, second = page.locator(".try.first"), page.locator(".try.second")
+    expect(first.locator("h3")).to_have_text("First try")
+    expect(first.locator(".talk")).to_contain_text("✗ hung up")
+    expect(second.locator(".tag")).to_have_text("replayed")
+    expect(second.locator(".talk")).to_contain_text("Idempotent-Replayed: true")
+    keys = [re.search(r"slip-\w+", each.locator(".talk").inner_text()) for each in (first, second)]
+    assert keys[0] and keys[1] and keys[0][0] == keys[1][0]
+    expect(page.locator(".ticket")).to_have_count(1)
+    expect(page.locator(".ticket li")).to_have_text(["1×蛋餅", "1×飯糰", "2×冰豆漿"])
+    expect(page.locator("#kept li")).to_contain_text(["keeps the answer for 24 h"])
+    expect(page.locator("#orders-code .line.now").first).to_contain_text('after="replay"')
+
+    page.reload()
+    expect(page.locator(".ticket")).to_have_count(1)
+    expect(page.locator("#kept li")).to_have_count(1)
+
+
+def test_an_empty_slip_is_not_sent(page: Any) -> None:
+    """A sentence, and no request."""
+    from playwright.sync_api import expect
+
+    page.get_by_role("link", name="once").click()
+    expect(page.locator("#no-tickets")).to_be_visible()
+    for each in page.locator("#lines input").all():
+        each.fill("0")
+    sent: list[str] = []
+    page.on("request", lambda asked: sent.append(asked.url))
+    page.get_by_role("button", name="Double-click “Order”").click()
+    expect(page.locator("#orders-note")).to_have_text("Put something on the slip first.")
+    assert not sent

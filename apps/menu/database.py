@@ -6,21 +6,16 @@ from datetime import datetime, time
 from typing import Any
 
 from sqlalchemy import (
-    URL,
     Connection,
-    Engine,
-    QueuePool,
     Row,
     Table,
-    create_engine,
-    event,
     func,
     insert,
-    make_url,
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError
+
+from apps.databases import open_engine, writing
 
 from .documents import hash_of
 from .menus import Branch, Category, Chain, Edition, Item, Menu, NewVersion, TimeWindow, Version
@@ -28,10 +23,6 @@ from .schema import branches, categories, items, metadata, versions, windows
 
 _START_LOCK = 0x6D656E75
 """Who holds it, in PostgreSQL, may create and fill the tables."""
-_LOCK_WAIT = 30.0
-"""How long a writer of SQLite waits for another one, in seconds."""
-_CONNECT_WAIT = 5
-"""How long PostgreSQL may take to accept a connection, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +42,8 @@ class MenuDatabase:
 
     def __init__(self, url: str) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = _engine(_url(url))
-        # SQLite locks for writing when it begins, not at the first write: two that have both
-        # read could not both go on.
-        self._writer = self._engine.execution_options(begin="BEGIN IMMEDIATE")
+        self._engine = open_engine(url, example="sqlite:///menu.db")
+        self._writer = writing(self._engine)
 
     def __repr__(self) -> str:
         return f"<MenuDatabase {self._engine.url.render_as_string(hide_password=True)}>"
@@ -130,42 +119,6 @@ class MenuDatabase:
             newest = select(func.max(versions.c.number)).where(versions.c.branch_id == branch_id)
             number = (connection.scalar(newest) or 0) + 1
             return _add(connection, branch_id, number, NewVersion(menu, now, edition.draft))
-
-
-# ---- connecting
-
-
-def _url(text: str) -> URL:
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError("DATABASE_URL must be a URL, such as sqlite:///menu.db.") from None
-    scheme = url.drivername.partition("+")[0]
-    if scheme not in ("sqlite", "postgresql", "postgres"):
-        raise ValueError(f"DATABASE_URL must begin with sqlite or postgresql, not {scheme!r}.")
-    return url.set(drivername="sqlite" if scheme == "sqlite" else "postgresql+psycopg")
-
-
-def _engine(url: URL) -> Engine:
-    if url.drivername != "sqlite":
-        arguments = {"connect_timeout": _CONNECT_WAIT}
-        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
-    arguments = {"timeout": _LOCK_WAIT, "check_same_thread": False}
-    # A database in memory belongs to its connection, so there must be one, for all threads.
-    only_one = {"pool_size": 1, "max_overflow": 0} if url.database in (None, "", ":memory:") else {}
-    engine = create_engine(url, poolclass=QueuePool, connect_args=arguments, **only_one)
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
-    return engine
-
-
-def _on_connect(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # else the driver begins on its own, and too late
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _on_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
 
 # ---- writing

@@ -6,30 +6,22 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import (
-    URL,
     Connection,
-    Engine,
-    QueuePool,
     Row,
     Select,
-    create_engine,
-    event,
     insert,
-    make_url,
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, IntegrityError
+from sqlalchemy.exc import IntegrityError
+
+from apps.databases import open_engine, writing
 
 from .orders import Line, NewOrder, Order
 from .schema import lines, metadata, orders
 
 _START_LOCK = 0x6F726465
 """Who holds it, in PostgreSQL, may create the tables."""
-_LOCK_WAIT = 30.0
-"""How long a writer of SQLite waits for another one, in seconds."""
-_CONNECT_WAIT = 5
-"""How long PostgreSQL may take to accept a connection, in seconds."""
 
 
 class Placed(NamedTuple):
@@ -48,10 +40,8 @@ class OrderDatabase:
 
     def __init__(self, url: str) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = _engine(_url(url))
-        # SQLite locks for writing when it begins, not at the first write: two that have both
-        # read could not both go on.
-        self._writer = self._engine.execution_options(begin="BEGIN IMMEDIATE")
+        self._engine = open_engine(url, example="sqlite:///orders.db")
+        self._writer = writing(self._engine)
 
     def __repr__(self) -> str:
         return f"<OrderDatabase {self._engine.url.render_as_string(hide_password=True)}>"
@@ -105,42 +95,6 @@ class OrderDatabase:
         with self._engine.begin() as connection:
             found = _with_lines(connection, connection.execute(query).all())
             return found[0] if found else None
-
-
-# ---- connecting
-
-
-def _url(text: str) -> URL:
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError("DATABASE_URL must be a URL, such as sqlite:///orders.db.") from None
-    scheme = url.drivername.partition("+")[0]
-    if scheme not in ("sqlite", "postgresql", "postgres"):
-        raise ValueError(f"DATABASE_URL must begin with sqlite or postgresql, not {scheme!r}.")
-    return url.set(drivername="sqlite" if scheme == "sqlite" else "postgresql+psycopg")
-
-
-def _engine(url: URL) -> Engine:
-    if url.drivername != "sqlite":
-        arguments = {"connect_timeout": _CONNECT_WAIT}
-        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
-    arguments = {"timeout": _LOCK_WAIT, "check_same_thread": False}
-    # A database in memory belongs to its connection, so there must be one, for all threads.
-    only_one = {"pool_size": 1, "max_overflow": 0} if url.database in (None, "", ":memory:") else {}
-    engine = create_engine(url, poolclass=QueuePool, connect_args=arguments, **only_one)
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
-    return engine
-
-
-def _on_connect(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # else the driver begins on its own, and too late
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _on_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
 
 # ---- writing

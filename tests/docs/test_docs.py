@@ -313,7 +313,7 @@ def test_the_architecture_names_every_room() -> None:
     for name, rooms in files.items():
         assert name == "__init__.py" or names[name] >= rooms, f"{name} is not drawn in all rooms"
     for name in names:
-        there = any(PACKAGE.rglob(name)) or (ROOT / "tools" / name).exists()
+        there = any(any((ROOT / folder).rglob(name)) for folder in ("src", "tools", "apps"))
         assert there, f"{name} is drawn and not there"
 
 

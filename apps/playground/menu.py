@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -143,9 +145,11 @@ class MenuPanel:
 
     async def _delete(self, key: str) -> None:
         """Gone, without a word to anybody: a plain DEL."""
-        path = self._engine.socket()
+        path, once = self._engine.socket(), Retry(NoBackoff(), 0)
         try:
-            async with redis.asyncio.Redis(unix_socket_path=path, socket_timeout=1) as client:
+            async with redis.asyncio.Redis(
+                unix_socket_path=path, socket_timeout=1, retry=once
+            ) as client:
                 await client.delete(key)
         except redis.RedisError:
             raise HTTPException(503, "The server is stopped; let it come back first.") from None

@@ -4,6 +4,7 @@ POST /line/webhook   what LINE calls: 200 · 400 · 413 · 503
 GET  /health         200: this process answers
 GET  /ready          200 ok, or degraded: Redis is out · 503: the database is
 GET  /metrics        Prometheus
+     /liff /users    the settings as a page, where there is a LIFF_ID: see liff/page.py
 """
 
 import asyncio
@@ -14,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dibs import AsyncDibs, Unavailable
@@ -23,6 +24,9 @@ from dibs import AsyncDibs, Unavailable
 from .core.config import Settings, SettingsError, read_settings
 from .core.metrics import Metrics, metrics
 from .core.processing_lock import ProcessingLock
+from .liff.memory import TokenMemory
+from .liff.page import SettingsPage
+from .liff.tokens import Tokens
 from .line.bot import Bot
 from .line.deduplication import Deduplication
 from .line.desk import Desk
@@ -34,6 +38,7 @@ from .user.users import Users, UsersUnavailable
 from .weather.forecasts import Forecasts
 from .weather.sources import open_provider
 
+_nothing = PlainTextResponse("Not Found", 404)
 _BUDGET = 1.0
 """Seconds that Redis may take. LINE has had its 200 by then, so there is time: to go on unguarded
 because this process was slow would be worse."""
@@ -50,15 +55,18 @@ class Weamind:
         self._dibs: AsyncDibs
         self._users: Users
         self._webhook: WebhookEndpoint
+        self._page: SettingsPage | None = None
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """What it answers."""
         return [
             Route("/line/webhook", self.webhook, methods=["POST"]),
             Route("/health", self.health),
             Route("/ready", self.ready),
             Route("/metrics", self.show_metrics),
+            Mount("/liff", self.liff),
+            Mount("/users", self.people),
         ]
 
     async def __aenter__(self) -> "Weamind":
@@ -78,6 +86,7 @@ class Weamind:
         self._users = await _opened_users(settings, stack)
         dibs = AsyncDibs(settings.redis_url, budget=_BUDGET)
         self._dibs = await stack.enter_async_context(dibs)
+        self._page = _page(settings, self._users, stack)
         bot = _bot(settings, self._dibs, self._users, self._metrics, stack)
         deduplication = Deduplication(self._dibs, counted_in=self._metrics)
         desk = Desk(
@@ -112,6 +121,14 @@ class Weamind:
         """What has been counted in this process."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
+    async def liff(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The settings as a page; 404 without a LIFF_ID."""
+        await (self._page.pages if self._page else _nothing)(scope, receive, send)
+
+    async def people(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What that page asks about a person; 404 without a LIFF_ID."""
+        await (self._page.people if self._page else _nothing)(scope, receive, send)
+
     async def _database_answers(self) -> bool:
         try:
             await self._users.ping()
@@ -133,6 +150,16 @@ async def _opened_users(settings: Settings, stack: AsyncExitStack) -> Users:
     except SQLAlchemyError as error:
         reason = type(error).__name__  # its words may quote the URL, with a password in it
         raise SettingsError([f"DATABASE_URL: the database cannot be used ({reason})"]) from error
+
+
+def _page(settings: Settings, users: Users, stack: AsyncExitStack) -> SettingsPage | None:
+    if settings.liff_id is None or settings.line_login_channel_id is None:
+        return None
+    tokens = Tokens(
+        settings.line_api_base, channel_id=settings.line_login_channel_id, memory=TokenMemory()
+    )
+    stack.push_async_callback(tokens.aclose)
+    return SettingsPage(settings.liff_id, tokens=tokens, users=users)
 
 
 def _bot(

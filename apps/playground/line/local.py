@@ -60,7 +60,10 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # uvicorn would end the process, which is not its own here
+            raise OSError("the app does not start; its log says why") from None
         self.is_up.set()
 
     async def main_loop(self) -> None:
@@ -91,8 +94,10 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: ASGIApp, *, lifespan: bool = False) -> AsyncIterator[str]:
-    """*app* answers at the address that is given, on a free loopback port, until the end."""
-    listener = _listen()
+    """*app* answers at the address that is given, on a free loopback port, until the end.
+
+    OSError: its lifespan does not start. Nothing is left open then.
+    """
     config = uvicorn.Config(
         app,
         lifespan="on" if lifespan else "off",
@@ -101,13 +106,14 @@ async def served(app: ASGIApp, *, lifespan: bool = False) -> AsyncIterator[str]:
         ws="none",
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve([listener]))
-    try:
-        await _either(serving, server.is_up)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.end.set()
-        await serving
+    with _listen() as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        try:
+            await _either(serving, server.is_up)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.end.set()
+            await serving
 
 
 def _listen() -> socket.socket:

@@ -12,19 +12,17 @@ import hashlib
 import json
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Send
 
-from ..hold import COOKIE, VISITOR
+from ..hold import COOKIE, VISITOR, Stream
 from . import wishes
 from .accounts import Person
 from .events import Draft, Json
@@ -61,19 +59,6 @@ class Visitor:
         self.last: list[Draft] = []
         """What they did last, each with its source."""
         self.last_event: str | None = None
-
-
-class _Stream(StreamingResponse):
-    """Server-Sent Events, whose source is closed when the page is: not when it is collected."""
-
-    def __init__(self, source: AsyncGenerator[str, None]) -> None:
-        headers = {"Cache-Control": "no-store"}
-        super().__init__(source, headers=headers, media_type="text/event-stream")
-        self._source = source
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self._source):
-            await super().stream_response(send)
 
 
 class ChatPanel:
@@ -229,7 +214,7 @@ class ChatPanel:
 
     async def watch(self, request: Request) -> Response:
         """What happens to this visitor, as it happens."""
-        return _Stream(self._seen(self._visitor(request)))
+        return Stream(self._seen(self._visitor(request)))
 
     async def _seen(self, visitor: Visitor) -> AsyncGenerator[str, None]:
         window = self.platform.journal.open_window(visitor.chat_ids)
@@ -238,6 +223,7 @@ class ChatPanel:
             yield _sse("opening", {})
             if error := await self._opened():
                 yield _sse("closed", {"error": error})
+            window.clear()  # the state has it: what happened meanwhile must not be drawn twice
             yield _sse("state", self._state(visitor))
             while not self._is_closing and (news := await window.next()) is not None:
                 yield self._told(visitor, news, window)

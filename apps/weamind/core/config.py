@@ -113,6 +113,9 @@ class Settings(StoreSettings):
     push_fallback: bool = False
     """Push what could not be replied because the token had expired. It counts against the quota."""
     liff_id: Annotated[str, Field(pattern=r"^[0-9]+-[0-9A-Za-z]+$")] | None = None
+    """The settings as a page within LINE, at /liff/settings; none without it."""
+    line_login_channel_id: Annotated[str, Field(pattern=r"^[0-9]+$")] | None = None
+    """The channel that the LIFF app belongs to: only tokens that were made for it are good."""
 
     event_concurrency: Annotated[int, Field(ge=1, le=1000)] = 32
     """How many events are worked on at once in this process."""
@@ -125,6 +128,12 @@ class Settings(StoreSettings):
     def _cwa_needs_a_key(self) -> "Settings":
         if self.weather_provider == "cwa" and self.cwa_api_key is None:
             raise ValueError("CWA_API_KEY: is needed for WEATHER_PROVIDER=cwa")
+        return self
+
+    @model_validator(mode="after")
+    def _liff_needs_a_channel(self) -> "Settings":
+        if self.liff_id is not None and self.line_login_channel_id is None:
+            raise ValueError("LINE_LOGIN_CHANNEL_ID: is needed for LIFF_ID")
         return self
 
 

@@ -12,6 +12,7 @@ Item = dict[str, Any]
 MOST_ITEMS = 13
 """LINE shows no more quick replies."""
 _LONGEST_LABEL = 20
+_SIGNS = (("home", "🏠"), ("office", "🏢"))
 
 
 def text_message(text: str, items: Iterable[Item] = ()) -> Message:
@@ -65,6 +66,17 @@ def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) 
 def places_message(text: str, places: Iterable[Place]) -> Message:
     """A question with one button for each place."""
     return text_message(text, [ask_about(place) for place in places])
+
+
+def which_message(places: Sequence[Place]) -> Message:
+    """Which of *places* is meant; of one alone, whether it is."""
+    return places_message(texts.WHICH_PLACE if len(places) > 1 else texts.THIS_PLACE, places)
+
+
+def where_message() -> Message:
+    """The weather of which place? Their own are a tap away."""
+    own = [tap(f"{sign} {texts.KINDS[kind]}", "weather", type=kind) for kind, sign in _SIGNS]
+    return text_message(texts.WHERE, [*own, send_location()])
 
 
 def location_message() -> Message:
@@ -133,10 +145,11 @@ def towns_message(kind: str, county: Place, towns: Sequence[Place], number: int)
     return text_message(texts.WHICH_TOWN.format(county=county.name), paged(items, number, turn))
 
 
-def place_set_message(kind: str, place: Place) -> Message:
-    """It is set."""
+def place_set_message(kind: str, place: Place, *, asks_on: bool) -> Message:
+    """It is set. *asks_on*: the other one may be set next; in a group that would be refused."""
     said = texts.PLACE_SET.format(kind=texts.KINDS[kind], place=place.name)
-    return text_message(said, [ask_about(place), _set("office" if kind == "home" else "home")])
+    other = _set("office" if kind == "home" else "home")
+    return text_message(said, [ask_about(place), *([other] if asks_on else [])])
 
 
 def _kinds() -> list[Item]:

@@ -10,7 +10,7 @@ from ..places.place import Place
 from ..user.database import Person
 from ..user.users import UsersUnavailable
 from . import texts
-from .bot import Bot, private_user, user_of
+from .bot import Bot, is_private, private_user, user_of
 from .forecasting import answer_forecast
 from .messages import (
     Message,
@@ -34,7 +34,8 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
     if kind in ("home", "office"):
         await _answer_own_place(event, bot, kind)
     elif kind == "current":
-        await bot.reply(event, location_message())
+        refusal = text_message(texts.NO_LOCATION_IN_GROUP)
+        await bot.reply(event, location_message() if is_private(event) else refusal)
     elif kind == "place" and (place := place_in(data)):
         await answer_forecast(event, place, bot)
     else:
@@ -42,8 +43,7 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
 
 
 async def _answer_own_place(event: object, bot: Bot, kind: str) -> None:
-    async with bot.dots(event):
-        person = await _person(event, bot)
+    person = await _person(event, bot)
     if isinstance(person, str):
         await bot.reply(event, text_message(person))
         return
@@ -100,15 +100,18 @@ async def answer_set(event: object, bot: Bot, data: Data) -> None:
     elif user_id is None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
     else:
-        await bot.reply(event, await _set_place(user_id, kind, place, bot))
+        async with bot.dots(event):
+            is_set = await _set_place(user_id, kind, place, bot)
+        message = place_set_message(kind, place, asks_on=is_private(event))
+        await bot.reply(event, message if is_set else text_message(texts.NO_ACCESS))
 
 
-async def _set_place(user_id: str, kind: str, place: Place, bot: Bot) -> Message:
+async def _set_place(user_id: str, kind: str, place: Place, bot: Bot) -> bool:
     try:
         await bot.users.set_place(user_id, "home" if kind == "home" else "office", place.code)
     except UsersUnavailable:
-        return text_message(texts.NO_ACCESS)
-    return place_set_message(kind, place)
+        return False
+    return True
 
 
 async def answer_delete(event: object, bot: Bot, data: Data) -> None:
@@ -117,7 +120,8 @@ async def answer_delete(event: object, bot: Bot, data: Data) -> None:
     if user_id is None:
         message = text_message(texts.ONLY_IN_PRIVATE)
     elif sure == "yes":
-        message = text_message(await _delete(user_id, bot))
+        async with bot.dots(event):
+            message = text_message(await _delete(user_id, bot))
     else:
         message = text_message(texts.NOT_DELETED) if sure == "no" else delete_message()
     await bot.reply(event, message)
@@ -142,6 +146,7 @@ async def _person(event: object, bot: Bot) -> Person | str:
     if user_id is None:
         return texts.ONLY_IN_PRIVATE
     try:
-        return await bot.users.meet(user_id)
+        async with bot.dots(event):
+            return await bot.users.meet(user_id)
     except UsersUnavailable:
         return texts.NO_ACCESS

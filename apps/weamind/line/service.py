@@ -14,7 +14,14 @@ from ..user.users import UsersUnavailable
 from . import texts
 from .bot import Bot, is_private, user_of
 from .forecasting import answer_forecast
-from .messages import other_message, places_message, text_message, welcome_message
+from .messages import (
+    other_message,
+    send_location,
+    text_message,
+    welcome_message,
+    where_message,
+    which_message,
+)
 from .personal import (
     answer_delete,
     answer_recent,
@@ -57,7 +64,7 @@ async def handle_message_event(event: Any, bot: Bot) -> None:
     """A text: the forecast of the place that it names. Anything else: a hint, between two."""
     if getattr(event.message, "type", None) != "text":
         if is_private(event):
-            await bot.reply(event, text_message(texts.UNKNOWN_KIND))
+            await bot.reply(event, text_message(texts.UNKNOWN_KIND, [send_location()]))
         return
     mentioned = is_mentioned(event.message)
     text = without_mentions(event.message)
@@ -70,11 +77,14 @@ async def _fulfil(event: Any, bot: Bot, wish: Wish) -> None:
     if wish.kind == "forecast":
         await answer_forecast(event, wish.places[0], bot)
     elif wish.kind == "choose":
-        await bot.reply(event, places_message(texts.WHICH_PLACE, wish.places))
+        await bot.reply(event, which_message(wish.places))
     elif wish.kind == "command":
         await _dispatch_postback(event, bot, parse_postback(wish.data))
-    else:
-        await bot.reply(event, text_message(texts.UNKNOWN_TEXT))
+    elif wish.kind == "where" and is_private(event):
+        await bot.reply(event, where_message())
+    else:  # in a group locations are not read, so none is asked for
+        items = [send_location()] if is_private(event) else []
+        await bot.reply(event, text_message(texts.UNKNOWN_TEXT, items))
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:
@@ -112,8 +122,12 @@ async def _dispatch_postback(event: Any, bot: Bot, postback_data: dict[str, str]
 
 
 async def _answer_other(event: Any, bot: Bot, data: dict[str, str]) -> None:
-    is_help = data.get("type") == "help"
-    await bot.reply(event, text_message(texts.HELP) if is_help else other_message())
+    if not is_private(event):  # the rest is refused there
+        await bot.reply(event, text_message(texts.WELCOME_TO_GROUP))
+    elif data.get("type") == "help":
+        await bot.reply(event, text_message(texts.HELP))
+    else:
+        await bot.reply(event, other_message())
 
 
 async def _answer_unknown(event: Any, bot: Bot, data: dict[str, str]) -> None:

@@ -3,16 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
+from unicodedata import normalize
 
 from ..places.place import Place
 from ..places.search import Search
+from ..places.spelling import gist
 
 COMMANDS = {
     "住家": "action=weather&type=home",
+    "住家天氣": "action=weather&type=home",
     "公司": "action=weather&type=office",
+    "公司天氣": "action=weather&type=office",
     "目前位置": "action=weather&type=current",
     "最近查詢": "action=recent_queries",
     "設定": "action=settings",
+    "設定住家": "action=settings&type=home",
+    "設定公司": "action=settings&type=office",
     "其他": "action=other",
     "使用說明": "action=other&type=help",
     "說明": "action=other&type=help",
@@ -30,10 +36,11 @@ _WEATHER_WORDS = (
 class Wish:
     """forecast: of `places[0]`. choose: which of `places`. command: what the button `data` does.
 
-    unknown: no place that we know. nothing: it was not meant for us.
+    where: about the weather, of no place. unknown: no place that we know. nothing: it was not meant
+    for us.
     """
 
-    kind: Literal["forecast", "choose", "command", "unknown", "nothing"]
+    kind: Literal["forecast", "choose", "command", "where", "unknown", "nothing"]
     places: tuple[Place, ...] = ()
     data: str = ""
 
@@ -47,14 +54,20 @@ def understand(
     names a place. A place alone is how people there talk to each other.
     """
     if private or mentioned:
-        command = COMMANDS.get(text.strip(" \t\n　「」。！!？?").lower())
+        command = COMMANDS.get(normalize("NFKC", text).strip(" \t\n「」。!?").lower())
         if command is not None:
             return Wish("command", data=command)
+        if _is_about_weather(text) and not gist(text):
+            return Wish("where")
         return _found(search(text))
-    if not any(word in text.lower() for word in _WEATHER_WORDS):
+    if not _is_about_weather(text):
         return Wish("nothing")
     found = search(text)
     return _found(found) if found.sure else Wish("nothing")
+
+
+def _is_about_weather(text: str) -> bool:
+    return any(word in text.lower() for word in _WEATHER_WORDS)
 
 
 def _found(found: Search) -> Wish:

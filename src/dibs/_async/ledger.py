@@ -93,9 +93,9 @@ class AsyncLedger:
             self._tell_outcome(plan, outcome, monotonic() - since if plan.wait else 0.0)
         return outcome
 
-    async def attempt(self, plan: Plan) -> AsyncLease | Holding:
+    def attempt(self, plan: Plan) -> Awaitable[AsyncLease | Holding]:
         """One try. Held by this process: answered without asking anybody."""
-        return await self.acquire(plan, None, read_acquire)
+        return self.acquire(plan, None, read_acquire)
 
     async def acquire(
         self, plan: Plan, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]

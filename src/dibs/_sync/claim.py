@@ -137,10 +137,10 @@ class Claim:
             return False
         claims.closed(self)
         ended = lease._end("completed" if left else "released", left, left_ms)
-        if ended is None:
+        if lease._is_owed:
             cause = "the store was out when it ended"
             lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
-        return ended is True
+        return ended
 
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out."""

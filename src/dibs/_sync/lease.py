@@ -32,8 +32,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_body", "_deadline", "_is_lost", "_is_over", "_ledger", "_plan", "_since", "_token",
-        "fence", "guarded",
+        "_body", "_deadline", "_is_lost", "_is_over", "_is_owed", "_ledger", "_plan", "_since",
+        "_token", "fence", "guarded",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,7 @@ class Lease:
         self._deadline = since + plan.ttl
         self._is_over = False
         self._is_lost = False
+        self._is_owed = False
         self._body: Body | None = None
 
     @property
@@ -139,10 +140,12 @@ class Lease:
         Where the store does not answer the release is not lost: it is delivered when the store is
         back, as long as the lease would still run.
         """
-        return self._end("released") is True
+        return self._end("released")
 
-    def _end(self, ended: Kind, left: bytes = b"", left_ms: int = 0) -> bool | None:
-        """It is over: the key is free, or *left* takes its place. None: the store was out."""
+    def _end(self, ended: Kind, left: bytes = b"", left_ms: int = 0) -> bool:
+        """It is over: the key is free, or *left* takes its place. False: it was not ours any more,
+        or (`_is_owed`) the store was out.
+        """
         if self._is_over or self._ledger.is_closed:
             return False
         ledger, plan = self._ledger, self._plan
@@ -167,7 +170,8 @@ class Lease:
             given = reply == 1 if left else reply in (1, REPEATED) and not was_lost
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
-            return None
+            self._is_owed = True
+            return False
         finally:
             if ledger.waiting.queues:
                 ledger.waiting.next_please(plan.key)

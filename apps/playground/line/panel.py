@@ -251,7 +251,9 @@ class ChatPanel:
 
 async def _body(request: Request) -> Any:
     try:
-        return json.loads(await request.body() or b"{}")
+        body = json.loads(await request.body() or b"{}")
+        json.dumps(body, ensure_ascii=False).encode()  # half a character cannot be sent on
+        return body
     except (ValueError, RecursionError):
         raise HTTPException(400, "The body must be JSON.") from None
 

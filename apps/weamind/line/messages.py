@@ -114,10 +114,12 @@ def no_place_message(kind: str) -> Message:
 # ---- the settings, as a chat
 
 
-def settings_message(home: Place | None, office: Place | None, liff_id: str | None) -> Message:
-    """What is set, and what to change."""
+def settings_message(
+    home: Place | None, office: Place | None, liff_id: str | None, *, unset: str = texts.NOT_SET
+) -> Message:
+    """What is set, and what to change. *unset*: what stands for a place that is not there."""
     page = f"https://liff.line.me/{liff_id}"
-    names = [texts.NOT_SET if place is None else place.name for place in (home, office)]
+    names = [unset if place is None else place.name for place in (home, office)]
     return text_message(
         texts.SETTINGS.format(home=names[0], office=names[1]),
         [*_kinds(), *([open_page("在網頁上設定", page)] if liff_id else [])],

@@ -79,7 +79,8 @@ async def answer_settings(event: object, bot: Bot, data: Data) -> None:
 
 async def _first_step(event: object, bot: Bot) -> Message:
     person = await _person(event, bot)
-    person = Person() if isinstance(person, str) else person  # to choose, they need not be read
+    if isinstance(person, str):  # to choose, they need not be read
+        return settings_message(None, None, bot.liff_id, unset=texts.NOT_READ)
     home, office = (atlas.by_code(code) if code else None for code in (person.home, person.office))
     return settings_message(home, office, bot.liff_id)
 

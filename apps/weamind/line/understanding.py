@@ -53,8 +53,9 @@ def understand(
     In a group, a text is for us if it mentions us, or if it has a word about weather and surely
     names a place. A place alone is how people there talk to each other.
     """
+    text = normalize("NFKC", text).lower()  # wide letters and signs are as good as narrow ones
     if private or mentioned:
-        command = COMMANDS.get(normalize("NFKC", text).strip(" \t\n「」。!?").lower())
+        command = COMMANDS.get(text.strip(" \t\n「」。!?"))
         if command is not None:
             return Wish("command", data=command)
         if _is_about_weather(text) and not gist(text):
@@ -67,7 +68,7 @@ def understand(
 
 
 def _is_about_weather(text: str) -> bool:
-    return any(word in text.lower() for word in _WEATHER_WORDS)
+    return any(word in text for word in _WEATHER_WORDS)
 
 
 def _found(found: Search) -> Wish:

@@ -1,0 +1,154 @@
+"""What people in Taiwan write and tap beyond the examples, and what must not be said to a group."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from apps.playground.line.sources import Source, new_id
+from apps.weamind.line import texts
+from apps.weamind.line.understanding import understand
+from apps.weamind.places.search import search
+from apps.weamind.weather.sky import from_wmo
+
+from .conftest import HOME, XINYI, House, Open, is_forecast
+from .test_bot_handlers import Talk, data_of, labels, mentioning
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+
+
+# ------------------------------------------------------------------------------- between two
+
+
+async def test_a_question_about_the_weather_of_no_place(open_house: Open) -> None:
+    """It is asked where, and the person's own places are a tap away: nothing was not found."""
+    async with open_house() as house:
+        me = Talk(house)
+        await me.tap(f"action=set&type=home&place={XINYI}")
+        for words in ("天氣", "今天會下雨嗎？", "明天天氣如何", "ｗｅａｔｈｅｒ?", "現在氣溫幾度"):
+            asked = await me.say(words)
+            assert asked["text"] == texts.WHERE
+            assert labels(asked) == ["🏠 住家", "🏢 公司", "📍 傳送位置"]
+        home = await me.tap(data_of(asked, "🏠 住家"))
+        assert home["altText"].startswith("臺北市信義區")
+
+
+async def test_a_place_that_is_only_guessed(open_house: Open) -> None:
+    """One that may be meant is asked about as one, and not as several."""
+    async with open_house() as house:
+        me = Talk(house)
+        for words, name in [("板橋車站", "新北市板橋區"), ("台北101", "臺北市")]:
+            asked = await me.say(words)
+            assert (asked["text"], labels(asked)) == (texts.THIS_PLACE, [name])
+            assert is_forecast(await me.tap(data_of(asked, name)))
+
+
+async def test_nothing_found(open_house: Open) -> None:
+    """A text or a picture that says nothing to the bot: the map is a tap away."""
+    async with open_house() as house:
+        unknown = await Talk(house).say("你好")
+        assert (unknown["text"], labels(unknown)) == (texts.UNKNOWN_TEXT, ["📍 傳送位置"])
+
+
+@pytest.mark.parametrize(
+    ("words", "data"),
+    [
+        ("設定住家", "action=settings&type=home"),
+        ("設定公司", "action=settings&type=office"),
+        ("住家天氣", HOME),
+        ("公司天氣？", "action=weather&type=office"),
+        ("ｈｅｌｐ！", "action=other&type=help"),
+        ("\u3000「最近查詢」\u3000", "action=recent_queries"),
+    ],
+)
+def test_what_a_button_says_can_be_written(words: str, data: str) -> None:
+    """Also in wide letters, with the word for weather, and between quotation marks."""
+    wish = understand(words, private=True, mentioned=False, search=search)
+    assert (wish.kind, wish.data) == ("command", data)
+
+
+async def test_settings_while_the_database_is_out(open_house: Open, postgres: Any) -> None:
+    """It is not said that nothing is set, because nobody knows."""
+    async with open_house(database_url=postgres.new_database()) as house:
+        me = Talk(house)
+        await me.tap(f"action=set&type=home&place={XINYI}")
+        postgres.stop()
+        try:
+            said = await me.tap("action=settings")
+        finally:
+            await asyncio.to_thread(postgres.start)
+        assert texts.NOT_SET not in said["text"] and said["text"].count(texts.NOT_READ) == 2
+        assert len(labels(said)) == 2
+
+
+@pytest.mark.parametrize(
+    ("slow", "data"),
+    [
+        ("meet", "action=recent_queries"),
+        ("meet", "action=settings"),
+        ("set_place", f"action=set&type=home&place={XINYI}"),
+        ("delete", "action=delete&sure=yes"),
+    ],
+)
+async def test_dots_while_the_database_takes_long(
+    open_house: Open, monkeypatch: pytest.MonkeyPatch, slow: str, data: str
+) -> None:
+    """Whatever is tapped: who waits sees that something happens, and then the answer."""
+    from apps.weamind.user.database import UserDatabase
+
+    dots_are_there, original = threading.Event(), getattr(UserDatabase, slow)
+
+    def dawdle(self: UserDatabase, *arguments: Any) -> Any:
+        dots_are_there.wait(20)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(UserDatabase, slow, dawdle)
+    monkeypatch.setattr("apps.weamind.user.users.LONGEST", 30.0)
+    async with open_house() as house:
+        await house.line.tap(data)
+        try:
+            await _dots_shown(house)
+        finally:
+            dots_are_there.set()
+        [answer] = await house.replies(1)
+        assert answer["text"] not in (texts.NO_ACCESS, texts.NOT_DELETED_NOW)
+
+
+async def _dots_shown(house: House) -> None:
+    async with asyncio.timeout(10):
+        while not any(call.route.endswith("/loading/start") for call in house.line.calls):
+            await asyncio.sleep(0.01)
+
+
+# ------------------------------------------------------------------------------- in groups
+
+
+async def test_a_group_is_offered_nothing_that_is_refused_there(open_house: Open) -> None:
+    """No map, because locations are not read there; no settings, because they are personal."""
+    async with open_house() as house:
+        group = Talk(house, Source.group(new_id("group"), house.line.somebody().chat_id))
+        for words in ("@WeaMind 其他", "@WeaMind 說明"):
+            said = await group.send(mentioning(words))
+            assert (said["text"], labels(said)) == (texts.WELCOME_TO_GROUP, [])
+        for words in ("@WeaMind 哈囉", "@WeaMind 天氣", "@WeaMind"):
+            said = await group.send(mentioning(words))
+            assert (said["text"], labels(said)) == (texts.UNKNOWN_TEXT, [])
+        for ask in (group.send(mentioning("@WeaMind 目前位置")),
+                    group.tap("action=weather&type=current")):  # fmt: skip
+            said = await ask
+            assert (said["text"], labels(said)) == (texts.NO_LOCATION_IN_GROUP, [])
+        said = await group.tap(f"action=set&type=home&place={XINYI}")
+        assert said["text"].startswith("✅") and labels(said) == ["臺北市信義區"]
+
+
+# ------------------------------------------------------------------------------- words
+
+
+def test_words_that_are_said_in_taiwan() -> None:
+    """Rain and snow have the names of Taiwan's forecasts, not those of tables of codes."""
+    words = {sky.text for code in range(100) if (sky := from_wmo(code, night=False))}
+    assert not words & {"中雨", "中雪", "微毛毛雨", "濃毛毛雨"}
+    assert {"小雨", "有雨", "大雨", "毛毛雨", "綿綿細雨"} <= words

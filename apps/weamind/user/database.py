@@ -79,13 +79,17 @@ class UserDatabase:
         self._become(user_id, at, is_active=True)
 
     def unfollow(self, user_id: str, at: int) -> None:
-        """They have left, unless they came back later than *at*. Their places are kept."""
+        """They have left, unless they came back later than *at*. Their places are kept.
+
+        Nothing, if nobody knows them: who had their data deleted and then left is not kept.
+        """
         self._become(user_id, at, is_active=False)
 
     def _become(self, user_id: str, at: int, *, is_active: bool) -> None:
         change = update(users).where(users.c.line_user_id == user_id, users.c.active_at <= at)
         with self._turn, self._writer.begin() as connection:
-            _add(connection, user_id, at)
+            if is_active:
+                _add(connection, user_id, at)
             connection.execute(change.values(is_active=is_active, active_at=at))
 
     def is_active(self, user_id: str) -> bool | None:

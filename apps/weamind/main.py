@@ -84,7 +84,8 @@ class Weamind:
         """Whatever is opened here is closed in the opposite order: the desk first."""
         await asyncio.to_thread(search, "臺北市")  # read the map now, and not for the first event
         self._users = await _opened_users(settings, stack)
-        dibs = AsyncDibs(settings.redis_url, budget=_BUDGET)
+        listeners = [self._metrics.dibs]
+        dibs = AsyncDibs(settings.redis_url, budget=_BUDGET, listeners=listeners)
         self._dibs = await stack.enter_async_context(dibs)
         self._page = _page(settings, self._users, stack)
         bot = _bot(settings, self._dibs, self._users, self._metrics, stack)

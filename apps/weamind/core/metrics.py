@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from dibs.integrations.prometheus import PrometheusListener
+
 _QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
@@ -10,6 +12,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self.dibs = PrometheusListener(registry)
+        """What dibs itself tells: the alerts of deploy/alerts.yml watch it."""
 
         # ---- the processing lock: the seeds' names
         self.lock_acquire = Counter(

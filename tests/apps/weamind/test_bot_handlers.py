@@ -187,7 +187,7 @@ async def test_settings_by_chat(open_house: Open) -> None:
 
 async def test_a_page_for_settings(open_house: Open) -> None:
     """A link to LIFF, only where there is one."""
-    async with open_house(liff_id="123-abc") as house:
+    async with open_house(liff_id="123-abc", line_login_channel_id="123") as house:
         start = await Talk(house).tap("action=settings")
         assert start["quickReply"]["items"][-1]["action"] == {
             "type": "uri", "label": "在網頁上設定", "uri": "https://liff.line.me/123-abc",

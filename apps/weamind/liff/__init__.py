@@ -1,0 +1,1 @@
+"""The settings as a page within LINE (LIFF): who opens it, what they choose, how it looks."""

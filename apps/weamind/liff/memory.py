@@ -1,0 +1,40 @@
+"""Whose token it was, for a short while: hashes of tokens only, and a bounded number of them."""
+
+import hashlib
+
+LONGEST = 300.0
+"""Seconds after which LINE is asked again: a token that was withdrawn works no longer than that."""
+MOST = 1000
+
+
+class TokenMemory:
+    """Tokens that LINE has vouched for. It is told the time."""
+
+    def __init__(self, *, longest: float = LONGEST, most: int = MOST) -> None:
+        self._longest = longest
+        self._most = most
+        self._known: dict[bytes, tuple[str, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<TokenMemory {len(self._known)} of {self._most}>"
+
+    def keep(self, token: str, user_id: str, expires_in: float, now: float) -> None:
+        """It is theirs, until it expires or LINE should be asked again; the oldest makes room."""
+        key = _hashed(token)
+        self._known.pop(key, None)
+        while len(self._known) >= self._most:
+            del self._known[next(iter(self._known))]
+        self._known[key] = user_id, now + min(expires_in, self._longest)
+
+    def user_of(self, token: str, now: float) -> str | None:
+        """Whose it is. None: LINE has to be asked."""
+        key = _hashed(token)
+        user_id, until = self._known.get(key, (None, now))
+        if now < until:
+            return user_id
+        self._known.pop(key, None)
+        return None
+
+
+def _hashed(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -322,6 +322,9 @@ async def test_metrics_have_the_seeds_names(open_house: Open) -> None:
         await house.line.tap(HOME)
         await house.replies(2)
         text = (await house.http.get("/metrics")).text
+        # What the alerts in deploy/ watch.
+        assert 'dibs_claims_set_total{name="line:event:{webhookEventId}",outcome="ok"}' in text
+        assert "dibs_open_claims" in text and "dibs_hold_seconds" in text
         assert 'processing_lock_acquire_total{source_type="user",status="acquired"} 1.0' in text
         assert "processing_lock_miss_total 0.0" in text
         assert "processing_lock_release_total 1.0" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import sqlite3
@@ -378,8 +379,9 @@ async def test_looking_makes_no_file(tmp_path: Path) -> None:
 async def test_a_database_that_is_none(tmp_path: Path) -> None:
     """Another file, or nobody at that address: said without the password."""
     (tmp_path / "bot.db").write_bytes(b"not a database at all, but long enough" * 100)
-    with pytest.raises(sqlite3.DatabaseError):
-        sqlite3.connect(tmp_path / "bot.db").execute("SELECT * FROM sqlite_master")
+    with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as connection:
+        with pytest.raises(sqlite3.DatabaseError):
+            connection.execute("SELECT * FROM sqlite_master")
     for url in (f"sqlite:///{tmp_path}/bot.db", "postgresql://me:pass-word@127.0.0.1:9/bot"):
         finding = await database.check(url)
         assert finding.status == "failed" and has_one_fix(finding, "DATABASE_URL")

@@ -1,8 +1,20 @@
 """SQLite or PostgreSQL, as the menu and the orders use them: connections that threads share."""
 
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    DateTime,
+    Dialect,
+    Engine,
+    QueuePool,
+    TypeDecorator,
+    create_engine,
+    event,
+    make_url,
+)
 from sqlalchemy.exc import ArgumentError
 
 _LOCK_WAIT = 30.0
@@ -57,3 +69,21 @@ def _on_connect(connection: Any, record: object) -> None:
 
 def _on_begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+
+# ---- columns
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time, in UTC on both sides: SQLite forgets the offset."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value and value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)

@@ -1,36 +1,17 @@
 """The tables, the same in SQLite and PostgreSQL. Prefixed: others may live in the database, too."""
 
-from datetime import UTC, datetime
-
 from sqlalchemy import (
     CheckConstraint,
     Column,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
     Integer,
     MetaData,
     String,
     Table,
-    TypeDecorator,
 )
 
-
-class Moment(TypeDecorator[datetime]):
-    """A point in time, in UTC on both sides: SQLite forgets the offset."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return value and value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:
-            return value and value.astimezone(UTC)
-        return value.replace(tzinfo=UTC)
-
+from apps.databases import Moment
 
 metadata = MetaData()
 

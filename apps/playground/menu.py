@@ -8,7 +8,7 @@ POST /menu/rush               {"branch", "algorithm": "dibs" | "seed"}   200 · 
 The services are started when the panel is opened first, which takes a second or two.
 """
 
-import asyncio
+import functools
 import json
 from contextlib import AsyncExitStack
 from itertools import cycle
@@ -27,6 +27,7 @@ from starlette.routing import Route
 from .engine import Engine
 from .guests import Scan, percentile, rush
 from .hold import COOKIE, VISITOR
+from .opening import Opening
 from .street import DELAY, Street, open_street
 
 GUESTS = 200
@@ -39,7 +40,7 @@ class MenuPanel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._open = AsyncExitStack()
-        self._opening: asyncio.Task[Street] | None = None
+        self._opening: Opening[Street]
         self._tables = cycle(range(2))
         self._rushing = False
         self._http: httpx.AsyncClient
@@ -57,7 +58,8 @@ class MenuPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "MenuPanel":
-        self._opening = None
+        work = functools.partial(open_street, self._engine, self._open)
+        self._opening = Opening("restaurant", work)
         client = httpx.AsyncClient(timeout=20, trust_env=False)
         self._http = await self._open.enter_async_context(client)
         return self
@@ -68,36 +70,20 @@ class MenuPanel:
 
     async def send_home(self) -> None:
         """Services that are just being started are not waited for."""
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-
-    async def _street(self) -> Street:
-        """The services. 503: they cannot be started, or the page is about to end."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(open_street(self._engine, self._open))
-        opening = self._opening
-        await asyncio.wait([opening])
-        if opening.cancelled():
-            raise HTTPException(503, "The restaurant closes.")
-        try:
-            return opening.result()
-        except OSError as error:
-            self._opening = None  # the next visitor may have more luck
-            raise HTTPException(503, f"The restaurant stays closed: {error}.") from None
+        await self._opening.stop()
 
     # ---- answers
 
     async def list_branches(self, request: Request) -> Response:
         """The restaurants of the chain."""
         _only_visitors(request)
-        store = (await self._street()).store
+        store = (await self._opening.result()).store
         return _passed_on(await self._ask("GET", f"{store.url}/branches"))
 
     async def read(self, request: Request) -> Response:
         """What one guest sees, served by the two BFFs in turn."""
         _only_visitors(request)
-        street = await self._street()
+        street = await self._opening.result()
         table = next(self._tables)
         since = monotonic()
         params = {"branchId": request.query_params.get("branch", ""), "tableId": "A7"}
@@ -114,7 +100,7 @@ class MenuPanel:
         wish = await _wish(request)
         percent, copy_of = wish.get("percent"), wish.get("copyOf")
         edition = {"priceChangePercent": percent} if copy_of is None else {"copyOf": copy_of}
-        street = await self._street()
+        street = await self._opening.result()
         url = f"{street.dibs[0].url}/admin/branches/{wish['branch']}/menus"
         return _passed_on(await self._ask("POST", url, json=edition))
 
@@ -133,7 +119,7 @@ class MenuPanel:
             self._rushing = False
 
     async def _rush(self, algorithm: str, branch_id: str) -> dict[str, Any]:
-        street = await self._street()
+        street = await self._opening.result()
         try:
             children = street.dibs if algorithm == "dibs" else await street.seed()
         except OSError as error:

@@ -8,6 +8,7 @@ The shop is the orders service in a process of its own, started when the panel i
 """
 
 import asyncio
+import functools
 import json
 import re
 import shutil
@@ -31,6 +32,7 @@ from .child import Child
 from .engine import Engine
 from .exchanges import Browser
 from .hold import COOKIE, VISITOR
+from .opening import Opening
 
 _KEYS = "orders:once:*"
 _MOST_KEYS = 5
@@ -55,7 +57,7 @@ class OrdersPanel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._open = AsyncExitStack()
-        self._opening: asyncio.Task[Child] | None = None
+        self._opening: Opening[Child]
         self._kept: dict[str, dict[str, str]] = {}
         """Which keys each visitor's requests have left on the server, the newest first, and how."""
         self._turn: asyncio.Lock
@@ -72,7 +74,8 @@ class OrdersPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "OrdersPanel":
-        self._opening = None
+        work = functools.partial(_open_shop, self._engine, self._open)
+        self._opening = Opening("shop", work)
         self._kept = {}
         self._turn = asyncio.Lock()
         client = httpx.AsyncClient(timeout=20, trust_env=False)
@@ -85,30 +88,14 @@ class OrdersPanel:
 
     async def send_home(self) -> None:
         """A shop that is just being opened is not waited for."""
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-
-    async def _shop(self) -> Child:
-        """The service. 503: it cannot be started, or the page is about to end."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(_open_shop(self._engine, self._open))
-        opening = self._opening
-        await asyncio.wait([opening])
-        if opening.cancelled():
-            raise HTTPException(503, "The shop closes.")
-        try:
-            return opening.result()
-        except OSError as error:
-            self._opening = None  # the next visitor may have more luck
-            raise HTTPException(503, f"The shop stays closed: {error}.") from None
+        await self._opening.stop()
 
     # ---- answers
 
     async def look(self, request: Request) -> Response:
         """What there is, before anybody clicks."""
         visitor = _visitor(request)
-        shop = await self._shop()
+        shop = await self._opening.result()
         try:
             orders = await Browser(self._http, shop.url, visitor).orders()
         except httpx.HTTPError as error:
@@ -120,7 +107,7 @@ class OrdersPanel:
         visitor, way = _visitor(request), request.path_params["way"]
         if way not in _WAYS:
             raise HTTPException(404, "The ways are double and retry.")
-        items, shop = await _items(request), await self._shop()
+        items, shop = await _items(request), await self._opening.result()
         async with self._turn:  # else one visitor's events and keys would be another's
             try:
                 return JSONResponse(await self._watched(shop, visitor, way, items))

@@ -1,0 +1,38 @@
+"""What is started when it is first needed, once for everybody who comes meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from starlette.exceptions import HTTPException
+
+T = TypeVar("T")
+
+
+class Opening(Generic[T]):
+    """The services behind a panel. *what*: how a visitor knows them, as in "The shop closes."."""
+
+    def __init__(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._what = what
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    async def result(self) -> T:
+        """The services. 503: they cannot be started, or the page is about to end."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        task = self._task
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise HTTPException(503, f"The {self._what} closes.")
+        try:
+            return task.result()
+        except OSError as error:
+            self._task = None  # the next visitor may have more luck
+            raise HTTPException(503, f"The {self._what} stays closed: {error}.") from None
+
+    async def stop(self) -> None:
+        """Services that are just being started are not waited for."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import redis.asyncio as redis
 
+from ._core.causes import cause_for
 from ._links.multiplexed import MultiplexedLink as Link
 from .errors import Unavailable
 
@@ -182,7 +183,7 @@ class Flight:
             if not self._joined and not self._task.done():
                 self._task.cancel()
         if self._task.cancelled():
-            raise Unavailable("the load was cancelled")
+            raise Unavailable(cause_for("load_cancelled"))
         return self._task.result()
 
     async def land(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import redis
 
+from ._core.causes import cause_for
 from ._links.pooled import PooledLink as Link
 from .errors import Unavailable
 
@@ -129,7 +130,7 @@ class Flight:
             return self._result
         if isinstance(self._error, Exception):
             raise self._error
-        raise Unavailable("the load was interrupted")
+        raise Unavailable(cause_for("load_cancelled", "the load was interrupted"))
 
     def _do(self) -> Any:
         try:

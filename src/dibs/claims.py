@@ -22,7 +22,7 @@ class OpenClaim(Protocol):
         ...
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out."""
+        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
         ...
 
 

@@ -5,7 +5,7 @@ DibsError                       never raised itself
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       you had it and no longer do: stop writing
-├── Unavailable(cause)          the store did not answer within the budget
+├── Unavailable(cause, detail)  the store did not answer within the budget
 └── UsageError                  a mistake in the calling code or the settings (also a ValueError)
 
 Each error carries its facts as attributes and writes its own sentence from them. The sentence
@@ -104,16 +104,35 @@ class LeaseLost(DibsError):
         return f"the lease on {self.name}{fence} ran out or was taken; somebody else may hold it"
 
 
+OTHER = "other"
+"""The code of a cause that has none of its own."""
+
+
+class Cause(str):
+    """A sentence for people that carries a `code` for machines: "silent", "readonly" …"""
+
+    code: str
+
+    def __new__(cls, sentence: str, code: str = OTHER) -> "Cause":
+        """*sentence* may be a Cause: then it keeps its code, unless another one is given."""
+        made = super().__new__(cls, sentence)
+        known = sentence.code if isinstance(sentence, Cause) else OTHER
+        made.code = known if code == OTHER else code
+        return made
+
+
 class Unavailable(DibsError):
-    """The store could not answer; `cause` says what happened, in a few words."""
+    """The store could not answer; `cause` is a code, `detail` says what happened in a sentence."""
 
     def __init__(self, cause: str, name: str = "the key") -> None:
+        """*cause*: a `Cause`, or a sentence without a code."""
         super().__init__(cause, name)
-        self.cause = cause
+        self.cause = Cause(cause).code
+        self.detail = str(cause)
         self.name = name
 
     def __str__(self) -> str:
-        return f"{self.name} is not available: {self.cause}"
+        return f"{self.name} is not available: {self.detail}"
 
 
 class UsageError(DibsError, ValueError):

@@ -44,7 +44,10 @@ class Event:
     fence: int | None = None
     """acquired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost, leaked: what happened, in a few words. recovered: what it was."""
+    """outage, lost, leaked, degraded, rejected_write: why, as a code that does not change:
+    "silent", "refused", "readonly" … recovered: what the outage began with."""
+    detail: str | None = None
+    """The same as a sentence, for people."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None

@@ -136,7 +136,7 @@ class Model(RuleBasedStateMachine):
     @rule(mine=consumes(claims))
     def leak(self, mine: Mine | None) -> None:
         if mine in self.open:
-            mine.claim.leak("told by the test")
+            mine.claim.leak("cleared")
             self.open.discard(mine)
             there = self.records.get(mine.key)
             if there is not None and there.by is mine:
@@ -182,7 +182,7 @@ class Model(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for mine in self.open:
-            mine.claim.leak("the end")
+            mine.claim.leak("cleared")
         for user in self.users:
             user.close()
 

@@ -283,7 +283,7 @@ function facts(event) {
   if (event.held !== undefined) said.push(`held ${event.held.toFixed(3)} s`);
   if (event.retry_after !== undefined) said.push(`retry after ${event.retry_after.toFixed(3)} s`);
   if (event.lasted !== undefined) said.push(`lasted ${event.lasted.toFixed(1)} s`);
-  if (event.cause) said.push(event.cause);
+  if (event.detail) said.push(event.detail);
   return said.join(", ");
 }
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import claims
+from .._core.causes import cause_for
 from .._core.lease import Holding, Plan, milliseconds
 from .._core.once import (
     Met,
@@ -132,21 +133,21 @@ class AsyncClaim:
         lease = self._lease
         assert lease is not None
         if lease._ledger.is_closed:
-            self.leak("the Dibs was closed before it ended")
+            self.leak("closed")
             return False
         claims.closed(self)
         ended = await lease._end("completed" if left else "released", left, left_ms)
         if lease._is_owed:
-            cause = "the store was out when it ended"
+            cause = cause_for("outage")
             lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
         return ended
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out."""
+        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
         claims.closed(self)
         if self.is_open and self._lease is not None:
             held = self._lease._let_go()
-            self._lease._ledger.tell("leaked", self.name, held=held, cause=cause)
+            self._lease._ledger.tell("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.

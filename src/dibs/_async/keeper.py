@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
+from .._core.causes import cause_for
 from .._core.lease import extend_request, milliseconds, read_extend
 from .._tasks import Background, Body, Signal, monotonic
 from ..errors import UsageError
@@ -23,8 +24,8 @@ _AGAIN = 1 / 12
 _SWEEP = 128
 """How many entries the agenda may have before it is looked through for leases that are over."""
 
-_TOO_LATE = "it was not renewed in time, or its max_hold is over"
-_NOT_OURS = "it was not ours any more"
+_TOO_LATE = cause_for("expired")
+_NOT_OURS = cause_for("taken")
 
 
 class AsyncKeeper:
@@ -137,8 +138,11 @@ class AsyncKeeper:
                 for lease, ttl in kept
             ]
             replies = await self._ledger.ask_all(requests, now)
-        except (Outage, UsageError) as error:
-            self._retry(kept, str(error))
+        except Outage as outage:
+            self._retry(kept, outage.cause)
+            return
+        except UsageError as error:
+            self._retry(kept, cause_for("denied", str(error)))
             return
         for (lease, ttl), reply in zip(kept, replies, strict=True):
             if isinstance(reply, Outage):
@@ -163,7 +167,8 @@ class AsyncKeeper:
         if lease._is_over:
             return
         if isinstance(reply, UsageError) or not read_extend(reply):
-            lease._lose(str(reply) if isinstance(reply, UsageError) else _NOT_OURS)
+            refused = isinstance(reply, UsageError)
+            lease._lose(cause_for("denied", str(reply)) if refused else _NOT_OURS)
             return
         lease._kept_until(now + ttl)
         self._plan_next(lease, now + lease._plan.ttl / 3)

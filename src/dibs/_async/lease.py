@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._core.breaker import Outage
+from .._core.causes import cause_for
 from .._core.keys import Seconds, seconds
 from .._core.lease import (
     Plan,
@@ -111,7 +112,7 @@ class AsyncLease:
         engine = await self._ledger.link.ready(now)
         request = extend_request(engine, self._plan.key, self._token, milliseconds(ttl))
         if not read_extend(await self._ledger.ask(request, now)):
-            self._lose("it was not ours any more")
+            self._lose(cause_for("taken"))
             return False
         self._kept_until(now + ttl)
         return True

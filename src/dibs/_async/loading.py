@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
 from .._core.cache import Reading, Recipe, Slot, abandon_request, jittered, store_request
+from .._core.causes import cause_for
 from .._core.codec import FAILURE, frame
 from .._core.lease import Plan, milliseconds
 from .._tasks import monotonic, within
@@ -137,7 +138,7 @@ class AsyncLoading:
             self.abandon(want, token)
             raise
         if not stored:
-            self._tell("rejected_write", recipe, cause="deleted, or loaded by another, meanwhile")
+            self._tell("rejected_write", recipe, cause=cause_for("superseded"))
         return stored
 
     async def _failed(self, want: Want, token: bytes, reading: Reading, error: Exception) -> None:
@@ -147,7 +148,8 @@ class AsyncLoading:
         nobody tries again, so that a loader that fails at once is not asked for every read.
         """
         recipe = want.recipe
-        self._tell("degraded", recipe, cause=f"the load failed: {type(error).__name__}")
+        why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
+        self._tell("degraded", recipe, cause=why)
         if reading.state == "stale":
             return
         if recipe.negative_ttl and reading.state == "missing":

@@ -1,5 +1,7 @@
 """When to stop asking a server that does not answer, and when to look again."""
 
+from ..errors import OTHER, Cause
+
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""
 PROBE_BUDGET = 0.5
@@ -16,7 +18,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self.opened_at: float | None = None
-        self.cause = ""
+        self.cause = Cause("")
 
     @property
     def is_open(self) -> bool:
@@ -27,7 +29,7 @@ class Breaker:
         """The server did not answer. True: this is news."""
         if self.opened_at is not None:
             return False
-        self.opened_at, self.cause = now, cause
+        self.opened_at, self.cause = now, Cause(cause)
         return True
 
     def heal(self, now: float) -> float | None:
@@ -41,9 +43,10 @@ class Breaker:
 class Outage(Exception):
     """Inside dibs only: the store did not answer. The shells turn it into the caller's policy."""
 
-    def __init__(self, cause: str, *, sent: bool) -> None:
+    def __init__(self, cause: str, *, sent: bool, code: str = OTHER) -> None:
         super().__init__(cause)
-        self.cause = cause
+        self.cause = Cause(cause, code)
+        """What happened: a sentence with a code; pass it on as it is."""
         self.sent = sent
         """True: the request may have reached the server; what it did there is not known."""
 

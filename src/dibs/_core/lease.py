@@ -5,6 +5,7 @@ import math
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
+from .causes import code_of_reply
 from .engine import Engine, run_script, run_whole_script
 from .keys import Seconds, public_name, seconds
 from .request import SIZE, ErrorReply, Reply, Request, pack
@@ -201,21 +202,13 @@ def _holder(value: Reply) -> str | None:
 
 # ---- what an error means
 
-_STORE_IS_OUT = frozenset(
-    (
-        "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM",
-        "NOREPLICAS", "MISCONF",
-    )
-)  # fmt: skip
 
+def store_is_out(error: ErrorReply) -> str | None:
+    """The code of the cause, where the server is there but cannot serve: the outage policy decides.
 
-def store_is_out(error: ErrorReply) -> bool:
-    """True: the server is there but cannot serve; the outage policy decides. False: a mistake."""
-    if error.code in _STORE_IS_OUT:
-        return True
-    # Redis 6 wraps what a script ran into: "ERR Error running script …: -OOM command not …".
-    words = str(error).replace("-", " ").split()
-    return "script" in words and not _STORE_IS_OUT.isdisjoint(words)
+    None: the request was a mistake. Asking again cannot help.
+    """
+    return code_of_reply(str(error))
 
 
 def mistake(error: ErrorReply) -> UsageError:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from .._core.causes import cause_for
 from ..errors import Unavailable, UsageError
 from .embedded_wheel import find_server
 
@@ -195,7 +196,7 @@ def _hang_up(lifeline: socket.socket, owner: int) -> None:
 
 
 def _unavailable(cause: str) -> Unavailable:
-    return Unavailable(cause, name="the embedded server")
+    return Unavailable(cause_for("embedded", cause), name="the embedded server")
 
 
 def _last_words(place: Place) -> str:

@@ -1,8 +1,13 @@
 """What an exception from below means: a mistake in the settings, or an outage and its cause."""
 
+import socket
+import ssl
+from collections.abc import Iterator
+
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
-from ..errors import UsageError
+from .._core.causes import cause_for, code_of_reply
+from ..errors import Cause, UsageError
 
 BELOW = (OSError, EOFError, RedisError, TimeoutError)
 """All that redis-py, sockets and asyncio raise when a server cannot be reached."""
@@ -30,10 +35,60 @@ def lacks_hello(error: BaseException) -> bool:
     return isinstance(error, ResponseError) and ("HELLO" in text.upper() or "NOPROTO" in text)
 
 
-def cause_of(error: BaseException) -> str:
-    """What happened, in a few words, for people."""
-    if isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError":
-        return "timed out"
+# ---- the cause of an outage
+
+_BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
+    (ssl.SSLEOFError, "disconnected"),
+    (ssl.SSLZeroReturnError, "disconnected"),
+    (ssl.SSLError, "tls"),
+    (socket.gaierror, "dns"),
+    (ConnectionRefusedError, "refused"),
+    (FileNotFoundError, "refused"),  # a unix socket
+    (ConnectionError, "disconnected"),  # reset, aborted, broken pipe
+    (EOFError, "disconnected"),
+    (AuthenticationError, "auth"),
+    (AuthorizationError, "auth"),
+    (TimeoutError, "connect"),
+)
+_BY_NAME = {
+    "MasterNotFoundError": "no_master",
+    "BusyLoadingError": "loading",
+    "ReadOnlyError": "readonly",
+    "MaxClientsError": "max_clients",
+    "TimeoutError": "connect",  # redis-py has one of its own
+}
+_BY_WORDS = {
+    "onnection closed": "disconnected",
+    "onnection reset": "disconnected",
+    "o route": "unreachable",
+    "unreachable": "unreachable",
+}
+
+
+def cause_of(error: BaseException) -> Cause:
+    """What happened, with a code for machines, in a few words for people."""
+    code = next((code for each in _chain(error) if (code := _code(each)) is not None), "other")
+    if code == "connect":
+        return cause_for(code)
     if isinstance(error, EOFError):
-        return "the server closed the connection"
-    return " ".join(str(error).split())[:160] or type(error).__name__
+        return cause_for("disconnected")
+    return cause_for(code, " ".join(str(error).split())[:160] or type(error).__name__)
+
+
+def _code(error: BaseException) -> str | None:
+    text = str(error)
+    known = _BY_NAME.get(type(error).__name__) or code_of_reply(text)
+    if known is not None:
+        return known
+    words = next((code for words, code in _BY_WORDS.items() if words in text), None)
+    return words or next((code for kind, code in _BY_TYPE if isinstance(error, kind)), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that it was raised from: the deepest knows best, so it comes first."""
+    found: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and each not in found:
+        found.append(each)
+        each = each.__cause__ or each.__context__
+    return reversed(found)

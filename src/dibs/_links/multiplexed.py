@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.causes import cause_for
 from .._core.engine import ASK, Engine, read_engine
 from .._core.request import Reply, Request, together
 from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
@@ -173,7 +174,7 @@ class MultiplexedLink:
             return
         age = monotonic() - oldest
         if age >= self._budget:
-            self._trip(f"no answer within {self._budget:g} s")
+            self._trip(cause_for("silent", f"no answer within {self._budget:g} s"))
             return
         late = age >= self._budget / 2
         if late:
@@ -352,7 +353,7 @@ class MultiplexedLink:
             self._backlog += line.give_up()
             await line.closed(self._budget)
         for pending in self._backlog:
-            fail(pending, Outage("closed", sent=True))
+            fail(pending, Outage("closed", sent=True, code="closed"))
         self._backlog.clear()
         self._watchers.wake_all()
         for client in self._place.ours if self._place is not None else ():

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Crowded, Outage
+from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, watch_request
@@ -219,8 +220,8 @@ class PooledLink:
         raise Outage(cause, sent=sent or fresh is not None) from None
 
     def _why(self, error: BaseException) -> str:
-        late = isinstance(error, TimeoutError)
-        return f"no answer within {self._budget:g} s" if late else cause_of(error)
+        silent = cause_for("silent", f"no answer within {self._budget:g} s")
+        return silent if isinstance(error, TimeoutError) else cause_of(error)
 
     def _keep(self, wire: Wire) -> None:
         """Back to the idle ones, with the usual patience, and to whoever waits for one."""
@@ -253,7 +254,7 @@ class PooledLink:
             try:
                 while not self._idle and self._opening >= _OPENING_AT_ONCE:
                     if not self._lobby.wait(max(deadline - monotonic(), 0)):
-                        raise Crowded("too many callers at once for the budget", sent=False)
+                        raise Crowded(cause_for("saturated"), sent=False)
                 if self._idle:
                     return self._idle.pop()
                 self._opening += 1
@@ -271,7 +272,7 @@ class PooledLink:
         if wire is not None:
             return wire
         if error is None and left < self._budget / 2:
-            raise Crowded("too many callers at once for the budget", sent=False)
+            raise Crowded(cause_for("saturated"), sent=False)
         mistake = None if error is None else mistake_in_settings(error)
         if mistake is not None and self.engine is None:
             raise UsageError(str(mistake))

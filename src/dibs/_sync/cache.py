@@ -20,6 +20,7 @@ from .._core.cache import (
     read_reply,
     read_request,
 )
+from .._core.causes import cause_for
 from .._core.local import ABSENT, Local
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from .._threads import Crew, Flight, Signal, Together, monotonic
@@ -210,11 +211,12 @@ class Cache:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
             if reading.state == "failed":
-                raise Unavailable(f"the last load failed ({reading.value})", recipe.name)
+                said = f"the last load failed ({reading.value})"
+                raise Unavailable(cause_for("load_failed", said), recipe.name)
             if reading.state == "stale" and not force:
                 return self._old(want, reading)
             if monotonic() - since >= recipe.wait:
-                return self._loading.degrade(want, "the wait for another load is over")
+                return self._loading.degrade(want, cause_for("wait_over"))
             self._follow(want, reading, since + recipe.wait)
             waited = True
             found = self._found(want)

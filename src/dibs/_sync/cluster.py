@@ -49,7 +49,7 @@ class ClusterLink:
             self._ask_slots(now)
         engine = self.engine
         if engine is None:
-            raise Outage("no node of the cluster knows the slots", sent=False)
+            raise Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
         return engine
 
     def send(self, request: Request, now: float) -> Any:
@@ -67,7 +67,7 @@ class ClusterLink:
                 return reply
             hops += 1
             if is_on_the_move(error) and monotonic() - now > self._budget:
-                raise Outage(error.code, sent=False)
+                raise Outage(error.code, sent=False, code="tryagain")
             if hops > _HOPS or not self._is_elsewhere(error, node):
                 return reply
 
@@ -136,13 +136,13 @@ class ClusterLink:
         node = self._slots.get(key_slot(key))
         if node is None:
             self._map_is_old = True
-            raise Outage("CLUSTERDOWN: no node has this slot", sent=False)
+            raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return node
 
     def _ask_slots(self, now: float) -> None:
         """Ask for the map: those we know, then the seeds. Outage: none of them answers."""
         self._asked_at = now
-        outage = Outage("no node of the cluster is known", sent=False)
+        outage = Outage("no node of the cluster is known", sent=False, code="clusterdown")
         for node in dict.fromkeys([*set(self._slots.values()), *self._seeds]):
             try:
                 link = self._link(node)

@@ -12,6 +12,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core.breaker import Outage
+from .._core.causes import cause_for
 from .._core.engine import Engine, with_scripts
 from .._core.lease import (
     Holding,
@@ -29,7 +30,7 @@ from .._core.request import ErrorReply, Reply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._threads import Flight, Guard, Link, monotonic, off_loop, redis, sleep
-from ..errors import DibsError, Unavailable, UsageError
+from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import Cache
 from .keeper import Keeper
@@ -227,12 +228,13 @@ class Ledger:
             error = first_error(reply)
         if error is None:
             return reply
-        if not store_is_out(error):
+        code = store_is_out(error)
+        if code is None:
             raise mistake(error)
         self.link.owe(request)
-        if error.code == "READONLY":
+        if code == "readonly":
             self.link.distrust()
-        raise Outage(str(error), sent=True)
+        raise Outage(str(error), sent=True, code=code)
 
     def _start_embedded(self, target: Embedded) -> None:
         """All who come at once wait for the same start: two private servers would be no guard."""
@@ -267,15 +269,18 @@ class Ledger:
         """Make an event, if anybody listens."""
         if self.listeners:
             self.tell_dropped()
+            if "cause" in facts:
+                sentence = Cause(facts["cause"])
+                facts.update(cause=sentence.code, detail=str(sentence))
             tell(self.listeners, Event(kind=kind, name=name, at=time(), **facts))
 
     def tell_dropped(self) -> None:
         """Tell of claims that nobody has any more."""
         while self.dropped:
             name, held = self.dropped.popleft()
-            cause = "nobody has it any more"
-            event = Event(kind="leaked", name=name, at=time(), held=held, cause=cause)
-            tell(self.listeners, event)
+            why = cause_for("dropped")
+            facts: dict[str, Any] = {"held": held, "cause": why.code, "detail": str(why)}
+            tell(self.listeners, Event(kind="leaked", name=name, at=time(), **facts))
 
     def _tell_outcome(self, plan: Plan, outcome: Lease | Holding, waited: float) -> None:
         if isinstance(outcome, Holding):

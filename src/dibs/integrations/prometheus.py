@@ -41,12 +41,7 @@ _SET = {
 }
 _NOT_GUARDED = "outage"
 _DELETED = {"released": "ok", "completed": "ok", "late": "late", "leaked": "leaked"}
-_LEAKS = {
-    "cleared": "cleared",
-    "nobody has it any more": "dropped",
-    "the store was out when it ended": "outage",
-    "the Dibs was closed before it ended": "closed",
-}
+_LEAKS = ("cleared", "dropped", "outage", "closed")
 
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
 _WAITED = ("acquired", "busy", "waited")
@@ -246,7 +241,7 @@ class PrometheusListener:
             self._metrics.set.labels(name, outcome)
         for outcome in _DELETED.values():
             self._metrics.deleted.labels(name, outcome)
-        for cause in (*_LEAKS.values(), OTHER):
+        for cause in (*_LEAKS, OTHER):
             self._metrics.leaked.labels(name, cause)
 
     def _note_set(self, outcome: str, name: str) -> _Note:
@@ -266,7 +261,8 @@ class PrometheusListener:
 
     def _note_leaked(self, name: str) -> _Note:
         leaked = self._metrics.leaked
-        return lambda event: leaked.labels(name, _LEAKS.get(event.cause or "", OTHER)).inc()
+        causes = {cause: cause for cause in _LEAKS}
+        return lambda event: leaked.labels(name, causes.get(event.cause or "", OTHER)).inc()
 
     def _note_open(self, event: Event) -> None:
         # It is told before the claim counts as open.

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from dibs import Dibs, Busy, Event
+from dibs import Dibs, Busy, Event, Unavailable
 from dibs.testing import Server
 
 from .._threads import sleep
@@ -51,3 +51,18 @@ def test_a_listener_that_raises_hurts_nobody(
             pass
     assert seen == ["acquired", "released"]
     assert "listener" in caplog.text
+
+
+def test_an_outage_has_a_code_and_a_sentence() -> None:
+    """Metrics read the code, people the sentence; it is the same for the event and the error."""
+    events: list[Event] = []
+    with Dibs("redis://127.0.0.1:1", listeners=[events.append]) as dibs:
+        with dibs.hold("user:U4711", ttl=5):
+            pass
+        with pytest.raises(Unavailable) as caught:
+            with dibs.hold("user:U4711", ttl=5, on_outage="closed"):
+                pytest.fail("let through")
+    assert {event.cause for event in events if event.kind == "outage"} == {"refused"}
+    assert all(event.detail for event in events if event.kind == "outage")
+    assert caught.value.cause == "refused"
+    assert caught.value.detail in str(caught.value)

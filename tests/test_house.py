@@ -21,10 +21,31 @@ MAY_KNOW: dict[str, set[str]] = {
     "_links": {"_links", "_core", "errors"},
     "_http": {"_http", "_core", "errors"},
     "_family": set(),
+    "_outages": {"errors"},
     "_tasks": {"_links", "_core", "errors"},
     "_threads": {"_links", "_core", "errors"},
-    "_async": {"_async", "_tasks", "_links", "_core", "_family", "errors", "events", "claims"},
-    "_sync": {"_sync", "_threads", "_links", "_core", "_family", "errors", "events", "claims"},
+    "_async": {
+        "_async",
+        "_tasks",
+        "_links",
+        "_core",
+        "_family",
+        "_outages",
+        "errors",
+        "events",
+        "claims",
+    },
+    "_sync": {
+        "_sync",
+        "_threads",
+        "_links",
+        "_core",
+        "_family",
+        "_outages",
+        "errors",
+        "events",
+        "claims",
+    },
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from redis.crc import key_slot
 
-from .._core.breaker import Outage
+from .._core.breaker import Limits, Outage
 from .._core.engine import Engine, weakest
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import ASK_SLOTS, Node, is_on_the_move, read_moved, read_slots
@@ -13,6 +13,7 @@ from .._core.watch import Tracked, Watching
 from .._links.targets import Cluster
 from .._links.watchers import Wake
 from .._tasks import Link, monotonic, sleep
+from ..errors import Cause
 
 _HOPS = 50
 """How often one request is sent on at most, while slots move."""
@@ -25,10 +26,15 @@ class AsyncClusterLink:
     """Requests in, replies out, from whichever node has the key. The same verbs as a `Link`."""
 
     def __init__(
-        self, cluster: Cluster, budget: float, on_recovered: Callable[[str, float], None]
+        self,
+        cluster: Cluster,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
     ) -> None:
         self._cluster = cluster
-        self._budget = budget
+        self._limits = limits
+        self._on_outage = on_outage
         self._on_recovered = on_recovered
         self._seeds = [Node(host, port) for host, port in cluster.seeds]
         self._slots: dict[int, Node] = {}
@@ -65,7 +71,7 @@ class AsyncClusterLink:
             if error is None:
                 return reply
             hops += 1
-            if is_on_the_move(error) and monotonic() - now > self._budget:
+            if is_on_the_move(error) and monotonic() - now > self._limits.budget:
                 raise Outage(error.code, sent=False, code="tryagain")
             if hops > _HOPS or not await self._is_elsewhere(error, node):
                 return reply
@@ -125,7 +131,7 @@ class AsyncClusterLink:
         link = self._links.get(node)
         if link is None:
             place = self._cluster.node(*node)
-            fresh = Link(place, self._budget, self._on_recovered)
+            fresh = Link(place, self._limits, self._on_outage, self._on_recovered)
             link = self._links.setdefault(node, fresh)
         return link
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.breaker import Outage
+from .._core.breaker import Limits, Outage
 from .._core.cache import CacheOptions, make_recipe, slot_of
 from .._core.fingerprint import fingerprint
 from .._core.keys import Seconds, Template, beside, checked_paths, expand, public_name, seconds
@@ -39,9 +39,10 @@ class AsyncDibs:
 
     *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
-    are taken over. *namespace* goes before every key. *budget*: the most that one call to the
-    store may cost, in seconds, connecting included. *on_outage*: "open" goes on unguarded,
-    "closed" raises Unavailable. Nothing connects before the first use.
+    are taken over. *namespace* goes before every key. *budget*: how long the server may stay
+    silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
+    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable. Nothing connects before
+    the first use.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class AsyncDibs:
         *,
         namespace: str = "",
         budget: Seconds = 0.25,
+        connect: Seconds = 2,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
     ) -> None:
         self._namespace = namespace
         self._on_outage: OutagePolicy = checked_policy(on_outage)
-        self._ledger = AsyncLedger(target, seconds(budget, "budget"), tuple(listeners))
+        limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
+        self._ledger = AsyncLedger(target, limits, tuple(listeners), self._on_outage)
 
     # ---- hold
 

@@ -1,14 +1,20 @@
 """When to stop asking a server that does not answer, and when to look again."""
 
+from typing import NamedTuple
+
 from ..errors import OTHER, Cause
 
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""
-PROBE_BUDGET = 0.5
-"""The most that one look may take, in seconds."""
 
-MOST_DEBTS = 10_000
-"""Undelivered releases that are remembered at most; the oldest run out by themselves."""
+
+class Limits(NamedTuple):
+    """How long a server may take, in seconds."""
+
+    budget: float
+    """Its silence: a request is written, we could read, and nothing comes."""
+    connect: float = 2.0
+    """Opening a connection: name look-up, TCP, TLS, log-in."""
 
 
 class Breaker:
@@ -49,7 +55,3 @@ class Outage(Exception):
         """What happened: a sentence with a code; pass it on as it is."""
         self.sent = sent
         """True: the request may have reached the server; what it did there is not known."""
-
-
-class Crowded(Outage):
-    """The budget went by in our own queue: that says nothing about the server."""

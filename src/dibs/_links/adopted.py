@@ -9,20 +9,9 @@ import asyncio
 import socket
 from typing import Any
 
-import hiredis
-
-from .._core.request import ErrorReply
 from ..errors import UsageError
 
-MORE = object()
-"""What the reader says when it needs more bytes. Not None, not False: those are replies."""
-
 _MOVED = "dibs does not know this version of redis-py; please report it, with its version"
-
-
-def make_reader() -> Any:
-    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
-    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
 
 
 def socket_of(connection: Any) -> socket.socket:

@@ -1,9 +1,9 @@
 """The asyncio link: one connection for all tasks.
 
-What the tasks of one loop tick ask goes out in one write; replies are matched in order. Every
-request has the same budget, so only the oldest one needs a clock. Half way through it a second
-connection is tried and everything unanswered is asked again there (each of our requests may be
-repeated without harm); at its end the breaker opens and everybody is told.
+What the tasks of one loop tick ask goes out in one write; replies are matched in order. The
+connection machine (`_core/connection.py`) decides when the server is silent, when requests are
+repeated on a second connection and when it is an outage; this module opens, writes, reads and
+sets timers.
 """
 
 import asyncio
@@ -12,52 +12,64 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.breaker import Limits
 from .._core.causes import cause_for
+from .._core.connection import Next
 from .._core.engine import ASK, Engine, read_engine
-from .._core.request import Reply, Request, together
+from .._core.multiplexer import Multiplexer, Pending, is_wanted
+from .._core.request import Reply, Request, pack, together
 from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
-from ..errors import DibsError, UsageError
+from ..errors import Cause, DibsError, UsageError
 from . import adopted
-from .debts import Debts
+from .async_connection import AsyncConnection
+from .async_opening import AsyncOpening
 from .faults import cause_of, lacks_hello, mistake_in_settings
-from .line import Line, Pending, fail, is_wanted, repeated, resend
 from .targets import Place
 from .watchers import Wake, Watchers
 
 _NOTHING = Request(b"", 0, b"")
-_LOSSES = 3
-"""How many connections may break in a row, with requests on them, before it is an outage."""
+_PING = Request(pack("PING"), 1, b"")
+_PING_EVERY = 1.0
+"""Seconds between two signs of life on a connection that only waits for pushes."""
 
 
 class MultiplexedLink:
-    """Requests in, replies out, within the budget – or `Outage`; at once if the breaker is open."""
+    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
 
     def __init__(
-        self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
+        self,
+        place: Place | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
     ) -> None:
         self.engine: Engine | None = None
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
-        self._budget = budget
+        self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
-        self._breaker = Breaker()
-        self._line: Line | None = None
-        self._old_lines: set[Line] = set()
-        """Lines that were given up, but may still answer, or still deliver what was asked."""
-        self._adopted_at = 0.0
-        self._backlog: list[Pending] = []
-        self._debts = Debts()
-        self._watchers = Watchers()
-        self._connecting: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._losses = 0
+        self._on_outage = on_outage
         self._protocol = 3
         self._closing = False
         """Nobody new is let in; what is on its way is still delivered."""
         self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is connected: at construction, in a new event loop, in a forked child."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._machine = machine = Multiplexer[AsyncConnection](self._budget)
+        self._watchers = Watchers()
+        self._opening = AsyncOpening(
+            self._open,
+            self._connect_limit,
+            is_needed=lambda: machine.wants_connection and not self._closed,
+            is_out=lambda: machine.breaker.is_open,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+        self._pinger: asyncio.TimerHandle | None = None
 
     def move_to(self, place: Place) -> None:
         """From now on the server is there. Before the first use only."""
@@ -66,23 +78,24 @@ class MultiplexedLink:
     # ---- asking
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
-        """The reply (a list, if there are several). Outage: none came within the budget."""
+        """The reply (a list, if there are several). Outage: the server is out, or silent."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closing:
             self._bind(loop)
-        if self._breaker.opened_at is not None:
-            self._debts.owe(request)
-            raise Outage(self._breaker.cause, sent=False)
+        machine = self._machine
+        if machine.breaker.opened_at is not None:
+            raise machine.refuse(request, now)
         future: asyncio.Future[Any] = loop.create_future()
-        if self._line is not None:
-            self._line.send((future, request, now))
-            if self._old_lines and request.until:
-                self._lay_ghosts(request, now)
-        else:
-            self._backlog.append((future, request, now))
+        connection = machine.current
+        if connection is None:
+            machine.backlog.append((future, request))
             self._connect()
+            return future
+        connection.send((future, request))
+        if machine.superseded and request.until:
+            self._follow(request)
         if self._timer is None:
-            self._timer = loop.call_later(self._budget / 2, self._look)
+            self._start_looking()
         return future
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -99,13 +112,36 @@ class MultiplexedLink:
 
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
-        if self._closed or self._breaker.is_open:
-            self._debts.owe(request)
-        elif self._line is not None:
-            self._line.send((None, request, monotonic()))
-        else:
-            self._debts.owe(request)
-            self._connect()
+        machine = self._machine
+        if machine.current is not None and not self._closed:
+            self._write(machine.current, (None, request))
+            return
+        machine.outbox.add(request, monotonic())
+        if not machine.breaker.is_open and not self._closing:
+            with contextlib.suppress(RuntimeError):  # no loop runs: delivered with the next use
+                self._bind_if_new(asyncio.get_running_loop())
+                self._connect()
+
+    def owe(self, request: Request) -> None:
+        """Deliver *request* when there is another connection."""
+        self._machine.outbox.add(request, monotonic())
+
+    def _write(self, connection: AsyncConnection, pending: Pending) -> None:
+        """Send, if it is still wanted. A request without replies only waits for a connection."""
+        waiter, request = pending
+        if request.replies and is_wanted(pending):
+            connection.send(pending)
+            if self._timer is None:
+                self._start_looking()
+        elif waiter is not None and not waiter.done():
+            waiter.set_result([])
+
+    def _follow(self, request: Request) -> None:
+        """Send a release also where its acquire was sent first: it may still be executed there."""
+        for connection in self._machine.superseded:
+            connection.send((None, request))
+
+    # ---- changes of keys
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
@@ -114,154 +150,123 @@ class MultiplexedLink:
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""
         self._watchers.add(request.key, wake)
-        if self._line is None:
+        if self._machine.current is None:
             await self.send(_NOTHING, now)
-        line = self._line
-        first = line is None or not line.is_tracking
-        if line is not None:
-            line.is_tracking = True
+        connection = self._machine.current
+        first = connection is None or not connection.is_tracking
+        if connection is not None:
+            connection.is_tracking = True
         replies = await self.send(tracked(request, first=first), now)
-        return read_tracked(replies, request, pushes=line is not None and line.pushes)
+        self._keep_pinging()
+        return read_tracked(replies, request, pushes=connection is not None and connection.pushes)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
-    def distrust(self) -> None:
-        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
-        line, self._line = self._line, None
-        if line is not None:
-            self._backlog[:0] = line.give_up()
-            line.close()
-            if self._backlog:
-                self._connect()
-
-    def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
-        self._debts.owe(request)
-
-    # ---- what lines report
-
     def pushed(self, push: list[Reply]) -> None:
         """The server said that keys changed."""
         self._watchers.pushed(push)
 
-    def line_lost(self, line: Line, error: BaseException) -> None:
-        """A connection broke: what it had not answered is asked again on the next one."""
-        self._old_lines.discard(line)
-        if line is not self._line:
-            return
-        self._line = None
-        self._watchers.wake_all()
-        unanswered = line.give_up()
-        # Losses that are far apart have nothing to do with each other.
-        self._losses = self._losses + 1 if monotonic() - self._adopted_at < self._budget else 1
-        if unanswered:
-            self._backlog[:0] = [repeated(pending) for pending in unanswered]
-            if self._losses < _LOSSES:
-                self._connect()
-            else:
-                self._trip(cause_of(error))
+    def _keep_pinging(self) -> None:
+        """A connection that breaks without a word would bring no pushes, and nobody would know."""
+        if self._pinger is None and self._loop is not None:
+            self._pinger = self._loop.call_later(_PING_EVERY, self._ping)
 
-    # ---- the clock
+    def _ping(self) -> None:
+        self._pinger = None
+        connection = self._machine.current
+        if connection is not None and self._watchers and not self._closing:
+            if not connection.queue:
+                self._write(connection, (asyncio.get_running_loop().create_future(), _PING))
+            self._keep_pinging()
+
+    # ---- silence and loss
+
+    def _start_looking(self) -> None:
+        assert self._loop is not None
+        self._machine.started()
+        self._looked_at = monotonic()
+        self._timer = self._loop.call_later(self._machine.look_every, self._look)
 
     def _look(self) -> None:
-        """Is the oldest request too old? Runs while there is any, every half budget."""
+        """Is the server silent? Runs while anything is unanswered."""
         assert self._loop is not None
+        now = monotonic()
+        elapsed, self._looked_at = now - self._looked_at, now
+        connection = self._machine.current
+        delivered = 0 if connection is None else connection.delivered
+        found = self._machine.look(elapsed, delivered)
         self._timer = None
-        oldest = self._oldest()
-        if oldest is None:
+        if found is None:
             return
-        age = monotonic() - oldest
-        if age >= self._budget:
-            self._trip(cause_for("silent", f"no answer within {self._budget:g} s"))
-            return
-        late = age >= self._budget / 2
-        if late:
-            # Also where one is being opened: it may hang as well as any other.
-            self._connect(at_once=2)
-        due = self._budget if late else self._budget / 2
-        self._timer = self._loop.call_later(max(due - age, 0.001), self._look)
+        self._timer = self._loop.call_later(self._machine.look_every, self._look)
+        self._do(found, cause_for("silent", f"no answer within {self._budget:g} s"))
 
-    def _oldest(self) -> float | None:
-        # Not the old line's: what it has not answered is on the new line as well, if still wanted.
-        oldest = self._line.oldest if self._line is not None else None
-        waiting = [since for _, _, since in self._backlog[:1]]
-        return min(waiting if oldest is None else [oldest, *waiting], default=None)
+    def connection_lost(self, connection: AsyncConnection, error: BaseException) -> None:
+        """A connection broke: what it had not answered is asked again on the next one."""
+        if connection is self._machine.current:
+            self._watchers.wake_all()
+        fault = error if isinstance(error, Exception) else ConnectionError()
+        self._do(self._machine.lost(connection, fault, monotonic()), cause_of(error))
 
-    def _trip(self, cause: str) -> None:
-        """Tell everybody who waits, remember what must be delivered, and look in the background."""
-        sent: list[Pending] = []
-        for line in self._all_lines():
-            sent += line.give_up()
-            line.abort()
-        self._line = None
-        self._old_lines.clear()
-        unsent, self._backlog = self._backlog, []
-        self._breaker.trip(monotonic(), cause)
-        for pending in sent:
-            fail(pending, Outage(cause, sent=True))
-        for pending in unsent:
-            # After a loss the backlog holds what was on the broken line, too.
-            fail(pending, Outage(cause, sent=self._losses > 0))
-        for _, request, _ in sent + unsent:
-            self._debts.owe(request)
-        self._losses = 0
+    def distrust(self) -> None:
+        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
+        connection = self._machine.leave()
+        if connection is not None:
+            connection.close()
+            self._watchers.wake_all()
+            if self._machine.backlog:
+                self._connect()
+
+    def _do(self, found: Next, cause: Cause) -> None:
+        if found is Next.TRIP:
+            self._trip(cause)
+        elif found is Next.OPEN:
+            self._connect()
+
+    def _trip(self, cause: Cause) -> None:
+        """The server is out: everybody who waits gets an answer, and it is tried again."""
+        now = monotonic()
+        if self._machine.trip(now, cause):
+            self._on_outage(cause)
+        for connection in self._machine.give_up(now, cause):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._watchers.wake_all()
         self._connect()
 
-    def _all_lines(self) -> list[Line]:
-        return [*self._old_lines, *([self._line] if self._line is not None else [])]
+    # ---- opening
 
-    def _lay_ghosts(self, request: Request, now: float) -> None:
-        """A request that was repeated may still be on its way on its first line, and would take
-        the key after its release: the release follows it there, too."""
-        for line in self._old_lines:
-            line.send((None, request, now))
+    def _connect(self) -> None:
+        if not self._closed:
+            self._opening.start(self._opened, self._failed_to_open, self._revive)
 
-    # ---- connecting
-
-    def _connect(self, at_once: int = 1) -> None:
-        if len(self._connecting) < at_once and not self._closed:
-            assert self._loop is not None
-            task = self._loop.create_task(self._keep_connecting(), name="dibs connect")
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
-
-    async def _keep_connecting(self) -> None:
-        """Until there is a line. The first failure opens the breaker; then it is a probe."""
-        while True:
-            try:
-                async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
-                    line = await self._open()
-            except Exception as error:
-                if self._is_mistake(error) or self._is_well(self._line):
-                    return
-                if self._line is None:
-                    self._trip(cause_of(error))
-                await asyncio.sleep(PROBE_EVERY)
-                await self._revive()
-            else:
-                self._adopt(line)
-                return
+    def _failed_to_open(self, error: BaseException) -> bool:
+        """A connection could not be opened. True: try again, because one is still needed."""
+        if self._is_mistake(error):
+            return False
+        if self._machine.failed_to_open() is Next.TRIP:
+            self._trip(cause_of(error))
+        return self._machine.wants_connection
 
     async def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
-        if self.revive is not None:
+        if self.revive is not None and self._machine.breaker.is_open:
             with contextlib.suppress(DibsError):
                 await asyncio.to_thread(self.revive)
 
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is told as such – unless these settings have worked before."""
         mistake = mistake_in_settings(error)
-        if mistake is None or self.engine is not None or self._breaker.is_open:
+        if mistake is None or self.engine is not None or self._machine.breaker.is_open:
             return False
-        unsent, self._backlog = self._backlog, []
-        for pending in unsent:
-            fail(pending, UsageError(str(mistake)))
+        self._machine.reject(UsageError(str(mistake)))
         return True
 
-    async def _open(self) -> Line:
+    async def _open(self) -> AsyncConnection:
         """A new connection that has answered what its server can do."""
         assert self._place is not None
         connection = self._place.connection(None, self._protocol)
@@ -273,61 +278,59 @@ class MultiplexedLink:
                 raise
             self._protocol = 2
             return await self._open()
-        line = Line(self, connection)
+        opened = AsyncConnection(self, connection)
         try:
             future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            line.send((future, ASK, monotonic()))
-            line.engine = read_engine(await future)
+            opened.send((future, ASK))
+            opened.engine = read_engine(await future)
         except BaseException:
-            line.abort()
+            opened.abort()
             raise
-        return line
+        return opened
 
-    def _adopt(self, line: Line) -> None:
-        """Use the new line, and ask there again what the old one has not answered."""
+    def _opened(self, connection: AsyncConnection) -> None:
+        """Use the new connection, if one is still needed."""
         assert self._loop is not None
-        if self._closed or self._is_well(self._line):
-            line.close()
+        machine = self._machine
+        if self._closed or machine.opened() is Next.CLOSE:
+            connection.close()
             return
-        old, self._line, self.engine = self._line, line, line.engine
-        self._adopted_at = monotonic()
-        unanswered: list[Pending] = []
+        now, old = monotonic(), machine.current
+        self.engine = connection.engine
+        for pending in machine.use(connection, now):
+            self._write(connection, pending)
         if old is not None:
-            # Not closed yet: it may still answer first. What it says twice is ignored.
-            unanswered = [repeated(pending) for pending in old.queue if is_wanted(pending)]
-            self._old_lines.add(old)
+            # Not closed yet: it may still answer first, or deliver what was asked.
             self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
             self._watchers.wake_all()
-        debts = self._debts.take()
-        backlog, self._backlog = self._backlog, []
-        now = monotonic()
-        for debt in debts:
-            line.send((None, debt, now))
-        for pending in unanswered + backlog:
-            resend(line, pending)
-        lasted = self._breaker.heal(now)
+        lasted = machine.breaker.heal(now)
         if lasted is not None:
-            self._on_recovered(self._breaker.cause, lasted)
-
-    def _is_well(self, line: Line | None) -> bool:
-        if line is None:
-            return False
-        return line.oldest is None or monotonic() - line.oldest < self._budget / 2
+            self._on_recovered(machine.breaker.cause, lasted)
 
     # ---- beginning and end
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The first use in this loop. An earlier loop must be closed: its line died with it."""
+        """The first use in this loop. An earlier loop must be closed."""
         if self._closing:
             raise UsageError("this AsyncDibs is closed")
+        self._bind_if_new(loop)
+
+    def _bind_if_new(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is self._loop:
+            return
         if self._loop is not None and not self._loop.is_closed():
             raise UsageError("an AsyncDibs belongs to one event loop; make one for each")
+        if self._loop is not None:
+            self._leave_closed_loop()
         self._loop = loop
-        self._line = self._timer = None
-        self._connecting = set()
-        self._old_lines.clear()
-        self._backlog.clear()
-        self._breaker = Breaker()
+
+    def _leave_closed_loop(self) -> None:
+        """The connections ended with their loop. What must be delivered still is, in the next."""
+        before = self._machine
+        for connection in before.give_up(monotonic(), cause_for("closed")):
+            connection.shut_down()
+        self._begin()
+        self._machine.outbox = before.outbox
 
     async def aclose(self) -> None:
         """Deliver what is on its way, within the budget; then close."""
@@ -335,26 +338,16 @@ class MultiplexedLink:
             return
         self._closing = True
         if self._loop is None or self._loop.is_closed():
-            return  # never used, or its lines died with their loop
-        if self._backlog or (self._line is not None and self._line.queue):
-            await self._drain()
+            return  # never used, or its connections ended with their loop
+        await self._drain()
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        connecting = list(self._connecting)
-        for task in connecting:
-            task.cancel()
-        if connecting:
-            await asyncio.wait(connecting)
-        lines = self._all_lines()
-        self._line = None
-        self._old_lines.clear()
-        for line in lines:
-            self._backlog += line.give_up()
-            await line.closed(self._budget)
-        for pending in self._backlog:
-            fail(pending, Outage("closed", sent=True, code="closed"))
-        self._backlog.clear()
+        for timer in (self._timer, self._pinger):
+            if timer is not None:
+                timer.cancel()
+        await self._opening.stop()
+        connections = self._machine.give_up(monotonic(), cause_for("closed"))
+        for connection in connections:
+            await connection.closed(self._budget)
         self._watchers.wake_all()
         for client in self._place.ours if self._place is not None else ():
             await client.aclose()
@@ -362,27 +355,25 @@ class MultiplexedLink:
         await asyncio.sleep(0)
 
     async def _drain(self) -> None:
-        """Until all that was asked before is answered, on this line or the next."""
+        """Until all that was asked before is answered, on this connection or the next."""
         assert self._loop is not None
+        machine = self._machine
+        if not machine.backlog and (machine.current is None or not machine.current.queue):
+            return
         last: asyncio.Future[Any] = self._loop.create_future()
-        pending = (last, ASK, monotonic())
-        if self._line is not None:
-            self._line.send(pending)
+        if machine.current is not None:
+            machine.current.send((last, _PING))
         else:
-            self._backlog.append(pending)
+            machine.backlog.append((last, _PING))
         await asyncio.wait([last], timeout=self._budget)
         if last.done():
             last.exception()  # seen: an outage is no news to somebody who leaves
 
     def abandon(self) -> None:
         """In a forked child: forget everything. Closing would reach into the parent's loop."""
-        _inherited.append((self._line, self._old_lines, self._connecting, self._timer))
-        self._line = self._timer = self._loop = None
-        self._connecting = set()
-        self._old_lines = set()
-        self._backlog, self._debts = [], Debts()
+        _inherited.append((self._machine, self._opening, self._timer, self._pinger))
+        self._begin()
         self.engine = None
-        self._breaker = Breaker()
 
 
 _inherited: list[object] = []

@@ -1,48 +1,59 @@
-"""Opening a connection beside the caller: name servers and handshakes know nothing of budgets."""
+"""Opening a connection beside the caller: name servers and handshakes know no time limits."""
 
 import threading
 from collections.abc import Callable
 
-from .wire import Wire
+from .thread_connection import ThreadConnection
 
 
 class Opening:
-    """A connection being opened on a thread of its own; too late, it is closed again."""
+    """A connection that is being opened on a thread of its own."""
 
     def __init__(
-        self, connect: Callable[[], Wire], on_end: Callable[[], None] = lambda: None
+        self, connect: Callable[[], ThreadConnection], on_end: Callable[[], None] = lambda: None
     ) -> None:
+        self.error: BaseException | None = None
+        """Why there is no connection."""
         self._connect = connect
         self._on_end = on_end
         self._done = threading.Event()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._given_up = False
-        self._wire: Wire | None = None
-        self._error: BaseException | None = None
+        self._connection: ThreadConnection | None = None
         try:
             threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
         except RuntimeError as error:  # no more threads, or the interpreter is ending
-            self._error = OSError(str(error))
+            self.error = OSError(str(error))
             self._done.set()
             on_end()
 
-    def wait(self, seconds: float) -> tuple[Wire | None, BaseException | None]:
-        """The connection, or why there is none; neither: it takes too long."""
-        self._done.wait(seconds)
+    def wait(self, seconds: float) -> bool:
+        """True: it has ended, well or not."""
+        return self._done.wait(seconds)
+
+    def take(self) -> ThreadConnection | None:
+        """The connection; None: there is none, and one that opens later is closed."""
         with self._guard:
             self._given_up = True
-            return self._wire, self._error
+            connection, self._connection = self._connection, None
+            return connection
+
+    def give_up(self) -> None:
+        """Nobody wants it any more."""
+        connection = self.take()
+        if connection is not None:
+            connection.close()
 
     def _run(self) -> None:
-        wire = None
+        connection = None
         try:
-            wire = self._connect()
+            connection = self._connect()
         except BaseException as error:
-            self._error = error
+            self.error = error
         with self._guard:
-            if self._given_up and wire is not None:
-                wire.close()
+            if self._given_up and connection is not None:
+                connection.close()
             else:
-                self._wire = wire
+                self._connection = connection
         self._done.set()
         self._on_end()

@@ -1,9 +1,9 @@
 """The threads link: a few connections, one thread at a time on each.
 
-A request goes to an idle connection. If half the budget passes without a reply, or the
-connection breaks, it is asked again on a fresh one (each of our requests may be repeated without
-harm); the first connection is looked at once more before giving up. Connections are opened on a
-thread beside the caller, because name servers and handshakes know nothing of budgets.
+A request goes to an idle connection. If nothing comes for half a budget, or the connection
+breaks, it is sent again on another one (each of our requests may be repeated without harm); the
+first connection is looked at once more before giving up. The connection machine
+(`_core/connection.py`) decides; this module reads, writes and keeps threads waiting.
 """
 
 import contextlib
@@ -12,55 +12,54 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Crowded, Outage
+from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
+from .._core.connection import Allowance, Attempt, Circuit, Next
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from ..errors import DibsError, UsageError
-from .debts import Debts
+from ..errors import Cause, DibsError, UsageError
 from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
-from .ghosts import Ghosts
-from .listener import Listener
-from .opening import Opening
+from .pool import MOST_IDLE, Pool
+from .probe import Probe
+from .subscriber import Subscriber
+from .superseded import Superseded
 from .targets import Place
+from .thread_connection import Silent, ThreadConnection
 from .watchers import Wake, Watchers
-from .wire import Wire
-
-_MOST_IDLE = 64
-"""Connections kept for later; a burst of more threads opens more and closes them again."""
-_OPENING_AT_ONCE = 4
-"""Connections that are opened at the same time."""
 
 
 class PooledLink:
-    """Requests in, replies out, within the budget – or `Outage`; at once if the breaker is open."""
+    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
 
     def __init__(
-        self, place: Place | None, budget: float, on_recovered: Callable[[str, float], None]
+        self,
+        place: Place | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
     ) -> None:
-        self.engine: Engine | None = None
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
-        self._budget = budget
+        self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
-        self._breaker = Breaker()
-        self._patience = budget / 2
-        self._idle: list[Wire] = []
-        self._ghosts = Ghosts()
-        self._lobby = threading.Condition()
-        self._crowd = self._opening = 0
-        """How many wait in the lobby for a connection, and how many are being opened."""
-        self._debts = Debts()
-        self._watchers = Watchers()
-        self._listener: Listener | None = None
-        self._probe: threading.Thread | None = None
-        self._guard = threading.Lock()
-        self._breaker_guard = threading.Lock()
-        self._wake_probe = threading.Event()
-        self._protocol = 3
+        self._on_outage = on_outage
         self._closed = False
+        self._protocol = 3
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is connected: at construction, and in a forked child."""
+        self.engine: Engine | None = None
+        self._circuit = Circuit()
+        self._pool = Pool(self._open, self._known_outage)
+        self._superseded = Superseded()
+        self._watchers = Watchers()
+        self._subscriber: Subscriber | None = None
+        self._subscribing = threading.RLock()
+        self._tripping = threading.RLock()
+        self._probe = Probe(self._open, self._recover, self._revive, self._connect_limit)
 
     def move_to(self, place: Place) -> None:
         """From now on the server is there. Before the first use only."""
@@ -69,30 +68,28 @@ class PooledLink:
     # ---- asking
 
     def send(self, request: Request, now: float) -> Any:
-        """The reply (a list, if there are several). Outage: none came within the budget."""
-        if self._breaker.opened_at is not None:
-            self._debts.owe(request)
-            raise Outage(self._breaker.cause, sent=False)
-        if self._ghosts and request.until:
-            self._ghosts.lay(request)
+        """The reply (a list, if there are several). Outage: the server is out, or silent."""
+        if self._circuit.breaker.opened_at is not None:
+            raise self._refuse(request)
+        if self._superseded.connections and request.until:
+            self._superseded.follow(request)
+        pool = self._pool
+        idle = pool.idle
         try:
-            wire = self._idle.pop()
+            connection = idle.pop()
         except IndexError:
-            return self._send_fresh(request, now, None, sent=False)
-        if monotonic() - now > self._budget / 8:
-            # Connecting, or an earlier answer, has used up a part of the budget.
-            wire.set_patience(max((now + self._budget - monotonic()) / 2, 0.001))
+            connection = self._take(request)
         try:
-            reply = wire.exchange(request)
+            reply = connection.exchange(request)
         except BELOW as error:
-            return self._send_again(request, now, wire, error)
+            return self._send_again(request, connection, error)
         except BaseException:
-            wire.close()
+            connection.close()
             raise
-        if wire.patience is not self._patience or self._crowd or self._closed:
-            self._keep(wire)
+        if pool.waiting or len(idle) >= MOST_IDLE or self._closed:
+            pool.put(connection)
         else:
-            self._idle.append(wire)
+            idle.append(connection)
         return reply
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -103,25 +100,133 @@ class PooledLink:
 
     def ready(self, now: float) -> Engine:
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
-        if self.engine is None:
-            if self._breaker.is_open:
-                raise Outage(self._breaker.cause, sent=False)
-            try:
-                self._keep(self._lend(now + self._budget))
-            except Outage as outage:
-                if not isinstance(outage, Crowded):
-                    self._trip(outage.cause)
-                raise
-        assert self.engine is not None
+        while self.engine is None:
+            if self._circuit.breaker.is_open:
+                raise self._refuse(None)
+            self._pool.put(self._take(None))
         return self.engine
 
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
-        if self._closed or self._breaker.is_open:
-            self._debts.owe(request)
-            return
-        with contextlib.suppress(Outage, UsageError):  # send() has written it down
+        with contextlib.suppress(Outage, UsageError):  # then it is in the outbox
             self.send(request, monotonic())
+
+    def owe(self, request: Request) -> None:
+        """Deliver *request* when there is another connection."""
+        self._circuit.outbox.add(request, monotonic())
+
+    def _refuse(self, request: Request | None) -> Exception:
+        """The answer while the server is out; what must be delivered is kept."""
+        if self._closed:
+            return UsageError("this Dibs is closed")
+        self._probe.start()  # unless it runs: a thread could not be started, perhaps
+        if request is None:
+            return Outage(self._circuit.breaker.cause, sent=False)
+        return self._circuit.refuse(request, monotonic())
+
+    def _take(self, request: Request | None) -> ThreadConnection:
+        """A connection for *request*, which is kept for later if there is none."""
+        try:
+            return self._connection(Allowance(self._connect_limit))
+        except Outage:
+            if request is not None:
+                self.owe(request)
+            raise
+
+    def _connection(self, allowance: Allowance) -> ThreadConnection:
+        """A connection. Outage: there is none, in time. UsageError: the settings are wrong."""
+        try:
+            return self._pool.take(allowance)
+        except Outage:
+            raise
+        except BELOW as error:
+            raise self._failed_to_open(error) from None
+
+    def _failed_to_open(self, error: Exception) -> Exception:
+        mistake = mistake_in_settings(error)
+        if mistake is not None and self.engine is None:
+            return UsageError(str(mistake))
+        cause = cause_of(error)
+        self._trip(cause)
+        return Outage(cause, sent=False)
+
+    # ---- asking again
+
+    def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
+        """The reply, from another connection. One that is only silent may still answer."""
+        attempt = Attempt(self._circuit, self._budget)
+        hanging: ThreadConnection | None = None
+        connection: ThreadConnection | None = first
+        try:
+            while self._after(attempt, error) is Next.OPEN:
+                if isinstance(error, Silent):
+                    hanging = connection
+                else:
+                    self._drop(connection)
+                connection = None
+                allowance = Allowance(self._connect_limit if hanging is None else self._budget / 2)
+                connection = self._pool.take(allowance)
+                try:
+                    left = max(self._budget / 2 - allowance.spent, allowance.slice)
+                    return self._answered(request, connection, hanging, left)
+                except BELOW as again:
+                    error = again
+        except Outage as known:  # by another thread, meanwhile
+            return self._last_look(request, hanging, known.cause)
+        except BELOW as refused:
+            return self._last_look(request, hanging, self._why(refused))
+        except BaseException:
+            for each in (connection, hanging):
+                if each is not None:
+                    each.close()
+            raise
+        if hanging is not None:
+            connection.close()
+        return self._last_look(request, hanging or connection, self._why(error))
+
+    def _after(self, attempt: Attempt, error: Exception) -> Next:
+        return attempt.silent() if isinstance(error, Silent) else attempt.lost(monotonic())
+
+    def _drop(self, connection: ThreadConnection | None) -> None:
+        """It broke, and its neighbours are no better."""
+        if connection is not None:
+            connection.close()
+        self._pool.drop_idle()
+
+    def _answered(
+        self,
+        request: Request,
+        connection: ThreadConnection,
+        hanging: ThreadConnection | None,
+        limit: float,
+    ) -> Any:
+        """The reply to a repeated request: a 0 may mean that the first time has done it."""
+        reply = connection.exchange(request, limit)
+        if hanging is not None:
+            self._pool.drop_idle()
+            self._superseded.keep(request.key, hanging)
+        self._pool.put(connection)
+        return REPEATED if request.until and reply == 0 else reply
+
+    def _last_look(self, request: Request, hanging: ThreadConnection | None, cause: Cause) -> Any:
+        """The first connection's reply, if it has come after all; else it is an outage."""
+        if hanging is not None:
+            try:
+                reply = hanging.read(request, 0.0)
+            except BELOW:
+                hanging.close()
+            else:
+                self._pool.put(hanging)
+                return reply
+        self._trip(cause)
+        self.owe(request)
+        raise Outage(cause, sent=True) from None
+
+    def _why(self, error: BaseException) -> Cause:
+        silent = cause_for("silent", f"no answer within {self._budget:g} s")
+        return silent if isinstance(error, TimeoutError) else cause_of(error)
+
+    # ---- changes of keys
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
@@ -130,13 +235,12 @@ class PooledLink:
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards.
 
-        Where no connection can be had for listening, nobody tells: the caller polls.
+        Where no connection can be had for that, changes are not reported: the caller polls.
         """
         self._watchers.add(request.key, wake)
         try:
-            listener = self._listening(now)
-            return listener.track(request, now + self._budget)
-        except BELOW:
+            return self._subscribed().track(request)
+        except (*BELOW, Outage):
             reply = self.send(request, monotonic())
             return Tracked(reply if request.replies > 1 else [reply], told=False)
 
@@ -144,223 +248,95 @@ class PooledLink:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
+    def _subscribed(self) -> Subscriber:
+        """The subscriber; a new one where there is none or the last one's connection broke."""
+        with self._subscribing:
+            found = self._subscriber
+            if found is None or not found.is_alive:
+                if self._circuit.breaker.is_open:
+                    raise EOFError
+                connection = self._connection(Allowance(self._connect_limit))
+                try:
+                    found = Subscriber(connection, self._watchers, self._budget)
+                except RuntimeError:  # no more threads
+                    self._pool.put(connection)
+                    raise EOFError from None
+                self._subscriber = found
+            return found
+
     def distrust(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
-        self._drop_idle()
+        self._pool.drop_idle()
+        if self._subscriber is not None:
+            self._subscriber.close()
 
-    def _listening(self, now: float) -> Listener:
-        """The listener; a new one where there is none or the last one's connection broke."""
-        with self._guard:
-            listener = self._listener
-            if listener is None or not listener.is_alive:
-                if self._breaker.is_open:
-                    raise EOFError
-                wire, error = Opening(self._connect).wait(self._budget / 2)
-                if wire is None:
-                    raise EOFError from error
-                self._listener = listener = Listener(wire, self._watchers)
-            return listener
+    # ---- opening
 
-    # ---- asking again
-
-    def _send_again(self, request: Request, now: float, wire: Wire, error: BaseException) -> Any:
-        """The reply, from a fresh connection. One that only hangs may still answer."""
-        if isinstance(error, TimeoutError):
-            return self._send_fresh(request, now, wire, sent=True)
-        wire.close()
-        self._drop_idle()
-        return self._send_fresh(request, now, None, sent=True)
-
-    def _send_fresh(self, request: Request, now: float, hanging: Wire | None, *, sent: bool) -> Any:
-        """The reply, from a connection that is new or has just become idle."""
-        deadline = now + self._budget
-        fresh: Wire | None = None
-        try:
-            fresh = self._lend(deadline)
-            fresh.set_patience(max(deadline - monotonic(), 0.001))
-            reply = fresh.exchange(request)
-        except (*BELOW, Outage) as error:
-            return self._last_look(request, hanging, fresh, error, sent=sent)
-        except BaseException:
-            for wire in (fresh, hanging):
-                if wire is not None:
-                    wire.close()
-            raise
-        if hanging is not None:
-            self._drop_idle()
-            self._ghosts.keep(request.key, hanging)
-        self._keep(fresh)
-        return REPEATED if sent and request.until and reply == 0 else reply
-
-    def _last_look(
-        self,
-        request: Request,
-        hanging: Wire | None,
-        fresh: Wire | None,
-        error: Exception,
-        *,
-        sent: bool,
-    ) -> Any:
-        """The first connection's reply, if it has come after all; else it is an outage."""
-        if fresh is not None:
-            fresh.close()
-        if hanging is not None:
-            try:
-                hanging.set_patience(0.001)
-                reply = hanging.read(request, monotonic())
-            except BELOW:
-                hanging.close()
-            else:
-                self._keep(hanging)
-                return reply
-        cause = error.cause if isinstance(error, Outage) else self._why(error)
-        if sent or not isinstance(error, Crowded):
-            self._trip(cause)
-        self._debts.owe(request)
-        raise Outage(cause, sent=sent or fresh is not None) from None
-
-    def _why(self, error: BaseException) -> str:
-        silent = cause_for("silent", f"no answer within {self._budget:g} s")
-        return silent if isinstance(error, TimeoutError) else cause_of(error)
-
-    def _keep(self, wire: Wire) -> None:
-        """Back to the idle ones, with the usual patience, and to whoever waits for one."""
-        if self._closed or len(self._idle) >= _MOST_IDLE:
-            wire.close()
-            return
-        if wire.patience is not self._patience:
-            wire.set_patience(self._patience)
-        self._idle.append(wire)
-        if self._crowd:
-            with self._lobby:
-                self._lobby.notify()
-
-    def _drop_idle(self) -> None:
-        """One connection broke or hangs: its neighbours are no better."""
-        while self._idle:
-            with contextlib.suppress(IndexError):
-                self._idle.pop().close()
-
-    # ---- connecting
-
-    def _lend(self, deadline: float) -> Wire:
-        """An idle connection or a new one, in time. Outage: not in time.
-
-        Only a few are opened at once: two hundred threads that start together would otherwise
-        spend their budgets on two hundred handshakes. The others wait for one that is done with.
-        """
-        with self._lobby:
-            self._crowd += 1
-            try:
-                while not self._idle and self._opening >= _OPENING_AT_ONCE:
-                    if not self._lobby.wait(max(deadline - monotonic(), 0)):
-                        raise Crowded(cause_for("saturated"), sent=False)
-                if self._idle:
-                    return self._idle.pop()
-                self._opening += 1
-            finally:
-                self._crowd -= 1
-        return self._open(deadline)
-
-    def _open(self, deadline: float) -> Wire:
-        """A new connection, in time. Outage: not in time. UsageError: the settings are wrong."""
-        if self._closed:
-            self._opened()
-            raise UsageError("this Dibs is closed")
-        left = max(deadline - monotonic(), 0.001)
-        wire, error = Opening(self._connect, self._opened).wait(left)
-        if wire is not None:
-            return wire
-        if error is None and left < self._budget / 2:
-            raise Crowded(cause_for("saturated"), sent=False)
-        mistake = None if error is None else mistake_in_settings(error)
-        if mistake is not None and self.engine is None:
-            raise UsageError(str(mistake))
-        raise Outage(self._why(error or TimeoutError()), sent=False)
-
-    def _opened(self) -> None:
-        with self._lobby:
-            self._opening -= 1
-            self._lobby.notify()
-
-    def _connect(self) -> Wire:
+    def _open(self) -> ThreadConnection:
         """A new connection that has answered what its server can do."""
-        limit = max(self._budget, PROBE_BUDGET)
+        if self._closed:
+            raise UsageError("this Dibs is closed")
         assert self._place is not None
-        connection = self._place.connection(limit, self._protocol)
+        connection = self._place.connection(self._connect_limit, self._protocol)
         try:
             connection.connect()
         except BELOW as error:
             if not lacks_hello(error) or self._protocol == 2:
                 raise
             self._protocol = 2
-            return self._connect()
-        wire = Wire(connection, limit)
+            return self._open()
+        opened = ThreadConnection(connection, self._budget / 2)
         try:
-            self.engine = wire.ask_engine()
+            self.engine = opened.ask_engine(self._connect_limit)
         except BaseException:
-            wire.close()
+            opened.close()
             raise
-        return wire
+        return opened
+
+    def _known_outage(self) -> Outage | None:
+        breaker = self._circuit.breaker
+        return Outage(breaker.cause, sent=False) if breaker.is_open or self._closed else None
 
     # ---- outage
 
-    def _trip(self, cause: str) -> None:
-        """Open the breaker, and look in the background when the server is back."""
-        with self._breaker_guard:
-            news = self._breaker.trip(monotonic(), cause)
-            if news and not self._closed:
-                self._drop_idle()
-                self._probe = threading.Thread(
-                    target=self._keep_probing, name="dibs probe", daemon=True
-                )
-                self._probe.start()
+    def _trip(self, cause: Cause) -> None:
+        """The server is out: nobody waits for it any more, and it is tried again."""
+        with self._tripping:
+            is_news = self._circuit.trip(monotonic(), cause)
+        if is_news:
+            self._on_outage(cause)
+            self._pool.drop_idle()
+            self._pool.wake_all()
+            self._probe.start()
         self._watchers.wake_all()
 
-    def _keep_probing(self) -> None:
-        while not self._closed:
-            try:
-                if self._recover(self._connect()):
-                    return
-            except Exception:  # whatever it is: nobody else looks
-                self._wake_probe.wait(PROBE_EVERY)
-                self._revive()
-
     def _revive(self) -> None:
+        """Have the server started again, where it is ours to start."""
         if self.revive is not None and not self._closed:
             with contextlib.suppress(DibsError):
                 self.revive()
 
-    def _recover(self, wire: Wire) -> bool:
+    def _recover(self, connection: ThreadConnection) -> bool:
         """Deliver what is owed; then, in one step with looking that nothing more is, go on."""
-        try:
-            while self._debts:
-                self._pay(wire)
-        except BaseException:
-            wire.close()
-            raise
-        with self._breaker_guard:
-            if self._debts:
-                wire.close()
+        outbox = self._circuit.outbox
+        while outbox:
+            self._deliver(connection)
+        with self._tripping:
+            if outbox:
                 return False
-            lasted = self._breaker.heal(monotonic())
-        self._keep(wire)
+            lasted = self._circuit.breaker.heal(monotonic())
+        self._pool.put(connection)
         if lasted is not None:
-            self._on_recovered(self._breaker.cause, lasted)
+            self._on_recovered(self._circuit.breaker.cause, lasted)
         return True
 
-    def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
-        self._debts.owe(request)
-
-    def _pay(self, wire: Wire) -> None:
-        """Deliver what could not be delivered while the server was out, in one write."""
-        due = self._debts.take()
-        if due:
+    def _deliver(self, connection: ThreadConnection) -> None:
+        owed = self._circuit.outbox.take(monotonic())
+        if owed:
             try:
-                wire.exchange(together(due))
+                connection.exchange(together(owed), self._connect_limit)
             except BaseException:
-                self._debts.give_back(due)
+                self._circuit.outbox.give_back(owed)
                 raise
 
     # ---- the end
@@ -368,32 +344,19 @@ class PooledLink:
     def close(self) -> None:
         """Close all connections and end all threads."""
         self._closed = True
-        self._wake_probe.set()
-        self._drop_idle()
-        self._ghosts.close()
-        with self._lobby:
-            self._lobby.notify_all()
-        if self._listener is not None:
-            self._listener.close()
-        probe = self._probe
-        if probe is not None and probe is not threading.current_thread():
-            # Not for long: it may be in the middle of a look, and it is a daemon.
-            probe.join(timeout=0.1)
+        self._circuit.trip(monotonic(), cause_for("closed"))
+        self._pool.close()
+        self._superseded.close()
+        if self._subscriber is not None:
+            self._subscriber.close()
+        self._probe.close()
+        self._watchers.wake_all()
         for client in self._place.ours if self._place is not None else ():
             client.close()
 
     def abandon(self) -> None:
         """In a forked child: forget everything; only our copies of the sockets are closed."""
-        self._drop_idle()
-        if self._listener is not None:
-            self._listener.abandon()
-        self._listener = self._probe = None
-        self._debts = Debts()
-        self.engine = None
-        self._ghosts = Ghosts()
-        self._crowd = self._opening = 0
-        self._lobby = threading.Condition()
-        self._watchers = Watchers()
-        self._breaker = Breaker()
-        self._guard = threading.Lock()
-        self._breaker_guard = threading.Lock()
+        self._pool.drop_idle()
+        if self._subscriber is not None:
+            self._subscriber.abandon()
+        self._begin()

@@ -14,7 +14,10 @@ class Watchers:
 
     def __init__(self) -> None:
         self._wakes: dict[bytes, set[Wake]] = {}
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may use dibs, too
+
+    def __bool__(self) -> bool:
+        return bool(self._wakes)
 
     def add(self, key: bytes, wake: Wake) -> None:
         """*wake* is called at the next change of *key*, or when a change may have been missed."""

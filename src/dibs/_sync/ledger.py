@@ -11,11 +11,12 @@ from itertools import count
 from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._core.breaker import Outage
+from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, with_scripts
 from .._core.lease import (
     Holding,
+    OutagePolicy,
     Plan,
     Won,
     acquire_request,
@@ -29,6 +30,7 @@ from .._core.lease import (
 from .._core.request import ErrorReply, Reply, Request, first_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._outages import OutageLog
 from .._threads import Flight, Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
@@ -50,14 +52,21 @@ _SWEEP = 128
 class Ledger:
     """The inside of an `Dibs`: the link to the store, the leases, those who wait for one."""
 
-    def __init__(self, target: object, budget: float, listeners: tuple[Listener, ...]) -> None:
+    def __init__(
+        self,
+        target: object,
+        limits: Limits,
+        listeners: tuple[Listener, ...],
+        policy: OutagePolicy = "open",
+    ) -> None:
         self.listeners = listeners
+        self.outages = OutageLog(policy)
         self.guard = Guard()
         self.keeper = Keeper(self)
         self.waiting = Waiting(self)
         self.cache = Cache(self)
         self._target = find(target, redis)
-        self.link = self._make_link(budget)
+        self.link = self._make_link(limits)
         self._embedded: EmbeddedServer | None = None
         self._embedded_is_ours = False
         self._starting: Flight | None = None
@@ -69,16 +78,16 @@ class Ledger:
         self._new_identity()
         remember(self)
 
-    def _make_link(self, budget: float) -> "Link | ClusterLink":
+    def _make_link(self, limits: Limits) -> "Link | ClusterLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
         if isinstance(target, Cluster):
             # Imported here: most users never need it, and it costs their start-up time.
             from .cluster import ClusterLink
 
-            return ClusterLink(target, budget, self._recovered)
+            return ClusterLink(target, limits, self._went_out, self._recovered)
         place = target if isinstance(target, Place) else None
-        return Link(place, budget, self._recovered)
+        return Link(place, limits, self._went_out, self._recovered)
 
     # ---- taking
 
@@ -140,6 +149,8 @@ class Ledger:
             return outcome
         lease = Lease(self, plan, token, now, fence=outcome.fence)
         self._held[key] = lease
+        if self.outages.is_open:
+            self.outages.served(now)
         if len(self._held) > self._sweep_at:
             self._sweep()
         return lease
@@ -185,7 +196,9 @@ class Ledger:
     def _unguarded(self, plan: Plan, token: bytes, now: float, cause: str) -> Lease:
         self.tell("outage", plan.name, cause=cause)
         if plan.on_outage == "closed":
+            self.outages.refused(cause, now)
             raise Unavailable(cause, plan.name) from None
+        self.outages.went_unguarded(cause, now)
         return Lease(self, plan, token, now, guarded=False)
 
     # ---- asking
@@ -289,7 +302,11 @@ class Ledger:
             facts = {"guarded": outcome.guarded, "fence": outcome.fence}
             self.tell("acquired", plan.name, waited=waited, **facts)
 
-    def _recovered(self, cause: str, lasted: float) -> None:
+    def _went_out(self, cause: Cause) -> None:
+        self.outages.began(cause, monotonic())
+
+    def _recovered(self, cause: Cause, lasted: float) -> None:
+        self.outages.ended(monotonic())
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
     # ---- beginning and end

@@ -1,0 +1,164 @@
+"""The connection machine: a transport reports facts, the machine answers what to do.
+
+Facts: a connection was opened, could not be opened, answered, stayed silent, broke; the server
+switched. Actions: open a connection, repeat requests on another one, give up. Nothing here does
+I/O or reads a clock: the same rules serve asyncio and threads, and a test can drive them through
+every order of facts.
+
+Silence is the server's: it is counted while a request is written, this process is able to read,
+and no byte arrives. See `Allowance` for how a busy or stopped process is told from a silent server.
+"""
+
+import enum
+from collections import deque
+from typing import Any
+
+import hiredis
+
+from ..errors import Cause
+from .breaker import Breaker, Outage
+from .request import ErrorReply, Request
+
+SLICES = 16
+"""Into how many slices a time limit is cut."""
+MOST_LOSSES = 3
+"""How many connections may break in a row, with requests on them, before it is an outage."""
+MOST_UNDELIVERED = 10_000
+"""Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
+
+MORE = object()
+"""What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
+
+
+def make_parser() -> Any:
+    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
+    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
+
+
+class Allowance:
+    """How much of a time limit is used up, counted in slices.
+
+    A wait is cut into slices, and a slice that ends late counts as two slices at most. While
+    this process was busy or stopped it could not have read an answer, so that time says nothing
+    about the server.
+    """
+
+    __slots__ = ("_limit", "slice", "spent")
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self.slice = limit / SLICES
+        """How long to wait before the next look, in seconds."""
+        self.spent = 0.0
+
+    def spend(self, elapsed: float) -> bool:
+        """A slice has passed, in *elapsed* seconds. True: the limit is used up."""
+        self.spent += min(elapsed, 2 * self.slice)
+        # Timers may fire a moment early.
+        return self.spent >= self._limit - self.slice / 2
+
+    def is_half_spent(self) -> bool:
+        """True: half of the limit is used up."""
+        return self.spent >= self._limit / 2 - self.slice / 2
+
+    def reset(self) -> None:
+        """Something came: the limit starts anew."""
+        self.spent = 0.0
+
+
+# ---- what must still be delivered
+
+
+class Outbox:
+    """Requests that nobody waits for, but that must reach the server: releases, as a rule."""
+
+    def __init__(self) -> None:
+        self._requests: deque[Request] = deque(maxlen=MOST_UNDELIVERED)
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+    def add(self, request: Request, now: float) -> None:
+        """Keep *request* if it must be delivered and is still worth it."""
+        if request.until > now:
+            self._requests.append(request)
+
+    def take(self, now: float) -> list[Request]:
+        """All that is still worth delivering; the caller delivers it or gives it back."""
+        # One atomic step, so that threads and signal handlers need no lock.
+        requests, self._requests = self._requests, deque[Request](maxlen=MOST_UNDELIVERED)
+        return [request for request in requests if request.until > now]
+
+    def give_back(self, requests: list[Request]) -> None:
+        """They could not be delivered."""
+        self._requests.extendleft(reversed(requests))
+
+
+# ---- one server
+
+
+class Circuit:
+    """What is known of one server: whether it is out, since when, and what is owed to it."""
+
+    def __init__(self) -> None:
+        self.breaker = Breaker()
+        self.outbox = Outbox()
+        self._losses = 0
+        self._last_loss = float("-inf")
+
+    def refuse(self, request: Request, now: float) -> Outage:
+        """The answer to *request* while the server is out; what must be delivered is kept."""
+        self.outbox.add(request, now)
+        return Outage(self.breaker.cause, sent=False)
+
+    def count_loss(self, now: float, budget: float) -> bool:
+        """A connection broke with requests on it. True: too often in a row, it is an outage.
+
+        Losses that are further apart than a budget have nothing to do with each other.
+        """
+        self._losses = self._losses + 1 if now - self._last_loss < budget else 1
+        self._last_loss = now
+        return self._losses >= MOST_LOSSES
+
+    def trip(self, now: float, cause: Cause) -> bool:
+        """The server does not answer. True: that was not known yet."""
+        self._losses = 0
+        return self.breaker.trip(now, cause)
+
+
+class Next(enum.Enum):
+    """What the transport does next."""
+
+    NOTHING = enum.auto()
+    OPEN = enum.auto()
+    """Open a connection, beside the current one if there is one."""
+    TRIP = enum.auto()
+    """The server is out: nobody waits for it any more, and it is tried again in the background."""
+    USE = enum.auto()
+    """Use the new connection."""
+    CLOSE = enum.auto()
+    """Close the connection: it is not needed."""
+
+
+# ---- one request of one thread
+
+
+class Attempt:
+    """A request that was not answered at once: how often it is sent again, and when not."""
+
+    __slots__ = ("_budget", "_circuit", "_was_silent")
+
+    def __init__(self, circuit: Circuit, budget: float) -> None:
+        self._circuit = circuit
+        self._budget = budget
+        self._was_silent = False
+
+    def silent(self) -> Next:
+        """Nothing came for half a budget: the second connection gets the other half."""
+        was_silent, self._was_silent = self._was_silent, True
+        return Next.TRIP if was_silent or self._circuit.breaker.is_open else Next.OPEN
+
+    def lost(self, now: float) -> Next:
+        """The connection broke."""
+        is_outage = self._circuit.count_loss(now, self._budget) or self._circuit.breaker.is_open
+        return Next.TRIP if is_outage else Next.OPEN

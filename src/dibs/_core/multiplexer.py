@@ -1,0 +1,262 @@
+"""The connection machine of asyncio: the requests of many tasks on one connection.
+
+`Channel` has the requests on one connection; `Multiplexer` the connections to one server. See
+`connection.py` for the rules that threads share.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import hiredis
+
+from ..errors import Cause
+from .breaker import Outage
+from .connection import MORE, Allowance, Circuit, Next
+from .request import REPEATED, Reply, Request
+
+
+class Waiter(Protocol):
+    """Who waits for a reply: an asyncio future, as a rule."""
+
+    def done(self) -> bool:
+        """True: nobody waits any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Hand over the reply."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """No reply will come."""
+        ...
+
+
+Pending = tuple[Waiter | None, Request]
+"""A request without a reply yet: who waits for it (None: nobody), and what it is.
+
+A bare tuple, because two are made for every lease.
+"""
+
+
+def is_wanted(pending: Pending) -> bool:
+    """True: somebody waits for the reply, or the request must be delivered anyway."""
+    waiter, request = pending
+    return request.until > 0 or (waiter is not None and not waiter.done())
+
+
+def fail(pending: Pending, error: Exception) -> None:
+    """No reply will come to *pending*."""
+    waiter = pending[0]
+    if waiter is not None and not waiter.done():
+        waiter.set_exception(error)
+
+
+class _Repeated:
+    """Waits for the second execution of a release: its 0 may mean that the first one did it."""
+
+    __slots__ = ("_waiter", "done", "set_exception")
+
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        self.done = waiter.done
+        self.set_exception = waiter.set_exception
+
+    def set_result(self, result: Any, /) -> None:
+        self._waiter.set_result(REPEATED if result == 0 else result)
+
+
+def repeated(pending: Pending) -> Pending:
+    """*pending* as it is sent a second time."""
+    waiter, request = pending
+    if not request.until or waiter is None:
+        return pending
+    return _Repeated(waiter), request
+
+
+class Channel:
+    """The requests on one connection, in order: not yet written, and not yet answered."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Pending] = deque()
+        """Unanswered, the oldest first; the last `len(unsent)` of them are not written yet."""
+        self.unsent: list[bytes] = []
+        self.written: int = 0
+        """Bytes that were handed to the transport so far."""
+        self.heard = False
+        """True: bytes have arrived since somebody last looked."""
+        self._got: list[Reply] = []
+
+    @property
+    def head(self) -> Pending | None:
+        """The oldest request that is written and not answered."""
+        return self.queue[0] if len(self.queue) > len(self.unsent) else None
+
+    def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
+        """Hand out all replies that are complete. IndexError: a reply to nothing."""
+        # The hottest loop of all, hence in one piece.
+        queue, got = self.queue, self._got
+        self.heard = True
+        while (reply := parse()) is not MORE:
+            if type(reply) is hiredis.PushNotification:
+                pushed(reply)
+                continue
+            waiter, request = queue[0]
+            if request.replies != 1:
+                got.append(reply)
+                if len(got) < request.replies:
+                    continue
+                reply = got
+                self._got = got = []
+            queue.popleft()
+            if waiter is not None and not waiter.done():
+                waiter.set_result(reply)
+
+    def give_up(self) -> list[Pending]:
+        """Forget all requests; those that are still wanted."""
+        wanted = [pending for pending in self.queue if is_wanted(pending)]
+        self.queue.clear()
+        self.unsent.clear()
+        return wanted
+
+
+C = TypeVar("C", bound=Channel)
+
+
+class Multiplexer(Circuit, Generic[C]):
+    """One server, one current connection for all tasks, and the requests that wait for one."""
+
+    def __init__(self, budget: float) -> None:
+        super().__init__()
+        self.current: C | None = None
+        self.superseded: set[C] = set()
+        """Connections whose requests were repeated elsewhere. They may still deliver them."""
+        self.backlog: list[Pending] = []
+        """Requests that wait for a connection."""
+        self._budget = budget
+        self._silence = Allowance(budget)
+        self._seen: Pending | None = None
+        """The oldest written request at the last look."""
+        self._end = self._delivered = 0
+        """How many bytes the server must have got to know that request; how many it had got."""
+        self._was_sent = False
+        """True: the backlog holds requests that were on a connection that broke."""
+
+    @property
+    def look_every(self) -> float:
+        """Seconds between two calls of `look`."""
+        return self._silence.slice
+
+    @property
+    def wants_connection(self) -> bool:
+        """True: there is none, or the current one has been silent for half a budget."""
+        return self.current is None or self._silence.is_half_spent()
+
+    def started(self) -> None:
+        """The first look is due in `look_every` seconds."""
+        self._watch(self.current)
+
+    def look(self, elapsed: float, delivered: int) -> Next | None:
+        """Is the server silent? None: nothing is unanswered, look again after the next request.
+
+        *elapsed*: seconds since the last look. *delivered*: bytes that have left this machine.
+        """
+        channel = self.current
+        if channel is None or not channel.queue:
+            self._seen = None
+            return None
+        if self._has_progressed(channel, delivered):
+            self._watch(channel)
+            return Next.NOTHING
+        if self._silence.spend(elapsed):
+            return Next.TRIP
+        return Next.OPEN if self._silence.is_half_spent() else Next.NOTHING
+
+    def _has_progressed(self, channel: C, delivered: int) -> bool:
+        """True: bytes arrived, another request is the oldest now, or it is still being sent."""
+        head, heard = channel.head, channel.heard
+        channel.heard = False
+        before, self._delivered = self._delivered, delivered
+        is_sending = before < self._end and before < delivered
+        return heard or head is None or head is not self._seen or is_sending
+
+    def _watch(self, channel: C | None) -> None:
+        """Count the silence from now on."""
+        self._silence.reset()
+        head = None if channel is None else channel.head
+        if channel is not None and head is not self._seen:
+            self._end = channel.written
+        self._seen = head
+
+    def opened(self) -> Next:
+        """A connection is open."""
+        return Next.USE if self.wants_connection else Next.CLOSE
+
+    def use(self, channel: C, now: float) -> list[Pending]:
+        """*channel* is current from now on. What must be written to it, in this order.
+
+        The old one is kept for a while: it may still answer first, and what it answers twice is
+        ignored.
+        """
+        old, self.current = self.current, channel
+        again: list[Pending] = []
+        if old is not None:
+            again = [repeated(pending) for pending in old.queue if is_wanted(pending)]
+            self.superseded.add(old)
+        owed: list[Pending] = [(None, request) for request in self.outbox.take(now)]
+        backlog, self.backlog = self.backlog, []
+        self._was_sent = False
+        self._silence.reset()
+        self._seen = None
+        return owed + again + [pending for pending in backlog if is_wanted(pending)]
+
+    def failed_to_open(self) -> Next:
+        """A connection could not be opened."""
+        return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
+
+    def lost(self, channel: C, error: Exception, now: float) -> Next:
+        """A connection broke; what it had not answered is asked again on the next one."""
+        if channel is not self.current:
+            if channel not in self.superseded:  # it was still being opened
+                for pending in channel.give_up():
+                    fail(pending, error)
+            self.superseded.discard(channel)
+            return Next.NOTHING
+        self.current = None
+        unanswered = channel.give_up()
+        if not unanswered and not self.backlog:
+            return Next.NOTHING
+        self.backlog[:0] = [repeated(pending) for pending in unanswered]
+        self._was_sent = self._was_sent or bool(unanswered)
+        return Next.TRIP if self.count_loss(now, self._budget) else Next.OPEN
+
+    def leave(self) -> C | None:
+        """The server is elsewhere: the connection to close; its requests wait for the next one."""
+        channel, self.current = self.current, None
+        if channel is not None:
+            unanswered = channel.give_up()
+            self._was_sent = self._was_sent or bool(unanswered)
+            self.backlog[:0] = [repeated(pending) for pending in unanswered]
+        return channel
+
+    def give_up(self, now: float, cause: Cause) -> list[C]:
+        """The server is out: every waiter gets an `Outage`. The connections to close."""
+        channels = [*self.superseded, *([] if self.current is None else [self.current])]
+        sent = [pending for channel in channels for pending in channel.give_up()]
+        unsent, self.backlog = self.backlog, []
+        self.current, self.superseded = None, set()
+        for pending in sent:
+            fail(pending, Outage(cause, sent=True))
+        for pending in unsent:
+            fail(pending, Outage(cause, sent=self._was_sent))
+        # A request that was repeated is on two connections, and delivered once.
+        for request in {id(request): request for _, request in sent + unsent}.values():
+            self.outbox.add(request, now)
+        self._was_sent = False
+        return channels
+
+    def reject(self, error: Exception) -> None:
+        """The settings are wrong: every waiter gets *error*."""
+        waiting, self.backlog = self.backlog, []
+        for pending in waiting:
+            fail(pending, error)

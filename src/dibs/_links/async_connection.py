@@ -1,0 +1,141 @@
+"""One open connection of the asyncio link."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any, Protocol
+
+from .._core.connection import make_parser
+from .._core.engine import Engine
+from .._core.multiplexer import Channel, Pending
+from .._core.request import Reply
+from . import adopted
+from .sockets import undelivered
+
+_READ = 65536
+"""How many bytes are read at once."""
+
+
+class Owner(Protocol):
+    """Who learns what a connection cannot settle itself."""
+
+    def pushed(self, push: list[Reply]) -> None:
+        """The server said that keys changed."""
+        ...
+
+    def connection_lost(self, connection: "AsyncConnection", error: BaseException) -> None:
+        """The connection is closed."""
+        ...
+
+
+class AsyncConnection(Channel, asyncio.BufferedProtocol):
+    """Requests out in order, replies back in order, pushes told apart.
+
+    The first request of a loop tick on an idle connection is written at once (one task alone pays
+    no extra tick), the others of that tick go out together.
+    """
+
+    def __init__(self, owner: Owner, connection: Any) -> None:
+        super().__init__()
+        self.engine: Engine | None = None
+        self.pushes = int(connection.protocol) >= 3
+        self.is_tracking = False
+        """True: the server was asked to report changes on this connection."""
+        self._owner = owner
+        loop = asyncio.get_running_loop()
+        self._call_soon = loop.call_soon
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._connection = connection
+        self._parser = make_parser()
+        self._transport, early = adopted.transport_of(connection)
+        # One buffer for ever: asyncio's own would take and give back 256 KiB for every read.
+        # A view of it, because the TLS layer writes into slices, and a slice of a bytearray is
+        # a copy.
+        self._buffer = memoryview(bytearray(_READ))
+        self._may_write = True
+        self._transport.set_protocol(self)
+        if early:
+            self._received(early, len(early))
+
+    # ---- writing
+
+    def send(self, pending: Pending) -> None:
+        """Put a request on the wire."""
+        queue, unsent, payload = self.queue, self.unsent, pending[1].payload
+        if unsent:
+            unsent.append(payload)
+        elif queue or not self._may_write:
+            unsent.append(payload)
+            self._call_soon(self._flush)
+        else:
+            self.written += len(payload)
+            self._transport.write(payload)
+        queue.append(pending)
+
+    def _flush(self) -> None:
+        if self._may_write and self.unsent:
+            data = b"".join(self.unsent)
+            self.unsent.clear()
+            self.written += len(data)
+            self._transport.write(data)
+
+    @property
+    def delivered(self) -> int:
+        """How many bytes the server's machine has received, as far as this one knows."""
+        buffered = self._transport.get_write_buffer_size()
+        return self.written - buffered - undelivered(self._transport.get_extra_info("socket"))
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        self._flush()
+
+    # ---- reading
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._received(self._buffer, nbytes)
+
+    def _received(self, data: bytes | memoryview, size: int) -> None:
+        try:
+            self._parser.feed(data, 0, size)
+            self.receive(self._parser.gets, self._owner.pushed)
+        except (ConnectionError, IndexError) as error:
+            # Bytes that are no reply, or a reply to nothing: it cannot be trusted any more.
+            self.abort()
+            self._owner.connection_lost(self, error)
+
+    # ---- the end
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        adopted.forget(self._connection)
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self._owner.connection_lost(self, exc or EOFError())
+
+    def close(self) -> None:
+        """Write what is not yet written, then close."""
+        self._may_write = True
+        self._flush()
+        self._transport.close()
+        adopted.forget(self._connection)
+
+    async def closed(self, seconds: float) -> None:
+        """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
+        self.close()
+        await asyncio.wait([self._gone], timeout=seconds)
+        self.abort()
+
+    def shut_down(self) -> None:
+        """Its loop is closed: end the conversation, so that the server need not keep it."""
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+        adopted.forget(self._connection)

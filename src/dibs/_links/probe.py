@@ -1,0 +1,93 @@
+"""Trying to reach a server that is out, on a thread of its own."""
+
+import threading
+from collections.abc import Callable
+
+from .._core.breaker import PROBE_EVERY
+from .opening import Opening
+from .thread_connection import ThreadConnection
+
+_MOST_ATTEMPTS = 4
+"""Connections that are being opened at the same time, at most."""
+
+
+class Probe:
+    """Opens connections, one after the other, until one can be used.
+
+    Another attempt begins before a hanging one has ended: on a line that loses packets the newest
+    attempt is the first to get through.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], ThreadConnection],
+        recover: Callable[[ThreadConnection], bool],
+        revive: Callable[[], None],
+        limit: float,
+    ) -> None:
+        self._connect = connect
+        self._recover = recover
+        self._revive = revive
+        self._pause = limit / _MOST_ATTEMPTS
+        self._changed = threading.Event()
+        self._guard = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Start, unless it runs. Where no thread can be started, the next call tries again."""
+        with self._guard:
+            if self._thread is not None or self._is_closed:
+                return
+            thread = threading.Thread(target=self._run, name="dibs probe", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return
+            self._thread = thread
+
+    def close(self) -> None:
+        """End. Not waited for long: it may be in the middle of an attempt, and is a daemon."""
+        self._is_closed = True
+        self._changed.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=0.1)
+
+    def _run(self) -> None:
+        attempts: list[Opening] = []
+        try:
+            while not self._is_closed:
+                if len(attempts) < _MOST_ATTEMPTS:
+                    attempts.append(Opening(self._connect, self._changed.set))
+                self._changed.wait(self._pause)
+                self._changed.clear()
+                if self._has_recovered(attempts):
+                    return
+        finally:
+            with self._guard:
+                self._thread = None
+            for attempt in attempts:
+                attempt.give_up()
+
+    def _has_recovered(self, attempts: list[Opening]) -> bool:
+        """True: the server is back. What has ended in vain is removed, and a pause is made."""
+        ended = [attempt for attempt in attempts if attempt.wait(0)]
+        for attempt in ended:
+            attempts.remove(attempt)
+            connection = attempt.take()
+            if connection is not None and self._is_usable(connection):
+                return True
+        if ended and not self._is_closed:
+            self._changed.wait(PROBE_EVERY)
+            self._revive()
+        return False
+
+    def _is_usable(self, connection: ThreadConnection) -> bool:
+        try:
+            usable = self._recover(connection)
+        except Exception:  # whatever it is: nobody else tries
+            usable = False
+        if not usable:
+            connection.close()
+        return usable

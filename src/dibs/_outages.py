@@ -1,0 +1,77 @@
+"""Outages are logged without any set-up: one WARNING when one begins, one INFO when it ends."""
+
+import logging
+import threading
+
+from .errors import Cause
+
+_log = logging.getLogger("dibs")
+
+_POLICIES = {
+    "open": "callers go on unguarded",
+    "closed": "callers get Unavailable",
+}
+
+
+class OutageLog:
+    """What one `Dibs` says about outages of its store. Holds no key and no id.
+
+    An outage begins when a server stops answering, or answers that it cannot serve; it ends when
+    it answers again.
+    """
+
+    def __init__(self, policy: str) -> None:
+        self.is_open = False
+        """True: an outage was logged, and its end was not."""
+        self._policy = policy
+        self._servers = 0
+        """How many servers do not answer: one, or several nodes of a cluster."""
+        self._since = 0.0
+        self._cause = Cause("")
+        self._unguarded = 0
+        self._guard = threading.RLock()
+
+    def began(self, cause: Cause, now: float) -> None:
+        """A server stopped answering."""
+        with self._guard:
+            self._servers += 1
+            self._begin(cause, now)
+
+    def went_unguarded(self, cause: str, now: float) -> None:
+        """A caller was let through without a guard."""
+        with self._guard:
+            self._begin(Cause(cause), now)
+            self._unguarded += 1
+
+    def refused(self, cause: str, now: float) -> None:
+        """A caller got Unavailable."""
+        with self._guard:
+            self._begin(Cause(cause), now)
+
+    def ended(self, now: float) -> None:
+        """A server answers again."""
+        with self._guard:
+            self._servers = max(self._servers - 1, 0)
+            self.served(now)
+
+    def served(self, now: float) -> None:
+        """A request was served: what the server could not do before, it can do now."""
+        with self._guard:
+            if not self.is_open or self._servers:
+                return
+            self.is_open = False
+            lasted, count = now - self._since, self._unguarded
+            self._unguarded = 0
+        _log.info(
+            "the store answers again after %.2f s (%s); unguarded grants meanwhile: %d",
+            lasted, self._cause.code, count,
+        )  # fmt: skip
+
+    def _begin(self, cause: Cause, now: float) -> None:
+        if self.is_open:
+            return
+        self.is_open, self._since, self._cause = True, now, cause
+        _log.warning(
+            "the store is out (%s: %s); %s until it answers again",
+            cause.code, cause, _POLICIES[self._policy],
+        )  # fmt: skip

@@ -69,7 +69,7 @@ class _Repeated:
 def repeated(pending: Pending) -> Pending:
     """*pending* as it is sent a second time."""
     waiter, request = pending
-    if not request.until or waiter is None:
+    if not request.until or waiter is None or isinstance(waiter, _Repeated):
         return pending
     return _Repeated(waiter), request
 

@@ -1,0 +1,99 @@
+# Printed from tests/behaviour/_async/test_silence.py by tools/unasync.py – do not edit.
+"""Silence is the server's: what counts as an outage, what does not, and what the log says."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from dibs import Dibs, Event, Unavailable
+from dibs.testing import FaultProxy, Server
+
+from .._threads import eventually, sleep
+
+
+@pytest.fixture
+def line(own_server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy(own_server.port) as proxy:
+        yield proxy
+
+
+def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
+    """Opening has an allowance of its own: a cold start in front of a distant server is guarded."""
+    events: list[Event] = []
+    line.delay(requests=0.1, replies=0.1)
+    with Dibs(line.url, listeners=[events.append]) as dibs:
+        with dibs.hold("user:1", ttl=30) as lease:
+            assert lease.guarded
+    assert "outage" not in {event.kind for event in events}
+
+
+def test_a_connection_for_pushes_that_goes_silent_is_replaced(
+    own_server: Server, line: FaultProxy
+) -> None:
+    """A push is lost with its connection: the value in memory is dropped all the same."""
+    values = iter(range(100))
+    with Dibs(line.url) as dibs:
+
+        @dibs.cached("menu:{branch}", ttl=600, local=True)
+        def menu(branch: str) -> int:
+            return next(values)
+
+        assert menu("b1") == 0
+        assert menu("b1") == 0
+        line.black_hole()
+        own_server.client().delete("menu:b1")
+        sleep(0.2)  # until the push is lost; nothing shows that from outside
+        line.heal()  # for new connections: one that has lost bytes stays silent
+        for _ in range(100):
+            if menu("b1") == 1:
+                return
+            sleep(0.1)
+        pytest.fail("an old value was served for ever")
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the logger `dibs` said."""
+    return [record for record in caplog.records if record.name == "dibs"]
+
+
+def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without any set-up: what, what the policy does, how long, how many went unguarded."""
+    caplog.set_level(logging.INFO, logger="dibs")
+    with Dibs(own_server.url) as dibs:
+        dibs.peek("user:42")
+        own_server.kill()
+        for number in range(3):
+            with dibs.hold(f"user:{number}", ttl=5) as lease:
+                assert not lease.guarded
+        own_server.restart()
+        eventually(lambda: len(said(caplog)) == 2, within=10)
+        with dibs.hold("user:42", ttl=5) as lease:
+            assert lease.guarded
+    began, ended = said(caplog)
+    assert (began.levelname, ended.levelname) == ("WARNING", "INFO")
+    assert "unguarded" in began.getMessage()
+    assert "unguarded grants meanwhile: 3" in ended.getMessage()
+    assert "user" not in began.getMessage() + ended.getMessage()
+
+
+def test_a_server_that_cannot_serve_is_logged_as_an_outage(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers, but READONLY: logged when it begins, and when a lease is granted again."""
+    caplog.set_level(logging.INFO, logger="dibs")
+    with Dibs(own_server.url, on_outage="closed") as dibs:
+        with dibs.hold("user:42", ttl=5):
+            pass
+        own_server.client().replicaof("127.0.0.1", 1)
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                dibs.try_hold("user:42", ttl=5)
+        own_server.client().replicaof("NO", "ONE")
+        with dibs.hold("user:42", ttl=5):
+            pass
+    began, ended = said(caplog)
+    assert (began.levelname, ended.levelname) == ("WARNING", "INFO")
+    assert "readonly" in began.getMessage() and "Unavailable" in began.getMessage()

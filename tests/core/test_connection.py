@@ -1,0 +1,375 @@
+"""The connection machine, driven by facts in every order, with a simulated clock."""
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dibs._core.breaker import Outage
+from dibs._core.causes import cause_for
+from dibs._core.connection import MORE, SLICES, Allowance, Attempt, Circuit, Next, Outbox
+from dibs._core.multiplexer import Channel, Multiplexer
+from dibs._core.request import REPEATED, Request
+
+BUDGET = 0.25
+SLICE = BUDGET / SLICES
+SILENT = cause_for("silent")
+
+
+class Waiter:
+    """Who waits for a reply, and is answered once at most."""
+
+    def __init__(self) -> None:
+        self.outcome: Any = None
+        self.answers = 0
+
+    def done(self) -> bool:
+        return self.answers > 0
+
+    def set_result(self, result: Any, /) -> None:
+        self.answers += 1
+        self.outcome = result
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.set_result(exception)
+
+
+def replies(*values: Any) -> Any:
+    """A parser that has these replies, and then needs more bytes."""
+    left = deque(values)
+    return lambda: left.popleft() if left else MORE
+
+
+def request(*, release: bool = False) -> Request:
+    return Request(b"x", 1, b"k", float("inf") if release else 0.0)
+
+
+def sent(channel: Channel, waiter: Waiter | None, asked: Request) -> None:
+    """Written at once, as a transport with room does."""
+    channel.queue.append((waiter, asked))
+    channel.written += len(asked.payload)
+
+
+def connected() -> tuple[Multiplexer[Channel], Channel]:
+    machine, channel = Multiplexer[Channel](BUDGET), Channel()
+    assert machine.opened() is Next.USE
+    assert machine.use(channel, 0.0) == []
+    return machine, channel
+
+
+# ---- silence
+
+
+def looks_until(machine: Multiplexer[Channel], wanted: Next, elapsed: float = SLICE) -> int:
+    """How many looks in a row it takes until the machine says *wanted*."""
+    channel = machine.current
+    assert channel is not None
+    for number in range(1, 100):
+        if machine.look(elapsed, channel.written) is wanted:
+            return number
+    pytest.fail(f"never {wanted}")
+
+
+def test_a_silent_server_is_out_after_one_budget() -> None:
+    """A request is written and nothing comes: half a budget for a second try, one budget in all."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    # One more: in the first slice the request was still on its way out.
+    assert looks_until(machine, Next.OPEN) == SLICES // 2 + 1
+    assert looks_until(machine, Next.TRIP) == SLICES // 2
+
+
+def test_time_in_which_the_process_was_busy_counts_as_two_slices() -> None:
+    """Looks that come half a second late: no trip before there were many of them."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    assert looks_until(machine, Next.TRIP, elapsed=0.5) == SLICES // 2 + 1
+
+
+def test_arriving_bytes_are_not_silence() -> None:
+    """A large value that arrives for ten seconds: never a trip."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    for _ in range(int(10 / SLICE)):
+        channel.receive(replies(), lambda push: None)
+        assert machine.look(SLICE, channel.written) is Next.NOTHING
+
+
+def test_a_large_request_that_is_still_being_sent_is_not_silence() -> None:
+    """The server cannot answer what it has not got; but one that takes nothing is silent."""
+    machine, channel = connected()
+    sent(channel, Waiter(), Request(b"x" * 1000, 1, b"k"))
+    machine.started()
+    for delivered in range(0, 1000, 10):
+        assert machine.look(SLICE, delivered) in (Next.NOTHING, None)
+    for _ in range(SLICES):
+        last = machine.look(SLICE, 990)
+    assert last is Next.TRIP
+
+
+def test_a_request_that_is_not_written_yet_is_not_waited_for() -> None:
+    """It stands behind a loop that has not come to write it."""
+    machine, channel = connected()
+    channel.queue.append((Waiter(), request()))
+    channel.unsent.append(b"x")
+    machine.started()
+    for _ in range(3 * SLICES):
+        assert machine.look(SLICE, 0) is Next.NOTHING
+
+
+def test_new_requests_do_not_hide_the_silence_of_an_old_one() -> None:
+    """A hung server under traffic: the oldest request decides."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    for _ in range(2 * SLICES):
+        sent(channel, Waiter(), request())
+        if machine.look(SLICE, channel.written) is Next.TRIP:
+            return
+    pytest.fail("never an outage")
+
+
+def test_nothing_unanswered_ends_the_looking() -> None:
+    """No timer runs while nobody waits."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    channel.receive(replies(b"OK"), lambda push: None)
+    assert machine.look(SLICE, channel.written) is None
+
+
+def test_an_allowance_is_spent_in_slices() -> None:
+    """Late slices count twice at most, and what comes resets it."""
+    allowance = Allowance(1.6)
+    assert allowance.slice == pytest.approx(0.1)
+    assert not any(allowance.spend(60.0) for _ in range(7))
+    assert allowance.spend(60.0)
+    allowance.reset()
+    assert not allowance.spend(60.0)
+
+
+# ---- requests
+
+
+def test_unanswered_requests_move_to_the_next_connection() -> None:
+    """After a loss: in order; a release whose first execution was not seen is recognised."""
+    machine, channel = connected()
+    take, give = Waiter(), Waiter()
+    sent(channel, take, request())
+    sent(channel, give, request(release=True))
+    assert machine.lost(channel, EOFError(), 1.0) is Next.OPEN
+    fresh = Channel()
+    assert machine.opened() is Next.USE
+    for pending in machine.use(fresh, 1.0):
+        sent(fresh, *pending)
+    fresh.receive(replies(None, 0), lambda push: None)
+    assert (take.answers, take.outcome) == (1, None)
+    assert (give.answers, give.outcome) == (1, REPEATED)
+
+
+def test_a_second_connection_takes_over_only_where_the_first_is_silent() -> None:
+    """One that is well keeps its requests; the surplus connection is closed."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    assert machine.opened() is Next.CLOSE
+
+
+def test_both_connections_may_answer_and_the_first_answer_counts() -> None:
+    """The silent one answers after all: nobody gets two answers."""
+    machine, channel = connected()
+    waiter = Waiter()
+    sent(channel, waiter, request())
+    machine.started()
+    looks_until(machine, Next.OPEN)
+    fresh = Channel()
+    for pending in machine.use(fresh, 1.0):
+        sent(fresh, *pending)
+    channel.receive(replies(b"first"), lambda push: None)
+    fresh.receive(replies(b"second"), lambda push: None)
+    assert (waiter.answers, waiter.outcome) == (1, b"first")
+
+
+def test_three_losses_in_a_row_are_an_outage_and_two_are_not() -> None:
+    """Losses that are further apart than a budget have nothing to do with each other."""
+    circuit = Circuit()
+    assert [circuit.count_loss(now, BUDGET) for now in (0.0, 0.1, 0.2)] == [False, False, True]
+    circuit = Circuit()
+    assert not any(circuit.count_loss(now, BUDGET) for now in (0.0, 1.0, 2.0, 3.0))
+
+
+def test_a_request_of_a_thread_is_sent_twice_where_the_server_is_silent() -> None:
+    """Half a budget on each of two connections; a known outage ends it at once."""
+    attempt = Attempt(Circuit(), BUDGET)
+    assert attempt.silent() is Next.OPEN
+    assert attempt.silent() is Next.TRIP
+    circuit = Circuit()
+    circuit.trip(0.0, SILENT)
+    assert Attempt(circuit, BUDGET).silent() is Next.TRIP
+    assert Attempt(circuit, BUDGET).lost(1.0) is Next.TRIP
+
+
+def test_the_outbox_keeps_what_is_worth_delivering() -> None:
+    """Releases of leases that still run; the oldest go first where there are too many."""
+    outbox = Outbox()
+    outbox.add(Request(b"a", 1, b"k", until=5.0), now=1.0)
+    outbox.add(Request(b"b", 1, b"k"), now=1.0)
+    outbox.add(Request(b"c", 1, b"k", until=9.0), now=1.0)
+    owed = outbox.take(now=6.0)
+    assert [each.payload for each in owed] == [b"c"]
+    assert not outbox
+    outbox.give_back(owed)
+    assert outbox
+
+
+# ---- every order of facts
+
+
+class EveryOrder(RuleBasedStateMachine):
+    """No request is answered twice, none is forgotten, and nothing trips without silence."""
+
+    @initialize()
+    def start(self) -> None:
+        self.machine = Multiplexer[Channel](BUDGET)
+        self.now = 0.0
+        self.waiters: list[Waiter] = []
+        self.releases: list[Request] = []
+        self.is_looking = False
+        self.silence = 0.0
+        self.heard_since_look = True
+        self.head: Any = None
+
+    # -- what callers do
+
+    @rule(release=st.booleans())
+    def submit(self, release: bool) -> None:
+        machine, asked = self.machine, request(release=release)
+        if machine.breaker.is_open:
+            assert isinstance(machine.refuse(asked, self.now), Outage)
+            assert not release or asked in list(machine.outbox._requests)
+            return
+        waiter = Waiter()
+        self.waiters.append(waiter)
+        if machine.current is None:
+            machine.backlog.append((waiter, asked))
+        else:
+            machine.current.queue.append((waiter, asked))
+            machine.current.unsent.append(asked.payload)
+
+    @rule(index=st.integers(0, 30))
+    def cancel(self, index: int) -> None:
+        if index < len(self.waiters) and not self.waiters[index].done():
+            self.waiters[index].set_result("cancelled")
+
+    # -- what the transport reports
+
+    @precondition(lambda self: self.machine.current is not None)
+    @rule()
+    def write(self) -> None:
+        channel = self.machine.current
+        assert channel is not None
+        channel.written += sum(map(len, channel.unsent))
+        channel.unsent.clear()
+        if channel.queue and not self.is_looking:
+            self.is_looking = True
+            self.machine.started()
+            self.head, self.silence, self.heard_since_look = channel.head, 0.0, False
+
+    @precondition(lambda self: self.machine.current is not None and self.machine.current.head)
+    @rule(count=st.integers(1, 3))
+    def answer(self, count: int) -> None:
+        channel = self.machine.current
+        assert channel is not None
+        written = len(channel.queue) - len(channel.unsent)
+        channel.receive(replies(*[b"OK"] * min(count, written)), lambda push: None)
+        self.heard_since_look = True
+
+    @rule(count=st.integers(1, 3))
+    def answer_from_a_superseded_connection(self, count: int) -> None:
+        for channel in list(self.machine.superseded):
+            written = len(channel.queue) - len(channel.unsent)
+            channel.receive(replies(*[b"late"] * min(count, written)), lambda push: None)
+
+    @precondition(lambda self: self.machine.current is not None)
+    @rule()
+    def a_piece_of_a_reply_arrives(self) -> None:
+        assert self.machine.current is not None
+        self.machine.current.receive(replies(), lambda push: None)
+        self.heard_since_look = True
+
+    @precondition(lambda self: self.is_looking)
+    @rule(elapsed=st.sampled_from([SLICE, SLICE, SLICE, 0.05, 0.5, 30.0]))
+    def look(self, elapsed: float) -> None:
+        self.now += elapsed
+        channel = self.machine.current
+        head = channel.head if channel is not None else None
+        is_silent = not self.heard_since_look and head is not None and head is self.head
+        self.silence = self.silence + min(elapsed, 2 * SLICE) if is_silent else 0.0
+        self.head, self.heard_since_look = head, False
+        found = self.machine.look(elapsed, 0 if channel is None else channel.written)
+        if found is None:
+            self.is_looking = False
+        elif found is Next.TRIP:
+            assert self.silence >= BUDGET - SLICE, "a trip without silence"
+            self.trip()
+        if self.silence > BUDGET + SLICE:
+            assert found is Next.TRIP, "silence without a trip"
+
+    @precondition(lambda self: self.machine.wants_connection)
+    @rule()
+    def open(self) -> None:
+        machine, channel = self.machine, Channel()
+        assert machine.opened() is Next.USE
+        for pending in machine.use(channel, self.now):
+            channel.queue.append(pending)
+            channel.unsent.append(pending[1].payload)
+        machine.breaker.heal(self.now)
+        self.head = None
+
+    @rule()
+    def fail_to_open(self) -> None:
+        if self.machine.failed_to_open() is Next.TRIP:
+            assert self.machine.current is None
+            self.trip()
+
+    @precondition(lambda self: self.machine.current is not None)
+    @rule(pause=st.sampled_from([0.0, 0.1, 1.0]))
+    def lose(self, pause: float) -> None:
+        self.now += pause
+        assert self.machine.current is not None
+        if self.machine.lost(self.machine.current, EOFError(), self.now) is Next.TRIP:
+            self.trip()
+
+    @rule()
+    def switch(self) -> None:
+        self.machine.leave()
+
+    def trip(self) -> None:
+        self.machine.trip(self.now, SILENT)
+        self.machine.give_up(self.now, SILENT)
+        assert all(waiter.done() for waiter in self.waiters), "forgotten at a trip"
+        self.is_looking = False
+
+    # -- what always holds
+
+    @invariant()
+    def nobody_is_answered_twice(self) -> None:
+        assert all(waiter.answers <= 1 for waiter in getattr(self, "waiters", []))
+
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        if not hasattr(self, "machine"):
+            return
+        queue = self.machine.current.queue if self.machine.current is not None else ()
+        known = {id(getattr(waiter, "_waiter", waiter)) for waiter, _ in [*queue]}
+        known |= {id(getattr(each, "_waiter", each)) for each, _ in self.machine.backlog}
+        assert all(waiter.done() or id(waiter) in known for waiter in self.waiters)
+
+
+class TestEveryOrder(EveryOrder.TestCase):  # type: ignore[name-defined]
+    settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

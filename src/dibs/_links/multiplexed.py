@@ -84,6 +84,7 @@ class MultiplexedLink:
             self._bind(loop)
         machine = self._machine
         if machine.breaker.opened_at is not None:
+            self._connect()  # unless it does so already: its task may have been cancelled
             raise machine.refuse(request, now)
         future: asyncio.Future[Any] = loop.create_future()
         connection = machine.current
@@ -178,7 +179,9 @@ class MultiplexedLink:
         connection = self._machine.current
         if connection is not None and self._watchers and not self._closing:
             if not connection.queue:
-                self._write(connection, (asyncio.get_running_loop().create_future(), _PING))
+                connection.send((None, _PING))
+                if self._timer is None:
+                    self._start_looking()
             self._keep_pinging()
 
     # ---- silence and loss
@@ -255,7 +258,7 @@ class MultiplexedLink:
     async def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
         if self.revive is not None and self._machine.breaker.is_open:
-            with contextlib.suppress(DibsError):
+            with contextlib.suppress(DibsError, OSError):
                 await asyncio.to_thread(self.revive)
 
     def _is_mistake(self, error: BaseException) -> bool:

@@ -22,10 +22,8 @@ class Opening:
         self._connection: ThreadConnection | None = None
         try:
             threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
-        except RuntimeError as error:  # no more threads, or the interpreter is ending
-            self.error = OSError(str(error))
-            self._done.set()
-            on_end()
+        except RuntimeError:  # no more threads: the caller has to do it
+            self._run()
 
     def wait(self, seconds: float) -> bool:
         """True: it has ended, well or not."""

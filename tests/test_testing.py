@@ -470,6 +470,19 @@ def test_a_torn_reply_arrives_in_pieces(proxy: FaultProxy) -> None:
         assert client.echo("x" * 100) == b"x" * 100
 
 
+def test_a_slow_line_takes_its_time_for_every_byte(proxy: FaultProxy) -> None:
+    """200 kB at 1 MB/s take 0.2 s, and the limit ends with the other faults."""
+    with caller(proxy.url) as client:
+        client.ping()
+        proxy.throttle(replies=1_000_000)
+        client.set("key", "x" * 200_000)
+        started = time.monotonic()
+        assert client.get("key") == b"x" * 200_000
+        assert time.monotonic() - started >= 0.19
+        proxy.heal()
+        assert client.get("key") == b"x" * 200_000
+
+
 def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProxy) -> None:
     """A message vanishes, the next one arrives on the same connection."""
     with wire(proxy.port) as connection:

@@ -19,6 +19,7 @@ from .weather import Weather
 REACH = 1024  # how much of earlier chunks is kept, for a match that lies across chunks
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # linger, but for no time
 PIECE_PAUSE = 0.0002  # between the pieces of a torn chunk, so that they arrive one by one
+PIECES_PER_SECOND = 500  # of a lane with a limit: each piece is sent when its time has come
 
 Lost = Callable[[Exception | None], None]
 
@@ -84,12 +85,13 @@ class Lane:
         self._queue = deque[Callable[[], None]]()
         self._due = 0.0
 
-    def carry(self, chunk: bytes, *, delay: float, piece: int) -> None:
+    def carry(self, chunk: bytes, *, delay: float, piece: int, rate: float = 0.0) -> None:
         """Deliver a chunk, or as much of it as the lane still lets through."""
         if self.left is not None:
             chunk = chunk[: self.left]
             self.left -= len(chunk)
-        size, pause = (piece, PIECE_PAUSE) if piece else (len(chunk) or 1, 0.0)
+        size = min(piece or len(chunk) or 1, int(rate / PIECES_PER_SECOND) + 1 if rate else 1 << 30)
+        pause = max(PIECE_PAUSE if piece else 0.0, size / rate if rate else 0.0)
         for start in range(0, len(chunk), size):
             write = partial(self._end.write, chunk[start : start + size])
             self.then(write, delay=delay, pause=pause)
@@ -141,7 +143,9 @@ class Connection:
         self._seen = self._seen[-REACH:] + chunk
         intact = self._requests.left is None and self._replies.left is None
         trap = weather.springs("request", self._seen, len(chunk)) if intact else None
-        self._requests.carry(chunk, delay=weather.request_delay, piece=weather.piece)
+        self._requests.carry(
+            chunk, delay=weather.request_delay, piece=weather.piece, rate=weather.request_rate
+        )
         if trap is not None:
             self._replies.left = trap.keep
             if trap.fault == "cut":
@@ -156,7 +160,9 @@ class Connection:
             return
         if trap is not None:
             self._replies.left = trap.keep
-        self._replies.carry(chunk, delay=weather.reply_delay, piece=weather.piece)
+        self._replies.carry(
+            chunk, delay=weather.reply_delay, piece=weather.piece, rate=weather.reply_rate
+        )
 
     def _cut_when_executed(self) -> None:
         # The server closes after it has executed all that came before our end of file. A reset

@@ -129,6 +129,10 @@ class FaultProxy:
         """Deliver everything that many seconds later: a long line, not a slow one."""
         self._do(lambda: self._weather.lengthen(requests, replies))
 
+    def throttle(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
+        """Deliver at most that many bytes per second on each connection; 0 is no limit."""
+        self._do(lambda: self._weather.throttle(requests, replies))
+
     def split(self, size: int) -> None:
         """Deliver in pieces of `size` bytes, 0.2 ms apart, in both directions; 0 ends it."""
         self._do(lambda: setattr(self._weather, "piece", size))

@@ -27,6 +27,8 @@ class Weather:
     hole: bool = False
     request_delay: float = 0.0
     reply_delay: float = 0.0
+    request_rate: float = 0.0
+    reply_rate: float = 0.0
     piece: int = 0
     traps: list[Trap] = field(default_factory=list[Trap])
     requests: int = 0
@@ -36,9 +38,15 @@ class Weather:
         """Make the way longer, in seconds."""
         self.request_delay, self.reply_delay = request_delay, reply_delay
 
+    def throttle(self, request_rate: float, reply_rate: float) -> None:
+        """Limit the bytes per second of each direction; 0 is no limit."""
+        self.request_rate, self.reply_rate = request_rate, reply_rate
+
     def clear_up(self) -> None:
         """End all faults and forget all traps."""
-        self.hole, self.request_delay, self.reply_delay, self.piece = False, 0.0, 0.0, 0
+        self.hole, self.piece = False, 0
+        self.lengthen(0.0, 0.0)
+        self.throttle(0.0, 0.0)
         self.traps.clear()
 
     def springs(self, moment: Moment, seen: bytes, fresh: int) -> Trap | None:

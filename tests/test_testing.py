@@ -32,6 +32,7 @@ from dibs.testing import (
     ServerMissing,
     aeventually,
     eventually,
+    ports,
     servers,
 )
 
@@ -192,10 +193,10 @@ def test_a_taken_port_is_not_fatal(
     engine: Any, start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If somebody takes the port first, the server starts on another one."""
-    with servers.bound_socket() as taken:
+    with ports.bound_socket() as taken:
         taken.listen()
-        real, ports = servers.free_port, [taken.getsockname()[1]]
-        monkeypatch.setattr(servers, "free_port", lambda: ports.pop() if ports else real())
+        real, first = servers.free_port, [taken.getsockname()[1]]
+        monkeypatch.setattr(servers, "free_port", lambda: first.pop() if first else real())
         server = start_server(engine)
         assert server.port != taken.getsockname()[1]
         assert server.client().ping()

@@ -20,9 +20,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from dibs.testing import Certificates, FaultProxy, Server
+from dibs.testing import Certificates, Engine, FaultProxy, Server
 from dibs.testing.engines import OWN
 from dibs.testing.processes import Process, die_with_parent
+from tests.outside import URL, OutsideServer
 
 CONDITIONS = {
     "tls": "clients speak TLS",
@@ -62,6 +63,8 @@ class Conditions:
 
     def start(self, *args: Any, **options: Any) -> Server:
         """`Server.start`, with a `url` that leads over the line of these conditions."""
+        if args[:1] == ("own",) and (outside := OutsideServer.named()):
+            return outside
         if "resp2" in self._names:
             options["hidden"] = [*options.get("hidden", ()), "HELLO"]
         server = DistantServer.start(*args, **options)
@@ -87,6 +90,11 @@ class Conditions:
             if test in tests and (met := conditions & self._names):
                 return f"not under {'+'.join(sorted(met))}: {reason}"
         return None
+
+    @property
+    def only_async(self) -> bool:
+        """True: they concern event loops, and nothing else."""
+        return self._names == {"uvloop"}
 
     @contextmanager
     def for_the_run(self) -> Iterator[None]:
@@ -206,6 +214,11 @@ def _stopped_again_and_again() -> Iterator[None]:
 
 def chosen_engines(wanted: Collection[str], known: Collection[str]) -> list[str]:
     """The engines to run on: those asked for, or a server of the user's own, or all."""
-    if OWN in os.environ:
+    if main_engine() == "own":
         return ["own"]
     return [engine for engine in known if not wanted or engine in wanted]
+
+
+def main_engine() -> Engine:
+    """The engine of tests that need no particular one."""
+    return "own" if {OWN, URL} & os.environ.keys() else "valkey"

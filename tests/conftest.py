@@ -31,7 +31,7 @@ from dibs.testing import (
     eventually,
 )
 from dibs.testing.engines import OWN
-from tests.conditions import CONDITIONS, Conditions, chosen_engines
+from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
@@ -39,7 +39,8 @@ hypothesis.settings.load_profile("ci")
 Servers = Callable[[Engine], Server]
 Spawn = Callable[..., Child]
 ASKED = pytest.StashKey[Conditions]()
-MAIN: Engine = "own" if OWN in os.environ else "valkey"
+MAIN = main_engine()
+OURS: Engine = MAIN if OWN in os.environ else "valkey"  # that we can start
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
@@ -77,7 +78,8 @@ def _skipping_if_missing() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "server" in metafunc.fixturenames:
+    chosen = any("server" in mark.args for mark in metafunc.definition.iter_markers("parametrize"))
+    if "server" in metafunc.fixturenames and not chosen:
         wanted = metafunc.config.getoption("--engine")
         metafunc.parametrize("server", chosen_engines(wanted, ENGINES), indirect=True)
 
@@ -99,7 +101,7 @@ def start_server(conditions: Conditions) -> Iterator[Callable[..., Server]]:
     """Server.start, for servers of the test's own: any engine, any config, closed afterwards."""
     with ExitStack() as running:
 
-        def start(engine: Engine = MAIN, **options: Any) -> Server:
+        def start(engine: Engine = OURS, **options: Any) -> Server:
             with _skipping_if_missing():
                 return running.enter_context(conditions.start(engine, **options))
 
@@ -163,13 +165,27 @@ def _as_plain(test: Callable[..., Any], conditions: Conditions) -> Callable[...,
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         complaints: list[str] = []
-        with asyncio.Runner(debug=True, loop_factory=conditions.new_loop) as runner:
+        with (
+            _no_other_loop(),
+            asyncio.Runner(debug=True, loop_factory=conditions.new_loop) as runner,
+        ):
             with conditions.for_a_loop(runner.get_loop()):
                 runner.run(_watched(test(*args, **kwargs), complaints))
         gc.collect()
         assert not complaints, "the event loop complained:\n" + "\n".join(complaints)
 
     return run
+
+
+@contextmanager
+def _no_other_loop() -> Iterator[None]:
+    # A browser that a fixture keeps open has a loop that stands still in this very thread.
+    other = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(other)
 
 
 async def _watched(body: Any, complaints: list[str]) -> None:
@@ -188,6 +204,14 @@ async def _nothing_left() -> None:
         await asyncio.wait(ending, timeout=1.0)
     left = [repr(task) for task in others if not task.done()]
     assert not left, "the test left tasks behind:\n" + "\n".join(left)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a condition cannot concern."""
+    if config.stash[ASKED].only_async:
+        kept = [item for item in items if _coroutine_of(getattr(item, "obj", None))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -32,16 +32,19 @@ class End(asyncio.Protocol):
         self._received = received
         self._lost = lost
         self._transport: asyncio.Transport | None = None
+        self._wire: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # Now: a TLS transport that is being closed does not know its socket any more.
+        self._wire = cast("socket.socket", transport.get_extra_info("socket"))
         self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._wire = None
         self._lost(exc)
 
     @property
@@ -71,9 +74,9 @@ class End(asyncio.Protocol):
 
     def reset(self) -> None:
         """End rudely (RST), forgetting what was written."""
-        if self._transport is not None:
-            wire = cast("socket.socket", self._transport.get_extra_info("socket"))
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        if self._transport is not None and self._wire is not None:
+            if self._wire.fileno() != -1:
+                self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self._transport.abort()
 
 

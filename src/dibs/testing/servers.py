@@ -212,7 +212,10 @@ class Server:
     def client(self) -> redis.Redis:
         """Return a plain client for looking from outside, the same each time, closed with us."""
         if self._client is None:
-            self._client = redis.Redis(port=self.port, socket_timeout=ANSWER_WITHIN)
+            protocol = 2 if "HELLO" in self._hidden else None
+            self._client = redis.Redis(
+                port=self.port, socket_timeout=ANSWER_WITHIN, protocol=protocol
+            )
         return self._client
 
     def _launch_somewhere(self) -> None:

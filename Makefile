@@ -8,11 +8,16 @@ WORKERS ?= 3
 ARGS :=
 VENV := .venv
 PINS := requirements/dev.txt
-PYTHONS := 3.11 3.12 3.13
+PYTHONS := 3.11 3.12 3.13 3.14
+CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped
+OLDEST_REDIS := 6.0.0
+BEHAVIOUR := tests/behaviour tests/races
 
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
 # Named after the interpreter, so that another PYTHON makes the environment anew.
+# Behind a condition, or on another client: what runs tests.
+UNDER = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
 export PORT
@@ -21,10 +26,11 @@ export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run test check pytest test-all bench benchmarks print pins clean
+.PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
+	on-redis-oldest on-redis-newest test-all bench benchmarks print pins clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
 
 setup: $(READY) ## the environment in .venv, from hashed pins
 	@:
@@ -32,7 +38,8 @@ setup: $(READY) ## the environment in .venv, from hashed pins
 run: setup ## the playground, at PORT=8000
 	@$(BIN)/python -m apps.playground $(ARGS)
 
-test: check pytest ## check, then every test; ARGS="-k lease" goes to pytest
+# With ARGS somebody looks at a few tests.
+test: check pytest $(if $(ARGS),,some-conditions) ## check, then every test; ARGS="-k lease" goes to pytest
 
 check: setup ## lint, format, types, and whether the printed half is fresh
 	@$(BIN)/ruff check --quiet
@@ -40,15 +47,43 @@ check: setup ## lint, format, types, and whether the printed half is fresh
 	@$(BIN)/pyright --project .
 	@$(BIN)/python tools/unasync.py --check
 
-# A machine that stands still for seconds fails a test about time. What failed is run once more, alone:
-# it stays in the output, and it is red if it fails again.
 pytest: setup
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS) || { \
-		test $$? -eq 1 && echo "== once more, alone: what failed" && \
-		$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none $(ARGS); }
+	@$(UNDER) $(ARGS)
+
+# What belongs to every run: each condition that has found defects, on one engine.
+some-conditions: setup
+	@$(UNDER) --engine valkey --condition tls --condition dribble tests/behaviour
+	@$(UNDER) --engine valkey --condition uvloop --condition resp2 tests/behaviour/_async
+	@$(UNDER) --engine valkey --condition busy tests/behaviour
+
+test-conditions: setup ## the behaviour tests under every condition, redis-py and Python
+	@failed=; \
+	for condition in $(CONDITIONS); do \
+		echo "== $$condition"; \
+		$(UNDER) --condition $$condition $(BEHAVIOUR) || failed="$$failed $$condition"; \
+	done; \
+	for redis in oldest newest; do \
+		$(MAKE) --no-print-directory redis-$$redis || failed="$$failed redis-$$redis"; \
+	done; \
+	$(MAKE) --no-print-directory test-all ARGS="$(BEHAVIOUR) tests/core tests/model" \
+		|| failed="$$failed Python"; \
+	test -z "$$failed" || { echo "failed under:$$failed"; exit 1; }
+
+redis-oldest redis-newest:
+	@$(MAKE) --no-print-directory on-$@ VENV=.venv-$@
+
+on-redis-oldest: setup
+	@echo "== the oldest redis-py that pyproject.toml allows"
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/redis-oldest.txt
+	@$(UNDER) $(BEHAVIOUR)
+
+on-redis-newest: setup
+	@echo "== the newest redis-py that there is"
+	@$(UV) pip install --quiet --python $(BIN)/python --upgrade redis hiredis
+	@$(UNDER) $(BEHAVIOUR)
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
-test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13
+test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 	@path=$$PATH; failed=; \
 	for folder in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin; do path="$$folder:$$path"; done; \
 	for version in $(PYTHONS); do \
@@ -78,6 +113,7 @@ pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest 
 	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
 	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
 	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
+	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 
 clean: ## remove everything that make has made

@@ -2,6 +2,7 @@
 
 Async tests need no marker: a coroutine function is run in a debugging event loop of its own and
 fails if it leaves a task behind. With DIBS_NO_SKIP=1 a skipped test is a failed one.
+`--condition` and `--engine` choose what they run under; see tests/conditions.py.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ from dibs.testing import (
     aeventually,
     eventually,
 )
+from dibs.testing.engines import OWN
+from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
 
 Servers = Callable[[Engine], Server]
 Spawn = Callable[..., Child]
+ASKED = pytest.StashKey[Conditions]()
+MAIN = main_engine()
+OURS: Engine = MAIN if OWN in os.environ else "valkey"  # that we can start
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
@@ -42,10 +48,18 @@ R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
+def conditions(pytestconfig: pytest.Config) -> Iterator[Conditions]:
+    """What `--condition` asked for, in force for the whole run."""
+    conditions = pytestconfig.stash[ASKED]
+    with conditions.for_the_run():
+        yield conditions
+
+
+@pytest.fixture(scope="session")
+def servers(conditions: Conditions) -> Iterator[Servers]:
     """Start each engine when it is first asked for, once for the whole run."""
     with ExitStack() as running:
-        yield functools.cache(lambda engine: running.enter_context(Server.start(engine)))
+        yield functools.cache(lambda engine: running.enter_context(conditions.start(engine)))
 
 
 def _emptied(servers: Servers, engine: Engine) -> Server:
@@ -63,7 +77,14 @@ def _skipping_if_missing() -> Iterator[None]:
         pytest.skip(f"NOT TESTED: {missing}")
 
 
-@pytest.fixture(params=ENGINES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = any("server" in mark.args for mark in metafunc.definition.iter_markers("parametrize"))
+    if "server" in metafunc.fixturenames and not chosen:
+        wanted = metafunc.config.getoption("--engine")
+        metafunc.parametrize("server", chosen_engines(wanted, ENGINES), indirect=True)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
     """Every engine in turn, empty. Shared: look, but do not freeze or kill."""
     return _emptied(servers, request.param)
@@ -72,17 +93,17 @@ def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
 @pytest.fixture
 def valkey(servers: Servers) -> Server:
     """Just Valkey, empty. Shared: look, but do not freeze or kill."""
-    return _emptied(servers, "valkey")
+    return _emptied(servers, MAIN)
 
 
 @pytest.fixture
-def start_server() -> Iterator[Callable[..., Server]]:
+def start_server(conditions: Conditions) -> Iterator[Callable[..., Server]]:
     """Server.start, for servers of the test's own: any engine, any config, closed afterwards."""
     with ExitStack() as running:
 
-        def start(engine: Engine = "valkey", **options: Any) -> Server:
+        def start(engine: Engine = OURS, **options: Any) -> Server:
             with _skipping_if_missing():
-                return running.enter_context(Server.start(engine, **options))
+                return running.enter_context(conditions.start(engine, **options))
 
         yield start
 
@@ -122,13 +143,15 @@ def spawn() -> Iterator[Spawn]:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Run coroutine functions, and collect garbage while the guilty test can still be blamed."""
+    conditions = pyfuncitem.config.stash[ASKED]
     if coroutine := _coroutine_of(pyfuncitem.obj):
         if hasattr(pyfuncitem.obj, "hypothesis"):
-            pyfuncitem.obj.hypothesis.inner_test = _as_plain(coroutine)
+            pyfuncitem.obj.hypothesis.inner_test = _as_plain(coroutine, conditions)
         else:
-            pyfuncitem.obj = _as_plain(coroutine)
+            pyfuncitem.obj = _as_plain(coroutine, conditions)
     try:
-        return (yield)
+        with conditions.for_a_test(coroutine=coroutine is not None):
+            return (yield)
     finally:
         gc.collect()
 
@@ -138,15 +161,31 @@ def _coroutine_of(test: Any) -> Callable[..., Any] | None:
     return inner if inspect.iscoroutinefunction(inner) else None
 
 
-def _as_plain(test: Callable[..., Any]) -> Callable[..., None]:
+def _as_plain(test: Callable[..., Any], conditions: Conditions) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         complaints: list[str] = []
-        asyncio.run(_watched(test(*args, **kwargs), complaints), debug=True)
+        with (
+            _no_other_loop(),
+            asyncio.Runner(debug=True, loop_factory=conditions.new_loop) as runner,
+        ):
+            with conditions.for_a_loop(runner.get_loop()):
+                runner.run(_watched(test(*args, **kwargs), complaints))
         gc.collect()
         assert not complaints, "the event loop complained:\n" + "\n".join(complaints)
 
     return run
+
+
+@contextmanager
+def _no_other_loop() -> Iterator[None]:
+    # A browser that a fixture keeps open has a loop that stands still in this very thread.
+    other = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(other)
 
 
 async def _watched(body: Any, complaints: list[str]) -> None:
@@ -167,6 +206,14 @@ async def _nothing_left() -> None:
     assert not left, "the test left tasks behind:\n" + "\n".join(left)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a condition cannot concern."""
+    if config.stash[ASKED].only_async:
+        kept = [item for item in items if _coroutine_of(getattr(item, "obj", None))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
 def pytest_collection_finish() -> None:
     """Put aside what lives as long as the run, so that collecting garbage stays cheap."""
     gc.collect()
@@ -176,13 +223,27 @@ def pytest_collection_finish() -> None:
 # ----------------------------------------------------------------------------------------- skips
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dibs")
+    told = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
+    group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=told)
+    group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
+    config.stash[ASKED] = Conditions(config.getoption("--condition"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if _is_elsewhere(item):
         pytest.skip(f"not a test for {sys.platform}")
+    if reason := _left_out(item):
+        pytest.skip(reason)
+
+
+def _left_out(item: pytest.Item) -> str | None:
+    return item.config.stash[ASKED].why_not(getattr(item, "originalname", item.name))
 
 
 def _is_elsewhere(item: pytest.Item) -> bool:
@@ -195,7 +256,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    return report if hasattr(report, "wasxfail") or _is_elsewhere(item) else _strict(report)
+    meant = hasattr(report, "wasxfail") or _is_elsewhere(item) or _left_out(item)
+    return report if meant else _strict(report)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,6 +25,7 @@ from redis.retry import Retry
 
 from dibs.testing import (
     ENGINES,
+    Certificates,
     Child,
     FaultProxy,
     Server,
@@ -32,8 +33,10 @@ from dibs.testing import (
     ServerMissing,
     aeventually,
     eventually,
+    ports,
     servers,
 )
+from dibs.testing.engines import OWN, find
 
 Start = Callable[..., Server]
 Spawn = Callable[..., Child]
@@ -192,10 +195,10 @@ def test_a_taken_port_is_not_fatal(
     engine: Any, start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If somebody takes the port first, the server starts on another one."""
-    with servers.bound_socket() as taken:
+    with ports.bound_socket() as taken:
         taken.listen()
-        real, ports = servers.free_port, [taken.getsockname()[1]]
-        monkeypatch.setattr(servers, "free_port", lambda: ports.pop() if ports else real())
+        real, first = servers.free_port, [taken.getsockname()[1]]
+        monkeypatch.setattr(servers, "free_port", lambda: first.pop() if first else real())
         server = start_server(engine)
         assert server.port != taken.getsockname()[1]
         assert server.client().ping()
@@ -265,12 +268,49 @@ def test_redis7_passes_over_an_older_redis_on_the_path(
     assert start_server("redis7").version[0] >= 7
 
 
-def test_redis7_speaks_tls(start_server: Start) -> None:
+@pytest.mark.parametrize("engine", ["valkey", "redis7"])
+def test_a_server_speaks_tls_itself_or_behind_a_proxy(engine: Any, start_server: Start) -> None:
     """A server with TLS is trusted by a client that is given its address, and nothing else."""
-    server = start_server("redis7", tls=True)
+    server = start_server(engine, tls=True)
+    with caller(server.tls_url) as client:
+        client.set("key", "x" * 100_000)
+        assert client.get("key") == b"x" * 100_000
+    assert server.tls_url.startswith("rediss://")
+    with caller(server.tls_url.partition("?")[0]) as stranger:
+        with pytest.raises(redis.ConnectionError, match="certificate"):
+            stranger.ping()
+    with caller(server.tls_url) as client:
+        assert client.ping(), "whoever did not trust it did no harm"
+
+
+@pytest.mark.parametrize("engine", ["valkey", "redis7"])
+def test_mutual_tls_asks_clients_for_a_certificate(engine: Any, start_server: Start) -> None:
+    """The address of the server names a certificate for the client; without it nobody is served."""
+    server = start_server(engine, tls="mutual")
     with caller(server.tls_url) as client:
         assert client.ping()
-    assert server.tls_url.startswith("rediss://")
+    with caller(server.tls_url.partition("&")[0]) as stranger:
+        with pytest.raises(redis.ConnectionError):
+            stranger.ping()
+
+
+def test_hidden_commands_are_unknown(start_server: Start) -> None:
+    """A server can be older than it is: without HELLO there is no RESP3."""
+    server = start_server(hidden=["HELLO"])
+    with wire(server.port) as connection:
+        assert answer(connection, b"HELLO 3\r\n").startswith(b"-ERR unknown command")
+    assert server.client().ping()
+
+
+def test_a_program_of_ones_own_is_an_engine(
+    start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DIBS_TEST_SERVER names the program; without it the engine is missing."""
+    monkeypatch.delenv(OWN, raising=False)
+    with pytest.raises(ServerMissing, match=OWN):
+        Server.start("own")
+    monkeypatch.setenv(OWN, str(find("valkey")))
+    assert start_server("own").client().ping()
 
 
 # ----------------------------------------------------------------------------------------- proxy
@@ -483,6 +523,40 @@ def test_a_slow_line_takes_its_time_for_every_byte(proxy: FaultProxy) -> None:
         assert client.get("key") == b"x" * 200_000
 
 
+def test_a_stalled_direction_delivers_later_what_it_kept(proxy: FaultProxy) -> None:
+    """A stall loses nothing, holds up one direction only, and ends with the other faults."""
+    with wire(proxy.port) as connection, wire(proxy.port) as other:
+        answer(connection, b"PING\r\n")
+        proxy.stall(replies=True)
+        connection.sendall(b"INCR key\r\n")
+        other.sendall(b"INCR key\r\n")
+        assert is_silent(connection)
+        proxy.stall(requests=True)
+        connection.settimeout(5)
+        assert connection.recv(100) in (b":1\r\n", b":2\r\n")
+        connection.sendall(b"INCR key\r\n")
+        assert is_silent(connection)
+        proxy.heal()
+        connection.settimeout(5)
+        assert connection.recv(100) == b":3\r\n"
+
+
+def test_a_proxy_can_speak_tls(valkey: Server, tmp_path: Path) -> None:
+    """Faults are the same under TLS, and a client that hangs in its handshake holds nothing up."""
+    with FaultProxy(valkey.port, tls=Certificates(tmp_path)) as proxy, wire(proxy.port):
+        with caller(proxy.url) as client:
+            assert client.echo("x" * 300_000) == b"x" * 300_000
+            proxy.split(7)
+            assert client.echo("x" * 100) == b"x" * 100
+            proxy.cut_after_request(match=b"SET")
+            with pytest.raises(redis.ConnectionError):
+                client.set("key", "1")
+            assert valkey.keys() == ["key"]
+            proxy.black_hole()
+        with caller(proxy.url, patience=SHORT) as client, pytest.raises(redis.TimeoutError):
+            client.ping()
+
+
 def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProxy) -> None:
     """A message vanishes, the next one arrives on the same connection."""
     with wire(proxy.port) as connection:
@@ -667,6 +741,17 @@ async def test_fails_unseen_task_error():
 
 async def test_fails_unclosed_connection(proxy):
     await asyncio.open_connection("127.0.0.1", proxy.port)
+
+@pytest.fixture
+def standing_loop():
+    loop = asyncio.new_event_loop()
+    asyncio._set_running_loop(loop)
+    yield
+    asyncio._set_running_loop(None)
+    loop.close()
+
+async def test_passes_beside_a_loop_that_stands_still(standing_loop):
+    await asyncio.sleep(0)
 
 def test_passes_after_all():
     pass

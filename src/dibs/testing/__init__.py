@@ -7,6 +7,7 @@
 Nothing here is an imitation: the servers are real processes, the faults real bytes that go missing.
 """
 
+from .certificates import Certificates
 from .children import Child
 from .engines import ENGINES, Engine, ServerMissing
 from .faults import FaultProxy
@@ -15,6 +16,7 @@ from .servers import Server, ServerFailed
 
 __all__ = [
     "ENGINES",
+    "Certificates",
     "Child",
     "Engine",
     "FaultProxy",

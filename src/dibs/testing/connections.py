@@ -19,6 +19,7 @@ from .weather import Weather
 REACH = 1024  # how much of earlier chunks is kept, for a match that lies across chunks
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # linger, but for no time
 PIECE_PAUSE = 0.0002  # between the pieces of a torn chunk, so that they arrive one by one
+CLOCK_STEP = 0.0001  # what is due so soon is not worth a timer
 PIECES_PER_SECOND = 500  # of a lane with a limit: each piece is sent when its time has come
 
 Lost = Callable[[Exception | None], None]
@@ -31,16 +32,19 @@ class End(asyncio.Protocol):
         self._received = received
         self._lost = lost
         self._transport: asyncio.Transport | None = None
+        self._wire: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # Now: a TLS transport that is being closed does not know its socket any more.
+        self._wire = cast("socket.socket", transport.get_extra_info("socket"))
         self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._wire = None
         self._lost(exc)
 
     @property
@@ -70,45 +74,61 @@ class End(asyncio.Protocol):
 
     def reset(self) -> None:
         """End rudely (RST), forgetting what was written."""
-        if self._transport is not None:
-            wire = cast("socket.socket", self._transport.get_extra_info("socket"))
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        if self._transport is not None and self._wire is not None:
+            if self._wire.fileno() != -1:
+                self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self._transport.abort()
 
 
 class Lane:
     """What is on its way to one end, in order, each chunk after its delay."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: End, *, stalled: bool) -> None:
         self.left: int | None = None  # how many bytes will still be delivered; None = all
         self._end = end
-        self._queue = deque[Callable[[], None]]()
+        self._stalled = stalled
+        self._queue = deque[tuple[float, Callable[[], None]]]()
         self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
-    def carry(self, chunk: bytes, *, delay: float, piece: int, rate: float = 0.0) -> None:
+    def carry(self, chunk: bytes, *, delay: float, piece: int, rate: float) -> None:
         """Deliver a chunk, or as much of it as the lane still lets through."""
         if self.left is not None:
             chunk = chunk[: self.left]
             self.left -= len(chunk)
-        size = min(piece or len(chunk) or 1, int(rate / PIECES_PER_SECOND) + 1 if rate else 1 << 30)
-        pause = max(PIECE_PAUSE if piece else 0.0, size / rate if rate else 0.0)
+        size, pause = _pieces(len(chunk), piece, rate)
         for start in range(0, len(chunk), size):
             write = partial(self._end.write, chunk[start : start + size])
             self.then(write, delay=delay, pause=pause)
 
     def then(self, action: Callable[[], None], *, delay: float, pause: float = 0.0) -> None:
         """Do something to the end, after all that is on its way."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        self._due = max(self._due + pause, now + delay)
-        if self._due <= now and not self._queue:
-            return action()
-        self._queue.append(action)
-        loop.call_at(self._due, self._next)  # each timer takes the first, so order is kept
-        return None
+        self._due = max(self._due + pause, asyncio.get_running_loop().time() + delay)
+        self._queue.append((self._due, action))
+        if self._timer is None:
+            self._deliver()
 
-    def _next(self) -> None:
-        self._queue.popleft()()
+    def stall(self, *, stalled: bool) -> None:
+        """Keep everything back from now on, or deliver what was kept."""
+        self._stalled = stalled
+        if self._timer is None:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._queue and not self._stalled:
+            due = self._queue[0][0]
+            if due > loop.time() + CLOCK_STEP:
+                self._timer = loop.call_at(due, self._deliver)
+                return
+            self._queue.popleft()[1]()
+
+
+def _pieces(length: int, piece: int, rate: float) -> tuple[int, float]:
+    """How large the pieces of a chunk are, and how many seconds lie between them."""
+    size = min(piece or length or 1, int(rate / PIECES_PER_SECOND) + 1 if rate else length or 1)
+    return size, max(PIECE_PAUSE if piece else 0.0, size / rate if rate else 0.0)
 
 
 class Connection:
@@ -117,8 +137,8 @@ class Connection:
     def __init__(self, weather: Weather, gone: Callable[[Connection], None]) -> None:
         self.client = End(self._requested, self._client_lost)
         self.server = End(self._replied, self._server_lost)
-        self._requests = Lane(self.server)
-        self._replies = Lane(self.client)
+        self._requests = Lane(self.server, stalled=weather.requests_stalled)
+        self._replies = Lane(self.client, stalled=weather.replies_stalled)
         self._weather = weather
         self._gone = gone
         self._doomed = False
@@ -134,6 +154,16 @@ class Connection:
         """Cut both ends."""
         self.client.reset()
         self.server.reset()
+
+    def stall(self) -> None:
+        """Keep back, or let through, what the weather says."""
+        self._requests.stall(stalled=self._weather.requests_stalled)
+        self._replies.stall(stalled=self._weather.replies_stalled)
+
+    def client_refused(self) -> None:
+        """The client never got through its TLS handshake."""
+        self.server.reset()
+        self._lost_one()
 
     def _requested(self, chunk: bytes) -> None:
         weather = self._weather

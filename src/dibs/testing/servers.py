@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import re
 import socket
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Literal, Self
 
 import redis
 
-from .engines import Engine, find, hidden_commands
+from .certificates import Certificates
+from .engines import Engine, find, hidden_commands, speaks_tls
+from .faults import FaultProxy
+from .ports import free_port
 from .processes import Process, dying_with_us
 
 Reply = bytes | list["Reply"]
@@ -46,33 +47,43 @@ class Server:
     engine: Engine
     version: tuple[int, ...]
 
-    def __init__(self, engine: Engine, *, config: Sequence[str]) -> None:
+    def __init__(self, engine: Engine, *, config: Sequence[str], hidden: Sequence[str]) -> None:
         self.engine = engine
         self.port = free_port()
         self._program = find(engine)
         self._config = list(config)
-        self._hidden = hidden_commands(engine)
+        self._hidden = [*hidden_commands(engine), *hidden]
         self._folder = tempfile.TemporaryDirectory(prefix="dibs-")
         self._home = Path(self._folder.name)
+        self._certificates: Certificates | None = None
         self._tls_port: int | None = None
+        self._tls_proxy: FaultProxy | None = None
         self._asked = Counter[str]()
         self._process: Process | None = None
         self._client: redis.Redis | None = None
 
     @classmethod
     def start(
-        cls, engine: Engine = "valkey", *, config: Sequence[str] = (), tls: bool = False
+        cls,
+        engine: Engine = "valkey",
+        *,
+        config: Sequence[str] = (),
+        hidden: Sequence[str] = (),
+        tls: bool | Literal["mutual"] = False,
     ) -> Self:
         """Return a server that answers, within about 0.1 s.
 
-        `config` holds further arguments (`"--appendonly", "yes"`). `tls` opens a second port; only
-        `redis7` can do that, and `openssl` must be installed. Raises ServerMissing if there is no
-        program for the engine, ServerFailed, with the server's log, if it refuses to start.
+        `config` holds further arguments (`"--appendonly", "yes"`), `hidden` commands that it shall
+        not know. `tls` opens a second port for TLS, behind a proxy where the program itself cannot;
+        "mutual" asks clients for a certificate. It needs the package trustme. Raises ServerMissing
+        if there is no program for the engine, ServerFailed, with the server's log, if it refuses
+        to start.
         """
-        server = cls(engine, config=config)
+        server = cls(engine, config=config, hidden=hidden)
         try:
             if tls:
-                server._tls_port = _prepare_tls(server._home)
+                server._certificates = Certificates(server._home, mutual=tls == "mutual")
+                server._tls_port = free_port() if speaks_tls(engine) else None
             server._launch_somewhere()
             server.version = server._read_version()
         except BaseException:
@@ -114,8 +125,12 @@ class Server:
     @property
     def tls_url(self) -> str:
         """Where it listens for TLS, naming the certificate to trust; needs `tls=True`."""
-        assert self._tls_port is not None, "start the server with tls=True"
-        return f"rediss://127.0.0.1:{self._tls_port}?ssl_ca_certs={self._home / 'cert.pem'}"
+        assert self._certificates is not None, "start the server with tls=True"
+        if self._tls_port is not None:
+            return self._certificates.url(f"127.0.0.1:{self._tls_port}")
+        if self._tls_proxy is None:
+            self._tls_proxy = FaultProxy(self.port, tls=self._certificates)
+        return self._tls_proxy.url
 
     @property
     def pid(self) -> int:
@@ -161,6 +176,8 @@ class Server:
         self.kill()
         if self._client is not None:
             self._client.close()
+        if self._tls_proxy is not None:
+            self._tls_proxy.close()
         self._folder.cleanup()
 
     def flush(self) -> None:
@@ -195,7 +212,10 @@ class Server:
     def client(self) -> redis.Redis:
         """Return a plain client for looking from outside, the same each time, closed with us."""
         if self._client is None:
-            self._client = redis.Redis(port=self.port, socket_timeout=ANSWER_WITHIN)
+            protocol = 2 if "HELLO" in self._hidden else None
+            self._client = redis.Redis(
+                port=self.port, socket_timeout=ANSWER_WITHIN, protocol=protocol
+            )
         return self._client
 
     def _launch_somewhere(self) -> None:
@@ -236,10 +256,8 @@ class Server:
             "dir": str(self._home),
             "save": "",
         }
-        if self._tls_port is not None:
-            files = {"tls-cert-file": "cert.pem", "tls-key-file": "key.pem"}
-            options |= {name: str(self._home / file) for name, file in files.items()}
-            options |= {"tls-port": str(self._tls_port), "tls-auth-clients": "no"}
+        if self._tls_port is not None and self._certificates is not None:
+            options |= {"tls-port": str(self._tls_port), **self._certificates.server_options()}
         command = [str(self._program)]
         for name, value in options.items():
             command += [f"--{name}", value]
@@ -286,39 +304,6 @@ class Server:
                 return [self._read_reply(stream) for _ in range(int(line[1:]))]
             case _:
                 raise ServerFailed(self.engine, _text(line) or "no answer")
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses just now."""
-    with bound_socket() as wire:
-        return wire.getsockname()[1]
-
-
-def bound_socket(port: int = 0) -> socket.socket:
-    """Return a socket bound to the port, or to a free one.
-
-    A free one lies below the range from which the system picks ports for outgoing connections:
-    otherwise any client could take it while its owner is down, even one that calls the owner.
-    """
-    dice = random.SystemRandom()  # hypothesis, and others, seed the common one
-    while True:
-        wire = socket.socket()
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            wire.bind(("127.0.0.1", port or dice.randrange(20_000, 32_000)))
-            return wire
-        except OSError:
-            wire.close()
-            if port:
-                raise
-
-
-def _prepare_tls(home: Path) -> int:
-    files = ["-keyout", str(home / "key.pem"), "-out", str(home / "cert.pem")]
-    names = ["-subj", "/CN=dibs", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subprocess.run(["openssl", "req", *kind, *files, *names], check=True, capture_output=True)
-    return free_port()
 
 
 def _text(raw: bytes) -> str:

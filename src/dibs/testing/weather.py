@@ -29,6 +29,8 @@ class Weather:
     reply_delay: float = 0.0
     request_rate: float = 0.0
     reply_rate: float = 0.0
+    requests_stalled: bool = False
+    replies_stalled: bool = False
     piece: int = 0
     traps: list[Trap] = field(default_factory=list[Trap])
     requests: int = 0
@@ -42,11 +44,16 @@ class Weather:
         """Limit the bytes per second of each direction; 0 is no limit."""
         self.request_rate, self.reply_rate = request_rate, reply_rate
 
+    def stall(self, *, requests: bool, replies: bool) -> None:
+        """Keep everything back that goes in these directions."""
+        self.requests_stalled, self.replies_stalled = requests, replies
+
     def clear_up(self) -> None:
         """End all faults and forget all traps."""
         self.hole, self.piece = False, 0
         self.lengthen(0.0, 0.0)
         self.throttle(0.0, 0.0)
+        self.stall(requests=False, replies=False)
         self.traps.clear()
 
     def springs(self, moment: Moment, seen: bytes, fresh: int) -> Trap | None:

@@ -1,0 +1,224 @@
+"""Conditions under which tests run: `pytest --condition tls --condition busy tests/behaviour`.
+
+The same tests and the same promises, but the servers of the fixtures lie behind a worse line, or
+the process that runs the tests is worse off. Several conditions hold at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import importlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from dibs.testing import Certificates, Engine, FaultProxy, Server
+from dibs.testing.engines import OWN
+from dibs.testing.processes import Process, die_with_parent
+from tests.outside import URL, OutsideServer
+
+CONDITIONS = {
+    "tls": "clients speak TLS",
+    "resp2": "the server does not know HELLO, so there is no RESP3",
+    "slow": "every byte takes 20 ms, each way",
+    "dribble": "bytes arrive in pieces of 7",
+    "narrow": "a connection carries 50 kB per second, each way",
+    "uvloop": "async tests run on uvloop",
+    "busy": "the loop, or the interpreter, is busy four fifths of the time, 20 ms at a stretch",
+    "stopped": "the process is stopped for 0.4 s, runs for 0.8 s, and so on",
+}
+OF_THE_LINE = {"tls", "slow", "dribble", "narrow"}
+
+SLICE, REST = 0.020, 0.005  # of a process that is busy four fifths of the time
+STOPPED, RUNNING = 0.4, 0.8
+
+QUIET: list[tuple[set[str], str, set[str]]] = []
+"""Tests that do not run under some conditions, and why: a reason, and the names of tests."""
+
+STOP_AND_CONTINUE = f"""
+import signal, time
+watched = os.getppid()
+while os.getppid() == watched:
+    time.sleep({RUNNING})
+    os.kill(watched, signal.SIGSTOP)
+    time.sleep({STOPPED})
+    os.kill(watched, signal.SIGCONT)
+"""
+
+
+class Conditions:
+    """What `--condition` asked for."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._certificates: Certificates | None = None
+
+    def start(self, *args: Any, **options: Any) -> Server:
+        """`Server.start`, with a `url` that leads over the line of these conditions."""
+        if args[:1] == ("own",) and (outside := OutsideServer.named()):
+            return outside
+        if "resp2" in self._names:
+            options["hidden"] = [*options.get("hidden", ()), "HELLO"]
+        server = DistantServer.start(*args, **options)
+        server.line_to = self.line_to
+        return server
+
+    def line_to(self, port: int) -> FaultProxy | None:
+        """A proxy as bad as the line is to be; None: it is to be good."""
+        if not self._names & OF_THE_LINE:
+            return None
+        line = FaultProxy(port, tls=self._certificates)
+        if "slow" in self._names:
+            line.delay(requests=0.02, replies=0.02)
+        if "narrow" in self._names:
+            line.throttle(requests=50_000, replies=50_000)
+        if "dribble" in self._names:
+            line.split(7)
+        return line
+
+    def why_not(self, test: str) -> str | None:
+        """Why a test does not run under these conditions; None: it does."""
+        for conditions, reason, tests in QUIET:
+            if test in tests and (met := conditions & self._names):
+                return f"not under {'+'.join(sorted(met))}: {reason}"
+        return None
+
+    @property
+    def only_async(self) -> bool:
+        """True: they concern event loops, and nothing else."""
+        return self._names == {"uvloop"}
+
+    @contextmanager
+    def for_the_run(self) -> Iterator[None]:
+        """What lasts: certificates, also for the proxies that tests make themselves."""
+        with ExitStack() as lasting:
+            if "tls" in self._names:
+                self._certificates = lasting.enter_context(_certificates())
+                lasting.enter_context(_proxies_with(self._certificates))
+            yield
+
+    @contextmanager
+    def for_a_test(self, *, coroutine: bool) -> Iterator[None]:
+        """What a test meets, whatever it does."""
+        with ExitStack() as lasting:
+            if "busy" in self._names and not coroutine:
+                lasting.enter_context(_busy_interpreter())
+            if "stopped" in self._names:
+                lasting.enter_context(_stopped_again_and_again())
+            yield
+
+    @contextmanager
+    def for_a_loop(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """What an async test meets in its loop."""
+        if "busy" not in self._names:
+            yield
+        else:
+            with _busy_loop(loop):
+                yield
+
+    @property
+    def new_loop(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
+        """What makes the loop of an async test; None: asyncio itself."""
+        if "uvloop" not in self._names:
+            return None
+        return cast("Any", importlib.import_module("uvloop")).new_event_loop
+
+
+class DistantServer(Server):
+    """A server whose `url` leads over a line; `port` and the rest lead to the server itself."""
+
+    line_to: Callable[[int], FaultProxy | None]
+    _line: FaultProxy | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients under these conditions find it."""
+        if self._line is None:
+            self._line = self.line_to(self.port)
+        return self._line.url if self._line is not None else super().url
+
+    def close(self) -> None:
+        """Leave nothing behind, also no line."""
+        super().close()
+        if self._line is not None:
+            self._line.close()
+
+
+@contextmanager
+def _certificates() -> Iterator[Certificates]:
+    with tempfile.TemporaryDirectory(prefix="dibs-") as folder:
+        yield Certificates(Path(folder))
+
+
+@contextmanager
+def _proxies_with(certificates: Certificates) -> Iterator[None]:
+    plain = FaultProxy.__init__
+    FaultProxy.__init__ = functools.partialmethod(plain, tls=certificates)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        FaultProxy.__init__ = plain
+
+
+@contextmanager
+def _busy_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    turn: asyncio.TimerHandle
+
+    def work() -> None:
+        nonlocal turn
+        time.sleep(SLICE)
+        turn = loop.call_later(REST, work)
+
+    turn = loop.call_later(REST, work)
+    try:
+        yield
+    finally:
+        turn.cancel()
+
+
+@contextmanager
+def _busy_interpreter() -> Iterator[None]:
+    ending = threading.Event()
+    sleep = ctypes.PyDLL(None).usleep  # a call through PyDLL keeps the GIL
+
+    def work() -> None:
+        while not ending.wait(REST):
+            sleep(int(SLICE * 1e6))
+
+    thread = threading.Thread(target=work, name="busy")
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
+@contextmanager
+def _stopped_again_and_again() -> Iterator[None]:
+    source = die_with_parent() + STOP_AND_CONTINUE
+    helper = Process([sys.executable, "-I", "-S", "-c", source])
+    try:
+        yield
+    finally:
+        helper.kill()
+
+
+def chosen_engines(wanted: Collection[str], known: Collection[str]) -> list[str]:
+    """The engines to run on: those asked for, or a server of the user's own, or all."""
+    if main_engine() == "own":
+        return ["own"]
+    return [engine for engine in known if not wanted or engine in wanted]
+
+
+def main_engine() -> Engine:
+    """The engine of tests that need no particular one."""
+    return "own" if {OWN, URL} & os.environ.keys() else "valkey"

@@ -22,6 +22,8 @@ PIECE_PAUSE = 0.0002  # between the pieces of a torn chunk, so that they arrive 
 CLOCK_STEP = 0.0001  # what is due so soon is not worth a timer
 PIECES_PER_SECOND = 500  # of a lane with a limit: each piece is sent when its time has come
 
+LANE_SIZE = 65536  # bytes on a lane of limited bandwidth before its sender has to wait
+
 Lost = Callable[[Exception | None], None]
 
 
@@ -32,6 +34,7 @@ class End(asyncio.Protocol):
         self._received = received
         self._lost = lost
         self._transport: asyncio.Transport | None = None
+        self._is_held_back = False
         self._wire: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,6 +59,12 @@ class End(asyncio.Protocol):
         """Read from now on."""
         if self._transport is not None and self.open:
             self._transport.resume_reading()
+
+    def hold_back(self, *, is_full: bool) -> None:
+        """Read nothing while the other lane is full: the sender's own buffers fill up."""
+        if self._transport is not None and self.open and is_full != self._is_held_back:
+            self._is_held_back = is_full
+            (self._transport.pause_reading if is_full else self._transport.resume_reading)()
 
     def write(self, chunk: bytes) -> None:
         """Send, unless it is closed."""
@@ -83,9 +92,11 @@ class End(asyncio.Protocol):
 class Lane:
     """What is on its way to one end, in order, each chunk after its delay."""
 
-    def __init__(self, end: End, *, stalled: bool) -> None:
+    def __init__(self, end: End, source: End, *, stalled: bool) -> None:
         self.left: int | None = None  # how many bytes will still be delivered; None = all
         self._end = end
+        self._source = source
+        self._waiting = 0  # bytes of a limited lane that are not delivered yet
         self._stalled = stalled
         self._queue = deque[tuple[float, Callable[[], None]]]()
         self._due = 0.0
@@ -97,9 +108,18 @@ class Lane:
             chunk = chunk[: self.left]
             self.left -= len(chunk)
         size, pause = _pieces(len(chunk), piece, rate)
+        if rate:
+            self._waiting += len(chunk)
+            self._source.hold_back(is_full=self._waiting > LANE_SIZE)
         for start in range(0, len(chunk), size):
-            write = partial(self._end.write, chunk[start : start + size])
+            piece_of_it = chunk[start : start + size]
+            write = partial(self._write_limited if rate else self._end.write, piece_of_it)
             self.then(write, delay=delay, pause=pause)
+
+    def _write_limited(self, chunk: bytes) -> None:
+        self._waiting -= len(chunk)
+        self._source.hold_back(is_full=self._waiting > LANE_SIZE)
+        self._end.write(chunk)
 
     def then(self, action: Callable[[], None], *, delay: float, pause: float = 0.0) -> None:
         """Do something to the end, after all that is on its way."""
@@ -137,8 +157,8 @@ class Connection:
     def __init__(self, weather: Weather, gone: Callable[[Connection], None]) -> None:
         self.client = End(self._requested, self._client_lost)
         self.server = End(self._replied, self._server_lost)
-        self._requests = Lane(self.server, stalled=weather.requests_stalled)
-        self._replies = Lane(self.client, stalled=weather.replies_stalled)
+        self._requests = Lane(self.server, self.client, stalled=weather.requests_stalled)
+        self._replies = Lane(self.client, self.server, stalled=weather.replies_stalled)
         self._weather = weather
         self._gone = gone
         self._doomed = False

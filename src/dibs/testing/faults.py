@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from .certificates import Certificates
-from .connections import RESET_ON_CLOSE, Connection
+from .connections import LANE_SIZE, RESET_ON_CLOSE, Connection
 from .ports import bound_socket
 from .weather import Trap, Weather
 
@@ -205,6 +205,8 @@ class FaultProxy:
     def _open_door(self) -> None:
         if not self._listening:
             self._listener.setblocking(False)
+            # Small, or a slow line would look like a quick one with a slow server behind it.
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LANE_SIZE)
             self._listener.listen(BACKLOG)
             self._loop.add_reader(self._listener, self._welcome)
             self._listening = True

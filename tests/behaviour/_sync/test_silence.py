@@ -11,6 +11,9 @@ from dibs.testing import FaultProxy, Server
 
 from .._threads import eventually, sleep
 
+LARGE = 8_000_000
+LINE_RATE = 10_000_000
+
 
 @pytest.fixture
 def line(own_server: Server) -> Iterator[FaultProxy]:
@@ -26,6 +29,23 @@ def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
         with dibs.hold("user:1", ttl=30) as lease:
             assert lease.guarded
     assert "outage" not in {event.kind for event in events}
+
+
+def test_a_large_value_is_stored_over_a_slow_line(line: FaultProxy) -> None:
+    """Bytes that leave are no silence either: the value is stored, and no outage is reported."""
+    events: list[Event] = []
+    with Dibs(line.url, listeners=[events.append]) as dibs:
+        dibs.peek("warm:up")
+        line.throttle(requests=LINE_RATE)
+
+        def load() -> str:
+            return "x" * LARGE
+
+        assert len(dibs.get_or_load("menu:1", load, ttl=60)) == LARGE
+        line.heal()
+        assert {"outage", "rejected_write"}.isdisjoint(event.kind for event in events)
+        assert dibs.get_or_load("menu:1", load, ttl=60) == "x" * LARGE
+        assert [event.kind for event in events].count("loaded") == 1
 
 
 def test_a_connection_for_pushes_that_goes_silent_is_replaced(

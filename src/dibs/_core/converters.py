@@ -25,6 +25,7 @@ NULL: frozenset[type] = frozenset({NOTHING})
 TEXT: frozenset[type] = frozenset({str})
 LIST: frozenset[type] = frozenset({list})
 DICT: frozenset[type] = frozenset({dict})
+_ATOMS: frozenset[type] = frozenset({NOTHING, bool, int, float, str})
 EVERY_KIND: frozenset[type] = frozenset({NOTHING, bool, int, float, str, list, dict})
 
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -85,21 +86,32 @@ def _scalar(name: str, *types: type) -> Converter:
 
 def _json(value: Any) -> Any:
     """*value*, where every key in it is text: JSON would make text of others, for good."""
-    _check_keys(value)
+    if type(value) not in _ATOMS:
+        _check_keys(value)
     return value
 
 
 def _check_keys(value: object) -> None:
     if isinstance(value, dict):
-        for key, item in cast("dict[object, object]", value).items():
-            if not isinstance(key, str):
-                name = type(key).__name__
-                said = f"a key that is {name} comes back as text"
-                raise Misfit(f"{said}; name the type, such as dict[{name}, …]")
-            _check_keys(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("Iterable[object]", value):
-            _check_keys(item)
+        mapping = cast("dict[object, object]", value)
+        if not TEXT.issuperset(map(type, mapping)):
+            _check_text(mapping)
+        parts: Iterable[object] = mapping.values()
+    else:
+        parts = cast("Iterable[object]", value) if isinstance(value, list | tuple) else ()
+    if _ATOMS.issuperset(map(type, parts)):
+        return
+    for part in parts:
+        if type(part) not in _ATOMS:
+            _check_keys(part)
+
+
+def _check_text(keys: Iterable[object]) -> None:
+    for key in keys:
+        if not isinstance(key, str):
+            name = type(key).__name__
+            said = f"a key that is {name} comes back as text"
+            raise Misfit(f"{said}; name the type, such as dict[{name}, …]")
 
 
 def _same(plain: Any) -> Any:

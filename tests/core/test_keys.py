@@ -4,8 +4,10 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import itertools
 import pathlib
 import re
+import string
 import subprocess
 import sys
 import uuid
@@ -20,7 +22,9 @@ from redis.crc import key_slot
 
 from dibs._core.keys import (
     LONGEST_KEY,
+    SLOTS,
     Template,
+    _tag,
     beside,
     checked_namespace,
     expand,
@@ -82,6 +86,22 @@ def test_a_companion_of_a_tagged_key_shares_its_tag(tag: str, rest: str) -> None
     assert key_slot(beside(b"fence:", key)) == key_slot(key)
 
 
+def test_there_is_a_companion_in_every_slot() -> None:
+    """Whatever the slot of a key that cannot be its own tag; always the same one."""
+    slots = {key_slot(beside(b"lock:", b"}%d" % number)) for number in range(2000)}
+    assert slots == {key_slot(b"}%d" % number) for number in range(2000)} and len(slots) > 1500
+    assert beside(b"shop:lock:", b"shop:tea }") == b"shop:lock:{%b}shop:tea }" % _first_tag(
+        key_slot(b"shop:tea }")
+    )
+    assert all(key_slot(_tag(slot)) == slot for slot in range(SLOTS))
+
+
+def _first_tag(slot: int) -> bytes:
+    letters = string.digits + string.ascii_lowercase + string.ascii_uppercase
+    words = ("".join(word).encode() for word in itertools.product(letters, repeat=3))
+    return next(word for word in words if key_slot(word) == slot)
+
+
 @pytest.mark.parametrize("namespace", ["shop:", "{shop}:", "a{shop}b{", "a}b:", ""])
 def test_a_namespace_may_be_a_cluster_hash_tag(namespace: str) -> None:
     """All keys in one slot, where that is wanted; a lone closing brace does no harm."""
@@ -114,6 +134,11 @@ def test_a_template_walks_attributes_and_mappings() -> None:
     source = {"source": {"user": "u1"}}
     assert template((source,), {}) == "a:u1:all:{x}"
     assert template((source,), {"kind": "new"}) == "a:u1:new:{x}"
+
+
+def test_a_template_needs_no_field() -> None:
+    """One key for all calls; braces and a percent sign are what they are."""
+    assert [made(text, 1) for text in ("nightly", "{{x}}", "100%")] == ["nightly", "{x}", "100%"]
 
 
 # ---- what makes a key

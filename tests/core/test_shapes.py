@@ -195,6 +195,19 @@ class Struct(msgspec.Struct):
     either: int | str = 0
 
 
+class Holding(msgspec.Struct, Generic[T]):
+    content: T
+
+
+class Secret(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+class Hidden(pydantic.BaseModel):
+    number: float
+    _loaded_by: object = pydantic.PrivateAttr(default_factory=object)
+
+
 class SubStruct(Struct):
     more: int = 0
 
@@ -361,6 +374,9 @@ CASES: list[tuple[Any, Any]] = [
     (list[Struct], [Struct("a", DAY, {}, 1)]),
     (Model, Model(name="a", day=DAY)),
     (Aliased, Aliased(theNumber=3)),
+    (Hidden, Hidden(number=float("nan"))),
+    (Holding[Date], Holding(DAY)),
+    (Holding[dict[int, Date]], Holding({1: DAY})),
     (Strict, Strict(day=DAY, data=b"\xff")),
     (Holder, Holder(inner=Model(name="a", day=DAY))),
     (dict[str, Model], {"a": Model(name="a", day=DAY, anything=[1, {"a": None}])}),
@@ -469,6 +485,9 @@ class Text(str):
         (Pair, Pair("x", 1)),  # type: ignore[arg-type]
         (Struct, SubStruct("a", DAY)),
         (Struct, Struct("a", "2026-01-02")),  # type: ignore[arg-type]
+        (Secret, Secret(password=pydantic.SecretStr("secret"))),
+        (Model, Model(name="a", day=DAY, anything=(1, 2))),
+        (Holding[Date], Holding("2026-01-02")),
         (Model, SubModel(name="a", day=DAY)),
         (Model, {"name": "a", "day": DAY}),
         (Model, Model(name="a", day=DAY, data=b"\xff")),
@@ -501,6 +520,10 @@ def test_the_field_that_does_not_fit_is_named() -> None:
         JsonCodec(Page[Rejected]).encode(Page([Rejected(1, None)]))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="Late is not Rejected itself; name both types"):
         JsonCodec(Rejected).encode(Late(1))
+    with pytest.raises(UsageError, match="not a Movie: day: str is not date"):
+        JsonCodec(Movie).encode({"name": "a", "day": "2026-01-02"})
+    with pytest.raises(UsageError, match="Movie has other keys"):
+        JsonCodec(Movie).encode({"day": DAY})
     with pytest.raises(UsageError, match=r"dict\[int, …\]"):
         JsonCodec().encode({1: "a"})
 

@@ -94,17 +94,25 @@ def beside(prefix: bytes, key: bytes) -> bytes:
     if b"}" not in key:
         return b"%b{%b}" % (prefix, key)
     # A tag ends at the first brace, so the key cannot be its own tag: another one hashes like it.
-    return b"%b{%b}%b" % (prefix, _tags()[crc_hqx(key, 0) % SLOTS], key)
+    return b"%b{%b}%b" % (prefix, _tag(_slot(key)), key)
+
+
+def _tag(slot: int) -> bytes:
+    """The first of 000, 001 … ZZZ (digits, lower, upper case) that hashes to *slot*."""
+    # A CRC is linear: that of three letters is that of the first two, XOR that of the third.
+    pairs, thirds = _codes()
+    return next(pair + thirds[slot ^ code] for code, pair in pairs if slot ^ code in thirds)
 
 
 @functools.cache
-def _tags() -> dict[int, bytes]:
-    """For each slot the first of 000, 001 … ZZZ that hashes to it (digits, lower, upper case)."""
-    letters = string.digits + string.ascii_letters
-    tags: dict[int, bytes] = {}
-    for word in itertools.product(letters.encode(), repeat=3):
-        tags.setdefault(crc_hqx(bytes(word), 0) % SLOTS, bytes(word))
-    return tags
+def _codes() -> tuple[list[tuple[int, bytes]], dict[int, bytes]]:
+    letters = [letter.encode() for letter in string.digits + string.ascii_letters]
+    pairs = [one + two for one, two in itertools.product(letters, repeat=2)]
+    return [(_slot(pair + b"\0"), pair) for pair in pairs], {_slot(one): one for one in letters}
+
+
+def _slot(data: bytes) -> int:
+    return crc_hqx(data, 0) % SLOTS
 
 
 # ---- templates
@@ -177,8 +185,8 @@ def _parse(text: str) -> list[_Piece]:
 
 def _following(pieces: list[_Piece]) -> list[str | None]:
     """For each piece the text between its field and the next one; None: there is no next field."""
-    fields = [piece for piece in pieces if piece.path]
-    return [piece.literal for piece in fields[1:]] + [None] * (len(pieces) - len(fields) + 1)
+    following = [piece.literal for piece in pieces if piece.path][1:]
+    return [*following, *[None] * (len(pieces) - len(following))]
 
 
 def _writer(text: str, piece: _Piece, following: str | None) -> tuple[bool, Callable[[Any], str]]:

@@ -3,8 +3,9 @@
 import dataclasses
 import inspect
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from .converters import (
     A_DICT,
@@ -182,16 +183,20 @@ def typed_dict(name: str, fields: Fields, required: frozenset[str]) -> Converter
     """A dict with these keys and no others."""
 
     def convert(value: Any, by: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-        if type(value) is not A_DICT or not required <= value.keys() <= fields.keys():
-            raise misfit(value, f"{name}, which has other keys")
+        if type(value) is not A_DICT:
+            raise misfit(value, name)
+        if not required <= value.keys() <= fields.keys():
+            raise Misfit(f"{name} has other keys than this dict")
         return {field: by[field](part) for field, part in value.items()}
 
     def write(value: Any) -> Any:
         try:
             return convert(value, writers)
         except Misfit as error:
-            found = _misfit_within(fields, value.__getitem__) if type(value) is A_DICT else None
-            raise found or error from None
+            if type(value) is not A_DICT:
+                raise
+            present = {field: fields[field] for field in fields if field in value}
+            raise _misfit_within(present, lambda field: value[field]) or error from None
 
     writers = {field: each.write for field, each in fields.items()}
     readers = {field: each.read for field, each in fields.items()}
@@ -237,20 +242,18 @@ def is_struct(of: Any) -> bool:
     return isinstance(of, type) and hasattr(of, "__struct_fields__")
 
 
-def struct(cls: Any) -> Converter:
+def struct(of: Any, cls: Any, name: str) -> Converter:
     """As msgspec writes JSON. What it would not read back equal is a Misfit."""
     import msgspec  # a struct was given, so it is installed
-
-    name = cls.__qualname__
 
     def put(value: Any) -> Any:
         return msgspec.to_builtins(value, str_keys=True)
 
     def read(plain: Any) -> Any:
-        return msgspec.convert(plain, cls, str_keys=True)
+        return msgspec.convert(plain, of, str_keys=True)
 
     kinds = LIST if cls.__struct_config__.array_like else DICT
-    text = f"{name}:{msgspec.json.schema(cls)!r}"
+    text = f"{name}:{msgspec.json.schema(of)!r}"
     return Converter(name, text, _checked(cls, name, put, read), read, kinds, frozenset({cls}))
 
 
@@ -261,7 +264,7 @@ def _checked(cls: type, name: str, put: Write, read: Read) -> Write:
         try:
             plain = put(value)
             again = read(plain)
-            is_same = again == value or repr(again) == repr(value)
+            is_same = _is_same(again, value)
         except Exception as error:  # its text may hold the value
             raise Misfit(f"{_AGAIN} ({type(error).__name__})") from None
         if not is_same:
@@ -269,3 +272,36 @@ def _checked(cls: type, name: str, put: Write, read: Read) -> Write:
         return plain
 
     return write
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Equal, with the type of every part; NaN is NaN, and what a model hides does not count.
+
+    Not by `repr`: that of a secret is the same for every secret.
+    """
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, dict):
+        pairs = cast("dict[Any, Any]", one)
+        return list(pairs) == list(two) and all(_is_same(pairs[key], two[key]) for key in pairs)
+    if isinstance(one, list | tuple | deque):
+        items = cast("list[Any]", one)
+        return len(items) == len(two) and all(map(_is_same, items, two))
+    parts = _parts(one)
+    if parts is not None:
+        return _is_same(parts, _parts(two))
+    return one == two or (one != one and two != two)
+
+
+def _parts(value: Any) -> dict[str, Any] | None:
+    """The fields of a model and what it has besides; None: it is no model."""
+    cls = cast(Any, type(value))
+    if is_pydantic(cls):
+        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if is_struct(cls):
+        return {name: getattr(value, name, None) for name in cls.__struct_fields__}
+    return (
+        {name: getattr(value, name, None) for name in field_names(cls)}
+        if is_dataclass(cls)
+        else None
+    )

@@ -195,9 +195,9 @@ class _Composer:
             return self.of(_alias(of))
         if models.is_pydantic(of):
             return models.pydantic(of)
-        if models.is_struct(get_origin(of) or of):
-            return models.struct(of)
         origin, name = get_origin(of) or of, _short(of)
+        if models.is_struct(origin):
+            return models.struct(of, origin, name)
         if models.is_dataclass(origin):
             return models.dataclass(origin, name, self._fields(of, models.field_names(origin)))
         if models.is_named_tuple(origin):

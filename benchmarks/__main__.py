@@ -15,6 +15,7 @@ from typing import Any
 
 from . import (
     aims,
+    codec,
     guard,
     handoff,
     hits,
@@ -39,6 +40,7 @@ PARTS: dict[str, Part] = {
     "hits": hits.run,
     "stampede": stampede.run,
     "guard": guard.run,
+    "codec": codec.run,
     "imports": imports.run,
     "outage": outage.run,
 }

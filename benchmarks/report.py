@@ -203,6 +203,17 @@ def imports_table(result: dict[str, Any]) -> str:
     return table.aligned(("fresh interpreter", "ms", "min", "max"), list(_rows(result, row)))
 
 
+def codec_table(result: dict[str, Any]) -> str:
+    """Microseconds of CPU from and to JSON."""
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        decode, encode = (measure.Spread(tuple(found[way])) for way in ("decode", "encode"))
+        return (label, *map(table.short, (decode.middle, decode.least, encode.middle)))
+
+    headings = ("a menu of 70 dishes", "decode CPU µs", "least", "encode CPU µs")
+    return table.aligned(headings, list(_rows(result, row)))
+
+
 def outage_table(result: dict[str, Any]) -> str:
     """Milliseconds of calls while the server hangs, and of the way back."""
 
@@ -250,6 +261,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "hits": hits_table,
     "stampede": stampede_table,
     "guard": guard_table,
+    "codec": codec_table,
     "imports": imports_table,
     "outage": outage_table,
 }

@@ -13,7 +13,8 @@ import zlib
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import UsageError
-from .shapes import Shape
+from .converters import ANYTHING, Misfit
+from .shapes import shape_of
 
 MAGIC = b"dibs1"
 MARK = b"dibs1 ~"
@@ -86,21 +87,29 @@ class JsonCodec:
     name = "json"
 
     def __init__(self, of: Any = None) -> None:
-        self._shape = None if of is None else Shape(of)
-        self.fingerprint = "-" if self._shape is None else self._shape.fingerprint
+        shape = None if of is None else shape_of(of)
+        self.fingerprint = "-" if shape is None else shape.fingerprint
+        self._to_plain = ANYTHING.write if shape is None else shape.to_plain
+        self._from_plain = None if shape is None else shape.from_plain
 
     def encode(self, value: Any) -> bytes:
-        plain = value if self._shape is None else self._shape.to_plain(value)
         try:
+            plain = self._to_plain(value)
             return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"JSON cannot hold this value ({error}); pass type= or codec="
-            ) from None
+        except (UsageError, Misfit, TypeError, ValueError, RecursionError) as error:
+            raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:
         plain = _read_json(data.decode())
-        return plain if self._shape is None else self._shape.from_plain(plain)
+        return plain if self._from_plain is None else self._from_plain(plain)
+
+
+def _cannot_hold(error: Exception) -> UsageError:
+    """What is the matter, without the value: an error of Unicode would print it."""
+    if isinstance(error, UsageError):
+        return error
+    said = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
+    return UsageError(f"JSON cannot hold this value ({said}); pass type= or codec=")
 
 
 class PickleCodec:
@@ -133,6 +142,18 @@ class Compressed:
 
     def decode(self, data: bytes) -> Any:
         return self._inner.decode(zlib.decompress(data))
+
+
+def packed(codec: Codec, value: Any) -> tuple[bytes, Any]:
+    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept."""
+    try:
+        data = codec.encode(value)
+        return data, codec.decode(data)
+    except UsageError:
+        raise
+    except Exception as error:  # pickle, and whatever callers bring, raise what they like
+        said = f"{codec.name} cannot hold this value ({type(error).__name__})"
+        raise UsageError(f"{said}; pass type= or codec=") from error
 
 
 def make_codec(codec: object, of: Any) -> Codec:

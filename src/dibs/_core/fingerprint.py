@@ -25,7 +25,9 @@ def fingerprint(payload: object, secret: bytes = b"") -> bytes:
     With a *secret*, nobody without it can guess the payload from it. UsageError: a part of the
     payload is not data (a connection, a request, an open file …).
     """
-    data = payload if isinstance(payload, bytes) else _canonical(payload)
+    # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
+    is_raw = isinstance(payload, bytes | bytearray)
+    data = b"~" + payload if is_raw else _canonical(payload)
     return hmac.digest(secret, data, hashlib.sha256)[:16].hex().encode()
 
 
@@ -36,6 +38,10 @@ def _canonical(payload: object) -> bytes:
         )
     except RecursionError:
         raise UsageError("a payload must not be nested that deeply") from None
+    except UsageError:
+        raise
+    except ValueError:  # Python writes no number of more than 4300 digits
+        raise UsageError("a payload must not hold a number of that many digits") from None
     return text.encode(errors="surrogatepass")
 
 

@@ -1,16 +1,29 @@
 """From what the caller says to what the server sees: keys, names, templates, times."""
 
+import datetime
+import decimal
+import enum
+import functools
 import inspect
+import itertools
+import operator
+import pathlib
+import re
+import string
+import uuid
+from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from string import Formatter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ..errors import UsageError
+from .fingerprint import fingerprint
 
 LONGEST_KEY = 1024
 LONGEST_TTL = 10 * 365 * 86400.0
 SHORTEST_TTL = 0.001
+SLOTS = 16384
+"""Of a cluster: a key lives in the slot that is the CRC16 of its hash tag, or of the whole key."""
 
 Seconds = float | timedelta
 
@@ -44,8 +57,18 @@ def expand(namespace: str, key: object) -> bytes:
     except UnicodeEncodeError:
         raise UsageError("a key must be valid Unicode; this one has a lone surrogate") from None
     if len(data) > LONGEST_KEY:
-        raise UsageError(f"a key may have {LONGEST_KEY} bytes, this one has {len(data)}")
+        said = f"a key may have {LONGEST_KEY} bytes, this one has {len(data)}"
+        raise UsageError(f"{said}; a template shortens a field by {{field:hash}}")
     return data
+
+
+def checked_namespace(namespace: object) -> str:
+    """*namespace*. UsageError: not a string, or a brace that opens no cluster hash tag."""
+    if not isinstance(namespace, str):
+        raise UsageError(f"a namespace must be a string, not {type(namespace).__name__}")
+    if "{" in namespace and hash_tag(namespace.encode(errors="replace")) is None:
+        raise UsageError("a namespace with '{' must have a whole {tag}, or no brace at all")
+    return namespace
 
 
 def public_name(key: str) -> str:
@@ -65,47 +88,212 @@ def hash_tag(key: bytes) -> bytes | None:
 
 
 def beside(prefix: bytes, key: bytes) -> bytes:
-    """A second key in the same slot: `fence:{key}`. UsageError: *key* cannot be tagged."""
+    """A second key in the same cluster slot: `fence:{key}`. *prefix* has no `{` or a whole tag."""
     if hash_tag(key) is not None:
         return prefix + key
-    if b"}" in key:
-        raise UsageError("a key with '}' but no {tag} cannot have a companion key; add a {tag}")
-    return b"%b{%b}" % (prefix, key)
+    if b"}" not in key:
+        return b"%b{%b}" % (prefix, key)
+    # A tag ends at the first brace, so the key cannot be its own tag: another one hashes like it.
+    return b"%b{%b}%b" % (prefix, _tag(_slot(key)), key)
+
+
+def _tag(slot: int) -> bytes:
+    """The first of 000, 001 … ZZZ (digits, lower, upper case) that hashes to *slot*."""
+    # A CRC is linear: that of three letters is that of the first two, XOR that of the third.
+    pairs, thirds = _codes()
+    return next(pair + thirds[slot ^ code] for code, pair in pairs if slot ^ code in thirds)
+
+
+@functools.cache
+def _codes() -> tuple[list[tuple[int, bytes]], dict[int, bytes]]:
+    letters = [letter.encode() for letter in string.digits + string.ascii_letters]
+    pairs = [one + two for one, two in itertools.product(letters, repeat=2)]
+    return [(_slot(pair + b"\0"), pair) for pair in pairs], {_slot(one): one for one in letters}
+
+
+def _slot(data: bytes) -> int:
+    return crc_hqx(data, 0) % SLOTS
+
+
+# ---- templates
 
 
 class Template:
-    """`sync:{account.id}`: a key made from a call's arguments. Its text is the public name."""
+    """`sync:{account.id}`: a key made from a call's arguments. Its text is the public name.
+
+    Different values of the fields make different keys: in every field but the last, the character
+    that follows the field is percent-encoded, so that no value runs into the next one. Braces are
+    percent-encoded everywhere: what somebody types must not choose the cluster slot.
+    """
 
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
-        parts = _parse(text)
-        self._roots = list(dict.fromkeys(path[0] for _, path in parts if path))
-        self._parts = [
-            (literal, path, self._roots.index(path[0]) if path else 0) for literal, path in parts
-        ]
+        pieces = _parse(text)
+        self._roots = list(dict.fromkeys(piece.path[0] for piece in pieces if piece.path))
         check_parameters(text, self._roots, function)
         self._pick = _picker(function, self._roots)
+        self._parts = [
+            (piece.literal, self._roots.index(piece.path[0]), *_writer(text, piece, next_literal))
+            for piece, next_literal in zip(pieces, _following(pieces), strict=True)
+            if piece.path
+        ]
+        self._end = "" if pieces[-1].path else pieces[-1].literal
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-        """The key of this call. UsageError: a field is missing, None or empty."""
+        """The key of this call. UsageError: a field is missing, None, empty or not plain."""
         found = self._pick(*args, **kwargs)
         words: list[str] = []
-        for literal, path, place in self._parts:
+        for literal, place, is_direct, write in self._parts:
+            value = found[place]
             words.append(literal)
-            if path:
-                value = found[place]
-                words.append(value if type(value) is str and value and len(path) == 1
-                             else self._look_up(path, value))  # fmt: skip
+            words.append(value if is_direct and type(value) is str and value.isalnum()
+                         else write(value))  # fmt: skip
+        words.append(self._end)
         return "".join(words)
 
-    def _look_up(self, path: tuple[str, ...], value: Any) -> str:
+
+class _Piece(NamedTuple):
+    """A text, and the field that follows it; without a path it is the end of the template."""
+
+    literal: str
+    path: tuple[str, ...] = ()
+    is_hashed: bool = False
+
+
+def _parse(text: str) -> list[_Piece]:
+    """What the template consists of. UsageError: broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`."""
+    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("a key template must be a non-empty string")
+    try:
+        found = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a key template: {error}") from None
+    pieces: list[_Piece] = []
+    before = ""
+    for literal, field, spec, conversion in found:
+        before += literal
+        if field is None:
+            continue
+        path = tuple(field.split("."))
+        if spec not in ("", "hash") or conversion or not all(word.isidentifier() for word in path):
+            said = "a field is a parameter, or a dotted path from one"
+            raise UsageError(f"{text!r}: {said}, and may end in :hash")
+        pieces.append(_Piece(before, path, spec == "hash"))
+        before = ""
+    return [*pieces, _Piece(before)] if before else pieces
+
+
+def _following(pieces: list[_Piece]) -> list[str | None]:
+    """For each piece the text between its field and the next one; None: there is no next field."""
+    following = [piece.literal for piece in pieces if piece.path][1:]
+    return [*following, *[None] * (len(pieces) - len(following))]
+
+
+def _writer(text: str, piece: _Piece, following: str | None) -> tuple[bool, Callable[[Any], str]]:
+    """How a field's value becomes text, and whether letters and digits may be taken as they are.
+
+    UsageError: nothing separates the field from the next one.
+    """
+    separator = "" if following is None else following[:1]
+    if following is not None and (not separator or separator.isdecimal() or separator == "%"):
+        raise UsageError(f"{text!r}: put a separator such as ':' between two fields")
+    quote = _quoting("{}" + separator)
+    field = ".".join(piece.path)
+    is_direct = len(piece.path) == 1 and not piece.is_hashed and not separator.isalnum()
+
+    rest = piece.path[1:]
+
+    def write(value: Any) -> str:
         try:
-            value = _walk(value, path[1:])
+            value = _walk(value, rest) if rest else value
         except (AttributeError, KeyError, TypeError):
-            raise UsageError(f"{self.text!r}: this call has no {'.'.join(path)!r}") from None
-        if value is None or value == "":
-            raise UsageError(f"{self.text!r}: {'.'.join(path)!r} is empty in this call")
+            raise UsageError(f"{text!r}: this call has no {field!r}") from None
+        if piece.is_hashed:
+            return _hashed(text, field, value)
+        return quote(value if type(value) is str and value else _checked_text(text, field, value))
+
+    return is_direct, write
+
+
+def _quoting(characters: str) -> Callable[[str], str]:
+    """Percent-encode *characters*, and a `%` that would be read as one of their codes."""
+    codes = {character: _code(character) for character in characters}
+    readings = "|".join(code[1:] for code in [*codes.values(), "%25"])
+    pattern = re.compile(f"[{re.escape(characters)}]|%(?={readings})")
+    search, replace = pattern.search, pattern.sub
+
+    def quote(value: str) -> str:
+        if search(value) is None:  # nearly always, and ten times quicker than to replace nothing
+            return value
+        return replace(lambda found: codes.get(found[0], "%25"), value)
+
+    return quote
+
+
+def _code(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
+
+
+def _hashed(template: str, field: str, value: object) -> str:
+    """32 hex digits that are the same for equal data. UsageError: it is no data."""
+    try:
+        return fingerprint(value).decode()
+    except UsageError as error:
+        raise UsageError(f"{template!r}: {field!r} cannot be hashed: {error}") from None
+
+
+def _checked_text(template: str, field: str, value: object) -> str:
+    """*value* as text. UsageError: it is None or empty, or no plain value."""
+    if type(value) is int and -(10**18) < value < 10**18:
         return str(value)
+    text = None if value is None else plain_text(value)
+    if value is None or text == "":
+        said = f"{template!r}: {field!r} is None or empty in this call"
+        raise UsageError(f"{said}; {{{field}:hash}} takes every value")
+    if text is None:
+        said = f"a key is made of {_PLAIN}, not of {type(value).__name__}"
+        raise UsageError(f"{template!r}: {said}: write {{{field}.id}} or {{{field}:hash}}")
+    return text
+
+
+_PLAIN = "text, numbers, booleans, dates, UUIDs, enums and bytes"
+_WRITTEN_BY_STR = (
+    bool,
+    datetime.date,  # and datetime
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+    pathlib.PurePath,
+)
+
+
+def plain_text(value: object) -> str | None:
+    """How a plain value is written in a key; None: it is not plain.
+
+    An enum is its value, bytes are hexadecimal digits, everything else is what `str` makes of it.
+    """
+    if isinstance(value, enum.Enum):
+        return plain_text(value.value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, _WRITTEN_BY_STR):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", value)).hex()
+    return _whole_number(value) if hasattr(type(value), "__index__") else None
+
+
+def _whole_number(value: Any) -> str:
+    number = operator.index(value)
+    if number.bit_length() > 8 * LONGEST_KEY:
+        raise UsageError(f"a key may have {LONGEST_KEY} bytes, and this number has more digits")
+    return str(number)
+
+
+# ---- arguments
 
 
 class Fields:
@@ -169,23 +357,6 @@ class _Verbatim(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _parse(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Literal and path, in turn. UsageError: broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`."""
-    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("a key template must be a non-empty string")
-    try:
-        pieces = list(Formatter().parse(text))
-    except ValueError as error:
-        raise UsageError(f"{text!r} is not a key template: {error}") from None
-    parts: list[tuple[str, tuple[str, ...]]] = []
-    for literal, field, spec, conversion in pieces:
-        path = tuple(field.split(".")) if field is not None else ()
-        if spec or conversion or not all(word.isidentifier() for word in path):
-            raise UsageError(f"{text!r}: a field is a parameter, or a dotted path from one")
-        parts.append((literal, path))
-    return parts
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Any:

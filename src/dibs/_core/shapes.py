@@ -1,29 +1,51 @@
-"""Types ↔ what JSON knows: dataclasses, pydantic models, msgspec structs, containers of them."""
+"""Types ↔ what JSON knows: which converter a type has, composed once, hints resolved once."""
 
-import dataclasses
-import datetime
-import decimal
+import collections.abc as abc
 import enum
+import functools
 import hashlib
+import inspect
 import types
-import uuid
-from collections.abc import Callable
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from ..errors import UsageError
+from . import models
+from .converters import (
+    ANYTHING,
+    DICT,
+    EVERY_KIND,
+    LEAVES,
+    LIST,
+    MAPPINGS,
+    SCALARS,
+    SEQUENCES,
+    Converter,
+    Misfit,
+    Unsupported,
+    enumeration,
+    fixed_tuple,
+    literal,
+    mapping,
+    sequence,
+)
+from .unions import union
 
-_LEAVES: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    datetime.datetime: (lambda value: value.isoformat(), datetime.datetime.fromisoformat),
-    datetime.date: (lambda value: value.isoformat(), datetime.date.fromisoformat),
-    datetime.time: (lambda value: value.isoformat(), datetime.time.fromisoformat),
-    datetime.timedelta: (
-        lambda value: value.total_seconds(),
-        lambda plain: datetime.timedelta(seconds=plain),
-    ),
-    decimal.Decimal: (str, decimal.Decimal),
-    uuid.UUID: (str, uuid.UUID),
+FORMAT = "2"
+"""Goes into every fingerprint; another number makes a miss of everything that is stored."""
+
+LONGEST_TEXT = 500
+
+_SEQUENCES: dict[Any, type] = {
+    **SEQUENCES,
+    **dict.fromkeys((abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    **dict.fromkeys((abc.Set, abc.MutableSet), set),
 }
-_SEQUENCES = (list, tuple, set, frozenset)
+_MAPPINGS: dict[Any, type] = {**MAPPINGS, **dict.fromkeys((abc.Mapping, abc.MutableMapping), dict)}
+_TRANSPARENT = (Annotated, typing.Final, typing.Required, typing.NotRequired)
+_SELF: Any = typing.Self  # pyright: ignore[reportUnknownMemberType]
+_Bindings = Mapping[Any, Any]
 
 
 class Shape:
@@ -32,208 +54,286 @@ class Shape:
     def __init__(self, of: Any) -> None:
         self._of = of
         try:
-            described = describe(of)
-        except Exception as error:  # it names itself, or a name that exists for type checkers only
-            said = f"{_name(of)} cannot be described ({type(error).__name__})"
+            converter = _Composer().of(of)
+        except Exception as error:  # no form in JSON, or a name that only type checkers know
+            said = str(error) if isinstance(error, Unsupported) else type(error).__name__
+            said = f"{_short(of)} cannot be described ({said})"
             raise UsageError(f"{said}; pass another type= or codec=") from error
-        self.fingerprint = hashlib.sha256(described.encode()).hexdigest()[:8]
+        self._write, self.from_plain = converter.write, converter.read
+        """`from_plain`: the value. Any exception means that what is given is not of this shape."""
+        self.is_plain = converter.is_plain
+        """True: it says no more than JSON does."""
+        self.text = converter.text
+        self.fingerprint = _hash(f"{FORMAT} {self.text}")[:8]
 
     def to_plain(self, value: Any) -> Any:
-        """*value* as dicts, lists, strings and numbers. UsageError: it is not of the type."""
+        """*value* as dicts, lists, strings and numbers. UsageError: it would not come back."""
         try:
-            return _to_plain(self._of, value)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise UsageError(f"the loaded value is not a {_name(self._of)}: {error}") from None
+            return self._write(value)
+        except Misfit as error:
+            said = f"the loaded value is not a {_short(self._of)}: {error}"
+        except Exception as error:  # of a class of the caller's; its text may hold the value
+            said = f"the loaded value is not a {_short(self._of)} ({type(error).__name__})"
+        raise UsageError(said) from None
 
-    def from_plain(self, plain: Any) -> Any:
-        """The value. Any exception means that *plain* is not of this shape."""
-        return _from_plain(self._of, plain)
+
+@functools.lru_cache(maxsize=1000)
+def _shape_of(of: Any) -> Shape:
+    return Shape(of)
 
 
-def says_more_than_json(of: Any) -> bool:
-    """True: decoding should go through the type."""
-    if _is_model(of) or of in _LEAVES or isinstance(of, enum.EnumMeta):
-        return True
-    if get_origin(of) in (tuple, set, frozenset):
-        return True
-    return any(says_more_than_json(part) for part in get_args(of) if not isinstance(part, str))
+def shape_of(of: Any) -> Shape:
+    """The shape of *of*, composed once in this process. UsageError: it cannot be kept as JSON."""
+    try:
+        return _shape_of(of)
+    except TypeError:  # it cannot be hashed
+        return Shape(of)
+
+
+def describe(of: Any) -> str:
+    """The type as text that changes when its stored form does."""
+    return shape_of(of).text
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
     """What *function* says it returns, where that says more than JSON; else None."""
     try:
-        of = get_type_hints(function).get("return")
+        of = typing.get_type_hints(function).get("return")
     except Exception:  # names that exist for type checkers only
         return None
-    return of if of is not None and says_more_than_json(of) else None
+    try:
+        return None if of is None or shape_of(of).is_plain else of
+    except UsageError:  # a codec may know it; if not, it says so
+        return of
 
 
-def describe(of: Any) -> str:
-    """The type as text that changes when its fields do."""
-    if _is_pydantic(of):
-        return repr(of.model_json_schema())
-    if _is_struct(of):
-        return f"{_name(of)}({_described(_struct_hints(of))})"
-    if _is_dataclass(of):
-        return f"{_name(of)}({_described(_hints(of))})"
-    if isinstance(of, enum.EnumMeta):
-        return f"{_name(of)}[{','.join(str(member.value) for member in of)}]"  # type: ignore[attr-defined]
-    if get_args(of):
-        return f"{get_origin(of)}[{','.join(describe(part) for part in get_args(of))}]"
-    return _name(of)
+def _name(of: Any) -> str:
+    return getattr(of, "__qualname__", None) or repr(of)
 
 
-def _described(hints: dict[str, Any]) -> str:
-    return ",".join(f"{name}:{describe(hint)}" for name, hint in hints.items())
+class _Late:
+    """Stands for a converter that is being composed, in a type that names itself."""
+
+    def __init__(self, name: str) -> None:
+        self.made: Converter | None = None
+        self.name = name
+
+    def converter(self) -> Converter:
+        name, text = self.name, f"^{self.name}"
+        write, read = self._write, self._read
+        return Converter(name, text, write, read, EVERY_KIND, None)
+
+    def _write(self, value: Any) -> Any:
+        assert self.made is not None
+        return self.made.write(value)
+
+    def _read(self, plain: Any) -> Any:
+        assert self.made is not None
+        return self.made.read(plain)
 
 
-# ---- to plain
+class _Composer:
+    """Composes the converter of one type and of all that it is made of."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Converter] = {}
+
+    def of(self, of: Any, owner: Any = None) -> Converter:
+        """The converter of *of*; *owner* is what `Self` means. Unsupported: there is none."""
+        of = _bare(of, owner)
+        if getattr(of, "__unpacked__", False):
+            raise Unsupported("a tuple with another one unpacked in it has no form in JSON")
+        if of in (Any, object, typing.NoReturn, typing.Never):
+            return ANYTHING
+        found = SCALARS.get(of) or LEAVES.get(of)
+        if found is not None:
+            return found
+        if isinstance(of, enum.EnumMeta):
+            return enumeration(of)
+        origin = get_origin(of)
+        if origin is Literal:
+            return literal(get_args(of))
+        if origin in (Union, types.UnionType):
+            return union([self.of(member, owner) for member in _members(of, owner)])
+        return self._container(of, owner) or self._named(of)
+
+    def _container(self, of: Any, owner: Any) -> Converter | None:
+        origin, args = get_origin(of) or of, get_args(of)
+        if (origin is tuple and args and args[-1] is not Ellipsis) or of == tuple[()]:
+            return fixed_tuple([self.of(part, owner) for part in args])
+        if origin in _SEQUENCES:
+            return sequence(_SEQUENCES[origin], self.of(args[0] if args else Any, owner))
+        if origin in _MAPPINGS:
+            key, *item = args or (Any, Any)
+            # A Counter names its keys only.
+            parts = (self.of(key, owner), self.of(item[0] if item else int, owner))
+            return mapping(_MAPPINGS[origin], *parts)
+        return None
+
+    def _named(self, of: Any) -> Converter:
+        """A class with fields, or an alias: what may name itself."""
+        if of in self._known:
+            return self._known[of]
+        late = _Late(_short(of))
+        self._known[of] = self._expected(of, late)
+        late.made = self._known[of] = _shortened(self._class(of))
+        return late.made
+
+    def _expected(self, of: Any, late: _Late) -> Converter:
+        """What is known of a class before it is composed: how its values look."""
+        origin, converter = get_origin(of) or of, late.converter()
+        if typing.is_typeddict(origin):
+            return converter._replace(kinds=DICT, types=DICT)
+        if models.is_dataclass(origin):
+            return converter._replace(kinds=DICT, types=frozenset({origin}))
+        if models.is_named_tuple(origin):
+            return converter._replace(kinds=LIST, types=frozenset({origin}))
+        return converter
+
+    def _class(self, of: Any) -> Converter:
+        if hasattr(of, "__value__") or hasattr(get_origin(of), "__value__"):
+            return self.of(_alias(of))
+        if models.is_pydantic(of):
+            return models.pydantic(of)
+        origin, name = get_origin(of) or of, _short(of)
+        if models.is_struct(origin):
+            return models.struct(of, origin, name)
+        if models.is_dataclass(origin):
+            return models.dataclass(origin, name, self._fields(of, models.field_names(origin)))
+        if models.is_named_tuple(origin):
+            return models.named_tuple(origin, name, self._fields(of, origin._fields))
+        if typing.is_typeddict(origin):
+            fields = self._fields(of, list(typing.get_type_hints(origin)))
+            return models.typed_dict(name, fields, _required(origin))
+        raise Unsupported(f"a {_short(of)} has no form in JSON")
+
+    def _fields(self, of: Any, names: Any) -> dict[str, Converter]:
+        hints = dict(_hints(of))
+        fields: dict[str, Converter] = {}
+        for name in names:
+            try:
+                fields[name] = self.of(hints.get(name, Any), of)
+            except Unsupported as error:
+                raise Unsupported(f"{_short(of)}.{name}: {error}") from None
+        return fields
 
 
-def _to_plain(of: Any, value: Any) -> Any:
-    if value is None or of is Any:
-        return value
-    if _is_pydantic(of):
-        return of.model_validate(value).model_dump(mode="json")
-    if _is_struct(of):
-        return _to_builtins(value)
-    if _is_dataclass(of):
-        return {name: _to_plain(hint, getattr(value, name)) for name, hint in _hints(of).items()}
-    if of in _LEAVES:
-        return _LEAVES[of][0](value)
-    if isinstance(of, enum.EnumMeta):
-        return value.value
-    return _container_to_plain(of, value)
+def _shortened(converter: Converter) -> Converter:
+    """A long text as its hash: types that name each other many times would grow without end."""
+    if len(converter.text) < LONGEST_TEXT:
+        return converter
+    return converter._replace(text=f"{converter.name}#{_hash(converter.text)}")
 
 
-def _container_to_plain(of: Any, value: Any) -> Any:
-    origin, args = get_origin(of), get_args(of)
-    if origin in _SEQUENCES:
-        return [_to_plain(part, item) for part, item in zip(_parts(of, value), value, strict=True)]
-    if origin is dict:
-        return {str(key): _to_plain(args[1], item) for key, item in value.items()}
-    if origin in (Union, types.UnionType):
-        return _to_plain(_member(of, value), value)
-    return value
-
-
-# ---- from plain
-
-
-def _from_plain(of: Any, plain: Any) -> Any:
-    if of is Any or (plain is None and _may_be_none(of)):
-        return plain
-    if plain is None:
-        raise TypeError(f"nothing is not {_name(of)}")
-    if _is_pydantic(of):
-        return of.model_validate(plain)
-    if _is_struct(of):
-        return _convert(plain, of)
-    if _is_dataclass(of):
-        return of(**{name: _from_plain(hint, plain[name]) for name, hint in _hints(of).items()})
-    if of in _LEAVES:
-        return _LEAVES[of][1](plain)
-    if isinstance(of, enum.EnumMeta):
-        make: Any = of
-        return make(plain)
-    return _container_from_plain(of, plain)
-
-
-def _container_from_plain(of: Any, plain: Any) -> Any:
-    origin, args = get_origin(of), get_args(of)
-    if origin in _SEQUENCES:
-        parts = _parts(of, plain)
-        items = [_from_plain(part, item) for part, item in zip(parts, plain, strict=True)]
-        make: Any = origin
-        return make(items)
-    if origin is dict:
-        return {_key(args[0], key): _from_plain(args[1], item) for key, item in plain.items()}
-    if origin in (Union, types.UnionType):
-        return _first_that_fits(args, plain)
-    if origin is Literal or isinstance(plain, _json_type(of)):
-        return plain
-    raise TypeError(f"{type(plain).__name__} is not {_name(of)}")
-
-
-def _first_that_fits(members: tuple[Any, ...], plain: Any) -> Any:
-    for member in members:
-        try:
-            return _from_plain(member, plain)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            continue
-    raise TypeError(f"{type(plain).__name__} fits none of the union")
-
-
-def _key(of: Any, text: str) -> Any:
-    return int(text) if of is int else _from_plain(of, text)
-
-
-def _json_type(of: Any) -> Any:
-    if of is float:
-        return (int, float)
-    return of if isinstance(of, type) else object
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 # ---- looking at types
 
 
-def _parts(of: Any, values: Any) -> list[Any]:
-    """The type of each item: `tuple[int, str]` has one for each, the others one for all."""
-    args = get_args(of)
-    if get_origin(of) is tuple and args[-1] is not Ellipsis:
-        return list(args)
-    return [args[0]] * len(values)
+def _bare(of: Any, owner: Any) -> Any:
+    """Without what says nothing about the form: Annotated, NewType, Final, type variables."""
+    while True:
+        if of is _SELF and owner is not None:
+            return owner
+        if of is typing.LiteralString:
+            return str
+        if get_origin(of) in _TRANSPARENT:
+            of = get_args(of)[0]
+        elif isinstance(of, typing.NewType):
+            of = of.__supertype__
+        elif isinstance(of, TypeVar):
+            of = _meaning(of)
+        else:
+            return of
 
 
-def _member(of: Any, value: Any) -> Any:
-    """The member of a union that *value* is."""
+def _meaning(variable: TypeVar) -> Any:
+    """What a type variable stands for that nobody has bound."""
+    if variable.__constraints__:
+        return cast(Any, Union)[variable.__constraints__]
+    bound = variable.__bound__
+    return Any if bound is None or isinstance(bound, ForwardRef) else bound
+
+
+def _members(of: Any, owner: Any) -> Iterator[Any]:
+    """The members of a union, and of unions in it under another name."""
     for member in get_args(of):
-        if isinstance(value, get_origin(member) or member):
-            return member
-    raise TypeError(f"{type(value).__name__} is none of {of}")
+        bare = _bare(member, owner)
+        if get_origin(bare) in (Union, types.UnionType):
+            yield from _members(bare, owner)
+        else:
+            yield bare
 
 
-def _may_be_none(of: Any) -> bool:
-    return of is type(None) or type(None) in get_args(of)
+def _short(of: Any) -> str:
+    """A name without modules: `Page[Dish]`."""
+    origin, args = get_origin(of), get_args(of)
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(_short, args))
+    name = "None" if of is type(None) else _name(origin or of)
+    return f"{name}[{', '.join(map(_short, args))}]" if args else name
 
 
-def _hints(of: Any) -> dict[str, Any]:
-    hints = get_type_hints(of)
-    return {field.name: hints[field.name] for field in dataclasses.fields(of) if field.init}
+def _alias(of: Any) -> Any:
+    """What `type Pair[T] = tuple[T, T]` stands for."""
+    alias = get_origin(of) or of
+    return _bound(alias.__value__, dict(zip(alias.__type_params__, get_args(of), strict=False)))
 
 
-def _struct_hints(of: Any) -> dict[str, Any]:
-    hints = get_type_hints(of)
-    return {name: hints[name] for name in of.__struct_fields__}
+def _required(cls: Any) -> frozenset[str]:
+    """The keys that must be there; what is written in quotes is understood as well."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    said = {name: _requirement(hint) for name, hint in hints.items()}
+    by_default = cls.__required_keys__
+    return frozenset(
+        name for name, must in said.items() if (name in by_default if must is None else must)
+    )
 
 
-def _is_model(of: Any) -> bool:
-    return _is_pydantic(of) or _is_struct(of) or _is_dataclass(of)
+def _requirement(hint: Any) -> bool | None:
+    while (origin := get_origin(hint)) is not None:
+        if origin in (typing.Required, typing.NotRequired):
+            return origin is typing.Required
+        if origin is not Annotated and origin is not getattr(typing, "ReadOnly", None):
+            return None
+        hint = get_args(hint)[0]
+    return None
 
 
-def _is_pydantic(of: Any) -> bool:
-    return isinstance(of, type) and hasattr(of, "model_validate")
+def _hints(of: Any) -> Iterator[tuple[str, Any]]:
+    """Name and type of each field, with the type variables of its class bound."""
+    cls = get_origin(of) or of
+    bindings = _bindings(of)
+    for name, hint in _resolved(cls).items():
+        home = next((base for base in cls.__mro__ if name in inspect.get_annotations(base)), cls)
+        yield name, _bound(hint, bindings.get(home, {}))
 
 
-def _is_struct(of: Any) -> bool:
-    return isinstance(of, type) and hasattr(of, "__struct_fields__")
+def _resolved(cls: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except NameError:  # a class inside a function that names itself
+        return typing.get_type_hints(cls, localns={cls.__name__: cls})
 
 
-def _is_dataclass(of: Any) -> Any:
-    return isinstance(of, type) and dataclasses.is_dataclass(of) and not _is_pydantic(of)
+def _bindings(of: Any) -> dict[Any, _Bindings]:
+    """For each class what its type variables stand for; `Page[Dish]` binds those of its bases."""
+    cls = get_origin(of) or of
+    own = dict(zip(getattr(cls, "__parameters__", ()), get_args(of), strict=False))
+    found: dict[Any, _Bindings] = {cls: own}
+    for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
+        origin = get_origin(base) or base
+        if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol):
+            found |= _bindings(_bound(base, own))
+    return found
 
 
-def _name(of: Any) -> str:
-    return getattr(of, "__qualname__", repr(of))
-
-
-def _to_builtins(value: Any) -> Any:
-    import msgspec  # a struct was given, so it is installed
-
-    return msgspec.to_builtins(value, str_keys=True)
-
-
-def _convert(plain: Any, of: Any) -> Any:
-    import msgspec
-
-    return msgspec.convert(plain, of, strict=False)
+def _bound(of: Any, bindings: _Bindings) -> Any:
+    if isinstance(of, TypeVar):
+        return bindings.get(of, of)
+    parameters = cast("tuple[Any, ...]", getattr(of, "__parameters__", ()))
+    if not parameters or get_origin(of) is None:
+        return of
+    return of[tuple(bindings.get(each, each) for each in parameters)]

@@ -9,7 +9,16 @@ from typing import Any, ParamSpec, TypeVar
 from .._core.breaker import Limits, Outage
 from .._core.cache import CacheOptions, make_recipe, slot_of
 from .._core.fingerprint import fingerprint
-from .._core.keys import Seconds, Template, beside, checked_paths, expand, public_name, seconds
+from .._core.keys import (
+    Seconds,
+    Template,
+    beside,
+    checked_namespace,
+    checked_paths,
+    expand,
+    public_name,
+    seconds,
+)
 from .._core.lease import (
     Holding,
     OutagePolicy,
@@ -56,7 +65,7 @@ class Dibs:
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
     ) -> None:
-        self._namespace = namespace
+        self._namespace = checked_namespace(namespace)
         self._on_outage: OutagePolicy = checked_policy(on_outage)
         limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
         self._ledger = Ledger(target, limits, tuple(listeners), self._on_outage)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Outage
 from .._core.cache import Reading, Recipe, Slot, abandon_request, jittered, store_request
 from .._core.causes import cause_for
-from .._core.codec import FAILURE, frame
+from .._core.codec import FAILURE, frame, packed
 from .._core.lease import Plan, milliseconds
 from .._threads import monotonic, within
 from ..errors import Unavailable
@@ -106,7 +106,8 @@ class Loading:
         codec = recipe.codec
         took = monotonic() - since
         try:
-            payload = codec.encode(value)
+            # What the store gives to others, also to the first. What cannot be read is not stored.
+            payload, value = packed(codec, value)
         except BaseException:
             self.abandon(want, token)
             raise
@@ -115,8 +116,7 @@ class Loading:
         data = frame(codec.name, codec.fingerprint, time(), took, payload)
         if self._write(want, token, reading, data, fresh + recipe.stale, took):
             self._remember(slot.key, fresh)
-        # What the store gives to others, also to the first: a tuple comes back as a list to all.
-        return codec.decode(payload)
+        return value
 
     def _write(
         self, want: Want, token: bytes, reading: Reading, data: bytes, life: float, took: float
@@ -175,8 +175,7 @@ class Loading:
         since = monotonic()
         value = within(want.recipe.load_timeout, want.load)
         self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
-        codec = want.recipe.codec
-        return codec.decode(codec.encode(value))
+        return packed(want.recipe.codec, value)[1]
 
     def _tell(self, kind: Any, recipe: Recipe, **facts: Any) -> None:
         if self._ledger.listeners:

@@ -714,7 +714,11 @@ async def test_a_type_that_is_never_kept_need_not_be_understood(valkey: Server) 
 
     @dataclass
     class Node:
-        children: "list[Node]"  # a name that nobody can look up from here
+        children: "list[Leaf]"  # a name that nobody can look up from here
+
+    @dataclass
+    class Leaf:
+        pass
 
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 

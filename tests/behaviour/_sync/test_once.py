@@ -715,7 +715,11 @@ def test_a_type_that_is_never_kept_need_not_be_understood(valkey: Server) -> Non
 
     @dataclass
     class Node:
-        children: "list[Node]"  # a name that nobody can look up from here
+        children: "list[Leaf]"  # a name that nobody can look up from here
+
+    @dataclass
+    class Leaf:
+        pass
 
     with Dibs(valkey.url, budget=5) as dibs:
 

@@ -32,8 +32,13 @@ class Worker:
         self.system = system
         spec = {"name": system.name, "world": system.world, "port": port, "core": core}
         command = [sys.executable, "-m", "benchmarks.worker", json.dumps(spec)]
+        source = {"PYTHONPATH": system.source} if system.source else {}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | source,
         )
 
     def ready(self) -> None:

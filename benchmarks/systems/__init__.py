@@ -24,7 +24,8 @@ guards ``app``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -52,6 +53,8 @@ class System:
     package: str
     variant: str = ""
     """Which of a file's classes, where there are several: ``Local`` for ``LocalTasks``."""
+    source: str = ""
+    """Where another version of dibs is, for the same row of an earlier version."""
 
     @property
     def label(self) -> str:
@@ -76,6 +79,21 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+BEFORE = os.environ.get("DIBS_BEFORE", "")
+"""``<folder>/src`` of another version of dibs, measured beside this one in the same run."""
+
+
+def with_before(*systems: System) -> tuple[System, ...]:
+    """Each system; behind each of ours the same of the version in ``DIBS_BEFORE``, if given."""
+    both = [
+        (each, replace(each, name=f"{each.name} (before)", source=BEFORE))
+        if BEFORE and each.name.startswith("dibs")
+        else (each,)
+        for each in systems
+    ]
+    return tuple(each for pair in both for each in pair)
+
+
 FLOOR, LOCK, PRL, GLIDE, DIBS = (
     "raw floor",
     "redis-py Lock",
@@ -84,7 +102,7 @@ FLOOR, LOCK, PRL, GLIDE, DIBS = (
     "dibs",
 )
 
-LEASES = (
+LEASES = with_before(
     System(FLOOR, THREADS, "floor", "hiredis", "hiredis"),
     System(LOCK, THREADS, "redis_py", "redis", "redis"),
     System(PRL, THREADS, "python_redis_lock", "redis_lock", "python-redis-lock"),
@@ -97,7 +115,7 @@ LEASES = (
 )
 """Who can take a lease, in the order of the tables."""
 
-WAITERS = tuple(system for system in LEASES if system.name in (LOCK, PRL, DIBS))
+WAITERS = tuple(each for each in LEASES if each.name in (LOCK, PRL, DIBS, f"{DIBS} (before)"))
 """Who can wait for one."""
 
 
@@ -113,7 +131,7 @@ GET, DOGPILE, CASHEWS, CASHEWS_LOCK, CASHEWS_LOCAL, AIOCACHE, SEED, CACHED, CACH
     "dibs cached, local=True",
 )
 
-HITS = (
+HITS = with_before(
     System(GET, THREADS, "redis_get", "redis", "redis"),
     System(DOGPILE, THREADS, "dogpile_cache", "dogpile.cache", "dogpile.cache"),
     System(CACHED, THREADS, "ours_cached", "dibs", "dibs"),
@@ -145,7 +163,7 @@ BARE, HEADER, IDEMKIT, REPLAY, RELEASE = (
     "dibs, release",
 )
 
-GUARDS = (
+GUARDS = with_before(
     System(BARE, TASKS, "guarded", "dibs", "dibs"),
     System(
         HEADER,

@@ -44,13 +44,7 @@ STOPPED, RUNNING = 0.4, 0.8
 SOON = 0.02  # after the beginning of a test: most are over in less than a second
 GENEROUS, DEFAULT = 5, 0.25  # budgets: of a test that is not about budgets, and of a user
 
-SLOW_ANSWERS = {"tls", "slow", "dribble", "narrow", "busy", "stopped"}
 QUIET: list[tuple[set[str], str, set[str]]] = [
-    (
-        SLOW_ANSWERS,
-        "its time limit leaves no room for slower answers",
-        {"test_stale_is_served_while_one_refreshes", "test_an_outage_loads_directly"},
-    ),
     (
         {"tls"},
         "it adds to the URL of the server, which ends with a query",

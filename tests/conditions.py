@@ -46,6 +46,11 @@ GENEROUS, DEFAULT = 5, 0.25  # budgets: of a test that is not about budgets, and
 
 QUIET: list[tuple[set[str], str, set[str]]] = [
     (
+        {"stopped"},
+        "the process stands still for longer than its lock lasts",
+        {"test_a_load_longer_than_its_lock_is_still_one"},
+    ),
+    (
         {"tls"},
         "it adds to the URL of the server, which ends with a query",
         {"test_a_database_that_does_not_exist_is_a_mistake"},
@@ -55,7 +60,6 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         "a redis-py client of the test's own insists on RESP3",
         {
             "test_a_callers_client_lends_its_settings_and_is_never_closed",
-            "test_a_client_with_a_credential_provider",
             "test_a_cluster_client",
         },
     ),

@@ -9,7 +9,7 @@ ARGS :=
 VENV := .venv
 PINS := requirements/dev.txt
 PYTHONS := 3.11 3.12 3.13 3.14
-CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped
+CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty
 OLDEST_REDIS := 6.0.0
 BEHAVIOUR := tests/behaviour tests/races
 
@@ -60,7 +60,7 @@ test-conditions: setup ## the behaviour tests under every condition, redis-py an
 	@failed=; \
 	for condition in $(CONDITIONS); do \
 		echo "== $$condition"; \
-		$(UNDER) --condition $$condition $(BEHAVIOUR) || failed="$$failed $$condition"; \
+		$(UNDER) $$(printf ' --condition %s' $$(echo $$condition | tr + ' ')) $(BEHAVIOUR) || failed="$$failed $$condition"; \
 	done; \
 	for redis in oldest newest; do \
 		$(MAKE) --no-print-directory redis-$$redis || failed="$$failed redis-$$redis"; \

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from dibs import AsyncDibs, Dibs
 from dibs.testing import Certificates, Engine, FaultProxy, Server
 from dibs.testing.engines import OWN
 from dibs.testing.processes import Process, die_with_parent
@@ -33,24 +34,52 @@ CONDITIONS = {
     "narrow": "a connection carries 50 kB per second, each way",
     "uvloop": "async tests run on uvloop",
     "busy": "the loop, or the interpreter, is busy four fifths of the time, 20 ms at a stretch",
+    "hasty": "a `Dibs` to which a test gives a budget of 5 s gets the default of 0.25 s",
     "stopped": "the process is stopped for 0.4 s, runs for 0.8 s, and so on",
 }
 OF_THE_LINE = {"tls", "slow", "dribble", "narrow"}
 
 SLICE, REST = 0.020, 0.005  # of a process that is busy four fifths of the time
 STOPPED, RUNNING = 0.4, 0.8
+SOON = 0.02  # after the beginning of a test: most are over in less than a second
+GENEROUS, DEFAULT = 5, 0.25  # budgets: of a test that is not about budgets, and of a user
 
-QUIET: list[tuple[set[str], str, set[str]]] = []
+QUIET: list[tuple[set[str], str, set[str]]] = [
+    (
+        {"stopped"},
+        "a pause of 0.4 s leaves no time to renew a lock of 0.5 s",
+        {"test_a_load_longer_than_its_lock_is_still_one"},
+    ),
+    (
+        {"tls"},
+        "it adds to the URL of the server, which ends with a query",
+        {"test_a_database_that_does_not_exist_is_a_mistake"},
+    ),
+    (
+        {"resp2"},
+        "a redis-py client of the test's own insists on RESP3",
+        {
+            "test_a_callers_client_lends_its_settings_and_is_never_closed",
+            "test_a_cluster_client",
+        },
+    ),
+    (
+        {"resp2"},
+        "it counts on the pushes of RESP3",
+        {"test_fifty_waiters_are_one_contender", "test_local_memory_is_kept_true_by_the_server"},
+    ),
+]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""
 
 STOP_AND_CONTINUE = f"""
 import signal, time
 watched = os.getppid()
+time.sleep({SOON})
 while os.getppid() == watched:
-    time.sleep({RUNNING})
     os.kill(watched, signal.SIGSTOP)
     time.sleep({STOPPED})
     os.kill(watched, signal.SIGCONT)
+    time.sleep({RUNNING})
 """
 
 
@@ -103,6 +132,8 @@ class Conditions:
             if "tls" in self._names:
                 self._certificates = lasting.enter_context(_certificates())
                 lasting.enter_context(_proxies_with(self._certificates))
+            if "hasty" in self._names:
+                lasting.enter_context(_default_budgets())
             yield
 
     @contextmanager
@@ -166,6 +197,26 @@ def _proxies_with(certificates: Certificates) -> Iterator[None]:
         yield
     finally:
         FaultProxy.__init__ = plain
+
+
+@contextmanager
+def _default_budgets() -> Iterator[None]:
+    plain = {kind: kind.__init__ for kind in (Dibs, AsyncDibs)}
+
+    def hasty(init: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(init)
+        def make(self: object, *args: Any, budget: Any = DEFAULT, **options: Any) -> None:
+            init(self, *args, budget=DEFAULT if budget == GENEROUS else budget, **options)
+
+        return make
+
+    for kind, init in plain.items():
+        kind.__init__ = hasty(init)
+    try:
+        yield
+    finally:
+        for kind, init in plain.items():
+            kind.__init__ = init
 
 
 @contextmanager

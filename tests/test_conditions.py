@@ -11,6 +11,7 @@ import pytest
 import redis
 import uvloop
 
+from dibs import Dibs, Unavailable
 from dibs.testing import Server
 from tests.conditions import CONDITIONS, QUIET, Conditions
 
@@ -73,6 +74,15 @@ def test_resp2_is_a_server_without_hello(under: Conditions) -> None:
     with started(under) as server, redis.Redis.from_url(server.url, protocol=3) as client:
         with pytest.raises(redis.ResponseError, match="HELLO"):
             client.ping()
+
+
+@with_conditions("hasty")
+def test_hasty_is_the_default_budget(under: Conditions, own_server: Server) -> None:
+    """A test that is generous with its budget meets a server that hangs, and waits for 0.25 s."""
+    own_server.freeze()
+    with Dibs(own_server.url, budget=5, on_outage="closed") as dibs:
+        with pytest.raises(Unavailable, match=r"0\.25 s|budget"):
+            dibs.try_hold("user:1", ttl=5)
 
 
 @with_conditions("uvloop")

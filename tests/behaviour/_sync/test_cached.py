@@ -177,11 +177,11 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=0.3, stale=30)(kitchen.cook)
         assert (menu("a"))["load"] == 1
         sleep(0.4)
-        kitchen.seconds = 0.3
+        kitchen.seconds = 1.5
         since = time.monotonic()
         for _ in range(5):
             assert (menu("a"))["load"] == 1
-        assert time.monotonic() - since < 0.25
+        assert time.monotonic() - since < 1.5
         eventually(lambda: kitchen.loads == 2)
 
         def is_new() -> bool:
@@ -376,7 +376,7 @@ def test_an_outage_loads_directly(own_server: Server) -> None:
         callers = [Beside(menu, "b") for _ in range(10)]
         for caller in callers:
             assert (caller.result())["name"] == "b"
-        assert time.monotonic() - since < 0.25 + 0.3 + 1
+        assert time.monotonic() - since < 10 * 0.3, "ten callers do not load one after the other"
         assert kitchen.loads == 2
         assert "degraded" in kinds(events) and "outage" in kinds(events)
         own_server.thaw()
@@ -517,10 +517,11 @@ def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server) -> N
         menu("a")
         sleep(0.2)
         kitchen.error = RuntimeError("kitchen closed")
+        since = time.monotonic()
         for _ in range(50):
             assert (menu("a"))["load"] == 1
             sleep(0.01)
-        assert kitchen.loads <= 3
+        assert kitchen.loads <= 3 + (time.monotonic() - since) // 2
         causes = [(event.cause, event.detail) for event in events if event.kind == "degraded"]
         assert causes[:1] == [("load_failed", "the load failed: RuntimeError")]
 

@@ -42,8 +42,8 @@ def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> N
         took, guarded = timed(dibs, "user:1")
         assert not guarded
         assert took < BUDGET + ROOM
-        slowest = max([(timed(dibs, f"user:{n}"))[0] for n in range(100)])
-        assert slowest < 0.1
+        later = sum([(timed(dibs, f"user:{n}"))[0] for n in range(100)])
+        assert later < 20 * BUDGET, "a hundred calls that wait would take a hundred budgets"
         assert kinds(events).count("outage") >= 101
         own_server.thaw()
         eventually(lambda: "recovered" in kinds(events), within=5)
@@ -69,13 +69,14 @@ def test_closed_raises_unavailable_as_quickly(own_server: Server) -> None:
     with Dibs(own_server.url, budget=BUDGET, on_outage="closed") as dibs:
         timed(dibs, "user:1")
         own_server.freeze()
-        for allowed in (BUDGET + ROOM, 0.1, 0.1):
+        for calls, allowed in ((1, BUDGET + ROOM), (100, 20 * BUDGET)):
             since = time.monotonic()
-            with pytest.raises(Unavailable) as caught:
-                with dibs.hold("user:42", ttl=5):
-                    pytest.fail("let through")
+            for _ in range(calls):
+                with pytest.raises(Unavailable) as caught:
+                    with dibs.hold("user:42", ttl=5):
+                        pytest.fail("let through")
+                assert "user:42" not in str(caught.value) and caught.value.detail
             assert time.monotonic() - since < allowed
-            assert "user:42" not in str(caught.value) and caught.value.detail
         with dibs.hold("user:1", ttl=5, on_outage="open") as lease:
             assert not lease.guarded
         with pytest.raises(Unavailable):

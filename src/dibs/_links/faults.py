@@ -31,8 +31,14 @@ def mistake_in_settings(error: BaseException) -> UsageError | None:
 
 def lacks_hello(error: BaseException) -> bool:
     """True: the server (or a proxy before it) does not speak RESP3; RESP2 may work."""
-    text = str(error)
-    return isinstance(error, ResponseError) and ("HELLO" in text.upper() or "NOPROTO" in text)
+    if not isinstance(error, ResponseError) or mistake_in_settings(error) is not None:
+        return False
+    return code_of_reply(str(error)) is None
+
+
+def was_closed(error: BaseException) -> bool:
+    """True: the server accepted the connection and closed it: HELLO may be unknown to it."""
+    return isinstance(error, BELOW) and cause_of(error).code == "disconnected"
 
 
 # ---- the cause of an outage

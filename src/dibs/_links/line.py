@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import hiredis
 
+from .._core.capabilities import Handshake
 from .._core.engine import Engine
 from .._core.request import REPEATED, Reply, Request
 from . import adopted
@@ -103,6 +104,19 @@ class Line(asyncio.BufferedProtocol):
         else:
             self._transport.write(payload)
         queue.append(pending)
+
+    async def ask_engine(self, *, plain: bool = False) -> Engine:
+        """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
+        handshake = Handshake(plain=plain, pushes=self.pushes)
+        while self.engine is None:
+            reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
+            self.send((reply, handshake.request, 0.0))
+            await asyncio.wait([reply, self._gone], return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                raise handshake.closed() or EOFError()
+            replies = reply.result()
+            self.engine = handshake.heard(replies if handshake.is_list else [replies])
+        return self.engine
 
     def _flush(self) -> None:
         if self._may_write and self._out:

@@ -13,14 +13,23 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Outage
+from .._core.capabilities import NO_OP, Greeting
 from .._core.causes import cause_for
-from .._core.engine import ASK, Engine, read_engine
+from .._core.engine import Engine
 from .._core.request import Reply, Request, together
-from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
+from .._core.watch import (
+    Tracked,
+    Watching,
+    read_tracked,
+    read_watch,
+    tracked,
+    untracked,
+    watch_request,
+)
 from ..errors import DibsError, UsageError
-from . import adopted
 from .debts import Debts
-from .faults import cause_of, lacks_hello, mistake_in_settings
+from .faults import cause_of, mistake_in_settings
+from .greeting import open_line
 from .line import Line, Pending, fail, is_wanted, repeated, resend
 from .targets import Place
 from .watchers import Wake, Watchers
@@ -54,7 +63,7 @@ class MultiplexedLink:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._losses = 0
-        self._protocol = 3
+        self._greeting = Greeting()
         self._closing = False
         """Nobody new is let in; what is on its way is still delivered."""
         self._closed = False
@@ -117,11 +126,11 @@ class MultiplexedLink:
         if self._line is None:
             await self.send(_NOTHING, now)
         line = self._line
-        first = line is None or not line.is_tracking
-        if line is not None:
-            line.is_tracking = True
+        if line is None or line.engine is None or not line.engine.tracking:
+            return untracked(await self.send(request, now), request)
+        first, line.is_tracking = not line.is_tracking, True
         replies = await self.send(tracked(request, first=first), now)
-        return read_tracked(replies, request, pushes=line is not None and line.pushes)
+        return read_tracked(replies, request, pushes=True)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
@@ -233,7 +242,8 @@ class MultiplexedLink:
         while True:
             try:
                 async with asyncio.timeout(max(self._budget, PROBE_BUDGET)):
-                    line = await self._open()
+                    assert self._place is not None
+                    line = await open_line(self._place, self._greeting, self)
             except Exception as error:
                 if self._is_mistake(error) or self._is_well(self._line):
                     return
@@ -260,28 +270,6 @@ class MultiplexedLink:
         for pending in unsent:
             fail(pending, UsageError(str(mistake)))
         return True
-
-    async def _open(self) -> Line:
-        """A new connection that has answered what its server can do."""
-        assert self._place is not None
-        connection = self._place.connection(None, self._protocol)
-        try:
-            await connection.connect()
-        except BaseException as error:
-            adopted.drop(connection)
-            if not lacks_hello(error) or self._protocol == 2:
-                raise
-            self._protocol = 2
-            return await self._open()
-        line = Line(self, connection)
-        try:
-            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            line.send((future, ASK, monotonic()))
-            line.engine = read_engine(await future)
-        except BaseException:
-            line.abort()
-            raise
-        return line
 
     def _adopt(self, line: Line) -> None:
         """Use the new line, and ask there again what the old one has not answered."""
@@ -365,7 +353,7 @@ class MultiplexedLink:
         """Until all that was asked before is answered, on this line or the next."""
         assert self._loop is not None
         last: asyncio.Future[Any] = self._loop.create_future()
-        pending = (last, ASK, monotonic())
+        pending = (last, NO_OP, monotonic())
         if self._line is not None:
             self._line.send(pending)
         else:

@@ -13,14 +13,16 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_BUDGET, PROBE_EVERY, Breaker, Crowded, Outage
+from .._core.capabilities import Greeting
 from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
-from .._core.watch import Tracked, Watching, read_watch, watch_request
+from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import DibsError, UsageError
 from .debts import Debts
-from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from .faults import BELOW, cause_of, mistake_in_settings
 from .ghosts import Ghosts
+from .greeting import open_wire
 from .listener import Listener
 from .opening import Opening
 from .targets import Place
@@ -59,7 +61,7 @@ class PooledLink:
         self._guard = threading.Lock()
         self._breaker_guard = threading.Lock()
         self._wake_probe = threading.Event()
-        self._protocol = 3
+        self._greeting = Greeting()
         self._closed = False
 
     def move_to(self, place: Place) -> None:
@@ -133,12 +135,13 @@ class PooledLink:
         Where no connection can be had for listening, nobody tells: the caller polls.
         """
         self._watchers.add(request.key, wake)
+        if self.engine is not None and not self.engine.tracking:
+            return untracked(self.send(request, now), request)
         try:
             listener = self._listening(now)
             return listener.track(request, now + self._budget)
         except BELOW:
-            reply = self.send(request, monotonic())
-            return Tracked(reply if request.replies > 1 else [reply], told=False)
+            return untracked(self.send(request, monotonic()), request)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
@@ -285,22 +288,9 @@ class PooledLink:
 
     def _connect(self) -> Wire:
         """A new connection that has answered what its server can do."""
-        limit = max(self._budget, PROBE_BUDGET)
         assert self._place is not None
-        connection = self._place.connection(limit, self._protocol)
-        try:
-            connection.connect()
-        except BELOW as error:
-            if not lacks_hello(error) or self._protocol == 2:
-                raise
-            self._protocol = 2
-            return self._connect()
-        wire = Wire(connection, limit)
-        try:
-            self.engine = wire.ask_engine()
-        except BaseException:
-            wire.close()
-            raise
+        wire = open_wire(self._place, self._greeting, max(self._budget, PROBE_BUDGET))
+        self.engine = wire.engine
         return wire
 
     # ---- outage

@@ -5,7 +5,8 @@ import socket
 from time import monotonic
 from typing import Any
 
-from .._core.engine import ASK, Engine, read_engine
+from .._core.capabilities import Handshake
+from .._core.engine import Engine
 from .._core.request import Reply, Request
 from . import adopted
 
@@ -13,13 +14,14 @@ from . import adopted
 class Wire:
     """A request out, its replies back. Any exception means: close it, its state is not known."""
 
-    __slots__ = ("_connection", "_reader", "_sock", "patience", "pushes")
+    __slots__ = ("_connection", "_reader", "_sock", "engine", "patience", "pushes")
 
     def __init__(self, connection: Any, patience: float | None) -> None:
         self._connection = connection
         self._sock = adopted.socket_of(connection)
         self._reader = adopted.make_reader()
         self.pushes = int(connection.protocol) >= 3
+        self.engine: Engine | None = None
         self.set_patience(patience)
 
     def set_patience(self, seconds: float | None) -> None:
@@ -27,9 +29,16 @@ class Wire:
         self.patience = seconds
         self._sock.settimeout(seconds)
 
-    def ask_engine(self) -> Engine:
-        """What the server can do. UsageError: it is too old."""
-        return read_engine(self.exchange(ASK))
+    def ask_engine(self, *, plain: bool = False) -> Engine:
+        """What the server can do. UsageError: it cannot be worked with."""
+        handshake = Handshake(plain=plain, pushes=self.pushes)
+        try:
+            while self.engine is None:
+                replies = self.exchange(handshake.request)
+                self.engine = handshake.heard(replies if handshake.is_list else [replies])
+        except (EOFError, ConnectionResetError) as error:
+            raise handshake.closed() or error from None
+        return self.engine
 
     def exchange(self, request: Request) -> Any:
         """The reply, or a list where there are several. TimeoutError: none within the patience.

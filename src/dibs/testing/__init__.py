@@ -10,12 +10,14 @@ Nothing here is an imitation: the servers are real processes, the faults real by
 from .children import Child
 from .engines import ENGINES, Engine, ServerMissing
 from .faults import FaultProxy
+from .filters import CommandFilter
 from .patience import aeventually, eventually
 from .servers import Server, ServerFailed
 
 __all__ = [
     "ENGINES",
     "Child",
+    "CommandFilter",
     "Engine",
     "FaultProxy",
     "Server",

@@ -32,7 +32,7 @@ async def hold(dibs: AsyncDibs, ran: Ran) -> None:
 
 async def hold_waiting(dibs: AsyncDibs, ran: Ran) -> None:
     await hold(dibs, ran)
-    async with AsyncDibs(dibs_url(dibs), namespace="shop:") as other:
+    async with AsyncDibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
         async with dibs.hold("job:1", ttl=0.2):
             pass
         lease = await dibs.try_hold("job:1", ttl=0.2)
@@ -81,7 +81,7 @@ async def cached(dibs: AsyncDibs, ran: Ran, **options: bool) -> None:
         return branch.upper()
 
     assert [await menu("b1") for _ in range(3)] == ["B1"] * 3
-    async with AsyncDibs(dibs_url(dibs), namespace="shop:") as other:
+    async with AsyncDibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
         assert await other.get_or_load("menu:b1", lambda: menu("never"), ttl=60) == "B1"
     assert loads == ["b1"]
     assert await menu.invalidate("b1")

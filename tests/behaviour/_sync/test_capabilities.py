@@ -33,7 +33,7 @@ def hold(dibs: Dibs, ran: Ran) -> None:
 
 def hold_waiting(dibs: Dibs, ran: Ran) -> None:
     hold(dibs, ran)
-    with Dibs(dibs_url(dibs), namespace="shop:") as other:
+    with Dibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
         with dibs.hold("job:1", ttl=0.2):
             pass
         lease = dibs.try_hold("job:1", ttl=0.2)
@@ -82,7 +82,7 @@ def cached(dibs: Dibs, ran: Ran, **options: bool) -> None:
         return branch.upper()
 
     assert [menu("b1") for _ in range(3)] == ["B1"] * 3
-    with Dibs(dibs_url(dibs), namespace="shop:") as other:
+    with Dibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
         assert other.get_or_load("menu:b1", lambda: menu("never"), ttl=60) == "B1"
     assert loads == ["b1"]
     assert menu.invalidate("b1")

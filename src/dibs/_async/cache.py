@@ -19,6 +19,7 @@ from .._core.cache import (
     read_reply,
     read_request,
 )
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local
 from .._core.watch import Tracked, Watching, read_watch, watch_request
@@ -240,7 +241,9 @@ class AsyncCache:
 
     async def _claim(self, want: Want, token: bytes, *, force: bool) -> Reading:
         recipe, slot = want.recipe, want.slot
-        now, _ = await self._ledger.opened()
+        now, engine = await self._ledger.opened()
+        if engine.refused:
+            must_allow(engine, "load")
         request = claim_request(slot, recipe, token, force=force)
         try:
             reading = read_claim(await self._ledger.ask(request, now), recipe)

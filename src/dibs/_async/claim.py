@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import claims
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.lease import Holding, Plan, milliseconds
 from .._core.once import (
@@ -182,6 +183,7 @@ async def take_claim(
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy."""
     outcome = await _ask(ledger, plan, fingerprint)
     if isinstance(outcome, AsyncLease):
+        await _check_end(ledger, terms, outcome)
         if outcome.guarded:
             ledger.keeper.keep(outcome)
         ledger.tell("claimed", plan.name, guarded=outcome.guarded)
@@ -196,6 +198,19 @@ async def take_claim(
     else:
         ledger.tell("mismatch", plan.name)
     raise verdict
+
+
+async def _check_end(ledger: "AsyncLedger", terms: Terms, lease: AsyncLease) -> None:
+    """Nothing, if the claim can be ended as *terms* say. UsageError: not here; it is released."""
+    engine = ledger.link.engine
+    if engine is None or not engine.refused:
+        return
+    leaves = terms.after != "release" or terms.on_error != "release"
+    try:
+        must_allow(engine, "complete" if leaves else "renew")
+    except UsageError:
+        await lease.release()
+        raise
 
 
 async def _ask(ledger: "AsyncLedger", plan: Plan, fingerprint: bytes) -> AsyncLease | Met:

@@ -1,19 +1,18 @@
-"""Which commands this server has, asked once per connection.
+"""What a server (or a proxy before it) can do, and which scripts it is given.
 
 The ladder: take a key by `SET NX GET` (7.0) or by script; give it back by `DELEX … IFEQ`
 (Redis 8.4, Valkey 9.2), `DELIFEQ` (Valkey 9.0) or by script; keep it by `SET … IFEQ` or by script.
+A script goes by EVALSHA, and whole by EVAL where the server does not know it, or has no EVALSHA.
+`capabilities.py` finds out where on the ladder a server stands.
 """
 
 import hashlib
 import pkgutil
+import re
 from functools import cache
 from typing import Literal, NamedTuple
 
-from ..errors import UsageError
-from .request import ErrorReply, Reply, Request, pack
-
-# One command each that tells a version apart: ACL came with 6.0, EXPIRETIME with 7.0.
-_MARKS = ("ACL", "EXPIRETIME", "DELEX", "DELIFEQ")
+from .request import ErrorReply, Request, pack
 
 SCRIPTS = (
     "acquire",
@@ -26,19 +25,27 @@ SCRIPTS = (
     "complete",
 )
 
-ASK = Request(pack("COMMAND", "INFO", *_MARKS), 1, b"")
-
 
 class Engine(NamedTuple):
-    """What a server can do for us. Made by `read_engine`."""
+    """What a server can do for us. Made by `Handshake`."""
 
     set_nx_get: bool
     compare_delete: Literal["DELEX", "DELIFEQ", "LUA"]
+    tracking: bool = True
+    """CLIENT TRACKING is there; else whoever waits has to poll."""
+    whole_scripts: bool = False
+    """Only EVAL is to be used, never EVALSHA."""
+    refused: frozenset[str] = frozenset()
+    """Commands that this user may not run, or that the server lacks."""
 
     @property
     def set_ifeq(self) -> bool:
         """Every server that has either compare-and-delete also has `SET … IFEQ`."""
         return self.compare_delete != "LUA"
+
+
+OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
+"""What is assumed of a server that does not tell: scripts for everything."""
 
 
 def weakest(engines: list[Engine]) -> Engine:
@@ -48,22 +55,10 @@ def weakest(engines: list[Engine]) -> Engine:
     return Engine(
         set_nx_get=all(engine.set_nx_get for engine in engines),
         compare_delete=first if same else "LUA",
+        tracking=all(engine.tracking for engine in engines),
+        whole_scripts=any(engine.whole_scripts for engine in engines),
+        refused=frozenset[str]().union(*[engine.refused for engine in engines]),
     )
-
-
-def read_engine(reply: Reply) -> Engine:
-    """What the answer to `ASK` says. UsageError: the server is too old."""
-    if isinstance(reply, ErrorReply):
-        if reply.code != "NOPERM":
-            raise ConnectionError(str(reply))  # LOADING, BUSY …: not now
-        # COMMAND is forbidden to this user: assume the oldest that we can work with.
-        return Engine(set_nx_get=False, compare_delete="LUA")
-    assert isinstance(reply, list)
-    acl, expiretime, delex, delifeq = [bool(entry) for entry in (*reply, *[None] * 4)[:4]]
-    if not acl:
-        raise UsageError("this server is too old: dibs needs Redis 6.0 or Valkey 7.2, or newer")
-    native = "DELEX" if delex else "DELIFEQ" if delifeq else "LUA"
-    return Engine(set_nx_get=expiretime, compare_delete=native)
 
 
 @cache
@@ -89,12 +84,66 @@ def run_whole_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
     return pack("EVAL", _source(name), len(keys), *keys, *args)
 
 
-def with_scripts(request: Request) -> Request:
-    """The same request, preceded by the scripts that it runs: the answer to a NOSCRIPT.
+_BY_DIGEST = re.compile(rb"\*\d+\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})\r\n")
 
-    The replies to the scripts come first; `request.replies` from the end are the request's own.
+
+def with_scripts(request: Request) -> Request:
+    """The same request, with the script itself in place of its digest: the answer to a NOSCRIPT.
+
+    EVAL also makes the server remember the script, so the next EVALSHA is understood. SCRIPT LOAD
+    is never needed: many proxies and services refuse it.
     """
-    needed = [name for name in SCRIPTS if _digest(name) in request.payload]
-    load = b"".join([pack("SCRIPT", "LOAD", _source(name)) for name in needed])
-    replies = len(needed) + request.replies
-    return Request(load + request.payload, replies, request.key, request.until)
+    found = _BY_DIGEST.match(request.payload)
+    name = None if found is None else _names().get(found.group(1))
+    if found is None or name is None:
+        return request
+    source = _source(name)
+    words = request.payload[: request.payload.index(b"\r\n") + 2]
+    head = b"%b$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (words, len(source), source)
+    payload = head + request.payload[found.end() :]
+    return Request(payload, request.replies, request.key, request.until)
+
+
+@cache
+def _names() -> dict[bytes, str]:
+    return {_digest(name): name for name in SCRIPTS}
+
+
+class ScriptMemory:
+    """Remembers whether EVALSHA is worth a try: some proxies answer NOSCRIPT for ever."""
+
+    MISSES = 3
+    """So many times within `NEAR` seconds, although the script was sent whole each time."""
+    NEAR = 10.0
+    LASTS = 600.0
+    """For how long scripts are then sent whole, in seconds."""
+
+    def __init__(self) -> None:
+        self.whole_until = 0.0
+        """0: EVALSHA has always worked."""
+        self._misses: dict[bytes, tuple[int, float]] = {}
+
+    def whole(self, engine: Engine | None, now: float) -> bool:
+        """True: send scripts whole from the start."""
+        return now < self.whole_until or (engine is not None and engine.whole_scripts)
+
+    def lacks(self, request: Request, error: ErrorReply, now: float) -> bool:
+        """True: the server does not know the script, or no EVALSHA: send it whole."""
+        found = _BY_DIGEST.match(request.payload)
+        if found is None:
+            return False
+        if error.code == "NOSCRIPT":
+            self._missed(found.group(1), now)
+            return True
+        if "evalsha" in str(error).partition(", with args")[0].lower():
+            self.whole_until = now + self.LASTS
+            return True
+        return False
+
+    def _missed(self, digest: bytes, now: float) -> None:
+        count, since = self._misses.get(digest, (0, now))
+        count, since = (count + 1, since) if now - since < self.NEAR else (1, now)
+        self._misses[digest] = (count, since)
+        if count > self.MISSES:
+            self._misses.clear()
+            self.whole_until = now + self.LASTS

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
@@ -211,12 +212,26 @@ def store_is_out(error: ErrorReply) -> str | None:
     return code_of_reply(str(error))
 
 
+_COMMAND = re.compile(r"(?:run|use) the '([\w|]+)' command")
+_DENIED = (
+    "has no permissions",
+    "No permissions",
+    "can't run this command",
+    "can't access at least",
+)
+
+
 def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot mend."""
-    if "WRONGTYPE" in str(error):  # behind other words, where a script ran into it
+    text = str(error)
+    if "WRONGTYPE" in text:  # behind other words, where a script ran into it
         return UsageError("the key holds other data, not a lease; choose another key or namespace")
-    if error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
-        return UsageError(f"the server does not let this user do it ({error.code}); check its ACL")
+    if error.code in ("NOAUTH", "WRONGPASS"):
+        return UsageError("the server refused the credentials; check user and password in the URL")
+    if error.code == "NOPERM" or any(words in text for words in _DENIED):
+        found = _COMMAND.search(text)
+        what = f"run {found.group(1).upper()}" if found else "do it"
+        return UsageError(f"the server does not let this user {what}; check its ACL")
     # What follows may quote the request, and with it the key.
-    words = str(error).partition(", with args")[0]
+    words = text.partition(", with args")[0]
     return UsageError(f"the server refused the request: {words}")

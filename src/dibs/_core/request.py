@@ -40,6 +40,15 @@ def first_error(reply: Reply) -> ErrorReply | None:
     return next((each for each in replies if isinstance(each, ErrorReply)), None)
 
 
+def deciding_error(reply: Reply) -> ErrorReply | None:
+    """The error that a request failed with: its first command decides.
+
+    What comes after it only tells more; without that, what was done is done all the same.
+    """
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return first if isinstance(first, ErrorReply) else None
+
+
 SIZE = [b"$%d\r\n" % size for size in range(1200)]
 """How the wire announces a word of that many bytes; made once, because it is in every request."""
 

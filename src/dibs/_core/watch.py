@@ -6,7 +6,7 @@ and an expiry may never be announced: whoever waits also keeps a timer.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .request import ErrorReply, Reply, Request, pack
 
@@ -42,6 +42,11 @@ def read_tracked(replies: list[Reply], request: Request, *, pushes: bool) -> Tra
     extra = replies[: -request.replies]
     refused = any(isinstance(reply, ErrorReply) for reply in extra)
     return Tracked(replies[-request.replies :], told=pushes and not refused)
+
+
+def untracked(reply: Any, request: Request) -> Tracked:
+    """The reply to *request* as it was sent, where the server cannot tell of changes."""
+    return Tracked(reply if request.replies > 1 else [reply], told=False)
 
 
 def watch_request(key: bytes) -> Request:

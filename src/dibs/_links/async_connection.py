@@ -5,6 +5,7 @@ import contextlib
 import socket
 from typing import Any, Protocol
 
+from .._core.capabilities import Handshake
 from .._core.connection import make_parser
 from .._core.engine import Engine
 from .._core.multiplexer import Channel, Pending
@@ -56,6 +57,19 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._transport.set_protocol(self)
         if early:
             self._received(early, len(early))
+
+    async def ask_engine(self, *, plain: bool = False) -> Engine:
+        """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
+        handshake = Handshake(plain=plain, pushes=self.pushes)
+        while self.engine is None:
+            reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
+            self.send((reply, handshake.request))
+            try:
+                replies = await reply
+            except (EOFError, ConnectionError) as error:
+                raise handshake.closed() or error from None
+            self.engine = handshake.heard(replies if handshake.is_list else [replies])
+        return self.engine
 
     # ---- writing
 

@@ -13,22 +13,30 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import Limits
+from .._core.capabilities import NO_OP, Greeting
 from .._core.causes import cause_for
 from .._core.connection import Next
-from .._core.engine import ASK, Engine, read_engine
+from .._core.engine import Engine
 from .._core.multiplexer import Multiplexer, Pending, is_wanted
-from .._core.request import Reply, Request, pack, together
-from .._core.watch import Tracked, Watching, read_tracked, read_watch, tracked, watch_request
+from .._core.request import Reply, Request, together
+from .._core.watch import (
+    Tracked,
+    Watching,
+    read_tracked,
+    read_watch,
+    tracked,
+    untracked,
+    watch_request,
+)
 from ..errors import Cause, DibsError, UsageError
-from . import adopted
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
-from .faults import cause_of, lacks_hello, mistake_in_settings
+from .faults import cause_of, mistake_in_settings
+from .greeting import open_async
 from .targets import Place
 from .watchers import Wake, Watchers
 
 _NOTHING = Request(b"", 0, b"")
-_PING = Request(pack("PING"), 1, b"")
 _PING_EVERY = 1.0
 """Seconds between two signs of life on a connection that only waits for pushes."""
 
@@ -50,7 +58,7 @@ class MultiplexedLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
-        self._protocol = 3
+        self._greeting = Greeting()
         self._closing = False
         """Nobody new is let in; what is on its way is still delivered."""
         self._closed = False
@@ -154,12 +162,12 @@ class MultiplexedLink:
         if self._machine.current is None:
             await self.send(_NOTHING, now)
         connection = self._machine.current
-        first = connection is None or not connection.is_tracking
-        if connection is not None:
-            connection.is_tracking = True
+        if connection is None or connection.engine is None or not connection.engine.tracking:
+            return untracked(await self.send(request, now), request)
+        first, connection.is_tracking = not connection.is_tracking, True
         replies = await self.send(tracked(request, first=first), now)
         self._keep_pinging()
-        return read_tracked(replies, request, pushes=connection is not None and connection.pushes)
+        return read_tracked(replies, request, pushes=True)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
@@ -179,7 +187,7 @@ class MultiplexedLink:
         connection = self._machine.current
         if connection is not None and self._watchers and not self._closing:
             if not connection.queue:
-                connection.send((None, _PING))
+                connection.send((None, NO_OP))
                 if self._timer is None:
                     self._start_looking()
             self._keep_pinging()
@@ -272,24 +280,7 @@ class MultiplexedLink:
     async def _open(self) -> AsyncConnection:
         """A new connection that has answered what its server can do."""
         assert self._place is not None
-        connection = self._place.connection(None, self._protocol)
-        try:
-            await connection.connect()
-        except BaseException as error:
-            adopted.drop(connection)
-            if not lacks_hello(error) or self._protocol == 2:
-                raise
-            self._protocol = 2
-            return await self._open()
-        opened = AsyncConnection(self, connection)
-        try:
-            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            opened.send((future, ASK))
-            opened.engine = read_engine(await future)
-        except BaseException:
-            opened.abort()
-            raise
-        return opened
+        return await open_async(self._place, self._greeting, self)
 
     def _opened(self, connection: AsyncConnection) -> None:
         """Use the new connection, if one is still needed."""
@@ -365,9 +356,9 @@ class MultiplexedLink:
             return
         last: asyncio.Future[Any] = self._loop.create_future()
         if machine.current is not None:
-            machine.current.send((last, _PING))
+            machine.current.send((last, NO_OP))
         else:
-            machine.backlog.append((last, _PING))
+            machine.backlog.append((last, NO_OP))
         await asyncio.wait([last], timeout=self._budget)
         if last.done():
             last.exception()  # seen: an outage is no news to somebody who leaves

@@ -13,13 +13,15 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import Limits, Outage
+from .._core.capabilities import Greeting
 from .._core.causes import cause_for
 from .._core.connection import Allowance, Attempt, Circuit, Next
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
-from .._core.watch import Tracked, Watching, read_watch, watch_request
+from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import Cause, DibsError, UsageError
-from .faults import BELOW, cause_of, lacks_hello, mistake_in_settings
+from .faults import BELOW, cause_of, mistake_in_settings
+from .greeting import open_for_threads
 from .pool import MOST_IDLE, Pool
 from .probe import Probe
 from .subscriber import Subscriber
@@ -46,7 +48,7 @@ class PooledLink:
         self._on_recovered = on_recovered
         self._on_outage = on_outage
         self._closed = False
-        self._protocol = 3
+        self._greeting = Greeting()
         self._begin()
 
     def _begin(self) -> None:
@@ -238,11 +240,12 @@ class PooledLink:
         Where no connection can be had for that, changes are not reported: the caller polls.
         """
         self._watchers.add(request.key, wake)
+        if self.engine is not None and not self.engine.tracking:
+            return untracked(self.send(request, now), request)
         try:
             return self._subscribed().track(request)
         except (*BELOW, Outage):
-            reply = self.send(request, monotonic())
-            return Tracked(reply if request.replies > 1 else [reply], told=False)
+            return untracked(self.send(request, monotonic()), request)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
@@ -277,20 +280,9 @@ class PooledLink:
         if self._closed:
             raise UsageError("this Dibs is closed")
         assert self._place is not None
-        connection = self._place.connection(self._connect_limit, self._protocol)
-        try:
-            connection.connect()
-        except BELOW as error:
-            if not lacks_hello(error) or self._protocol == 2:
-                raise
-            self._protocol = 2
-            return self._open()
-        opened = ThreadConnection(connection, self._budget / 2)
-        try:
-            self.engine = opened.ask_engine(self._connect_limit)
-        except BaseException:
-            opened.close()
-            raise
+        limits = Limits(self._budget, self._connect_limit)
+        opened = open_for_threads(self._place, self._greeting, limits)
+        self.engine = opened.engine
         return opened
 
     def _known_outage(self) -> Outage | None:

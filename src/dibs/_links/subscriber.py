@@ -7,14 +7,14 @@ from typing import Any
 
 import hiredis
 
+from .._core.capabilities import NO_OP
 from .._core.connection import Allowance
-from .._core.request import Reply, Request, pack
+from .._core.request import Reply, Request
 from .._core.watch import Tracked, read_tracked, tracked
 from .faults import BELOW
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Watchers
 
-_PING = Request(pack("PING"), 1, b"")
 _PING_EVERY = 1.0
 """Seconds of silence after which the server is asked for a sign of life."""
 
@@ -90,7 +90,7 @@ class Subscriber:
             return self._connection.read_any()
         except Silent:
             if not self._asked:
-                self._write(_PING)
+                self._write(NO_OP)
             return self._connection.read_any()
 
     def _take(self, reply: Any) -> None:

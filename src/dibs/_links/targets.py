@@ -62,10 +62,18 @@ class Place:
         address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         return f"{options.get('path') or address}/{options.get('db', 0)}"
 
-    def connection(self, limit: float | None, protocol: int) -> Any:
-        """A redis-py connection. *limit*: the most that each step of its handshake may take."""
+    def connection(self, limit: float | None, protocol: int, *, plain: bool = False) -> Any:
+        """A redis-py connection. *limit*: the most that each step of its handshake may take.
+
+        *plain*: without a name, because a proxy may not know CLIENT.
+        """
         ours = {"socket_timeout": limit, "socket_connect_timeout": limit, "protocol": protocol}
-        return self.connection_class(**{**self.options, **_OURS, **ours})
+        made = self.connection_class(**{**self.options, **_OURS, **ours})
+        if plain:
+            for name in ("client_name", "driver_info", "lib_name", "lib_version"):
+                if hasattr(made, name):
+                    setattr(made, name, None)
+        return made
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,8 +7,9 @@ import sys
 from time import monotonic
 from typing import Any
 
+from .._core.capabilities import Handshake
 from .._core.connection import MORE, SLICES, Allowance, make_parser
-from .._core.engine import ASK, Engine, read_engine
+from .._core.engine import Engine
 from .._core.request import Reply, Request
 from . import adopted
 from .sockets import undelivered
@@ -25,7 +26,7 @@ class Silent(TimeoutError):
 class ThreadConnection:
     """A request out, its replies back. After any exception but `Silent` its state is unknown."""
 
-    __slots__ = ("_connection", "_limit", "_parser", "_sock", "pushes")
+    __slots__ = ("_connection", "_limit", "_parser", "_sock", "engine", "pushes")
 
     def __init__(self, connection: Any, limit: float) -> None:
         self._connection = connection
@@ -33,6 +34,7 @@ class ThreadConnection:
         self._parser = make_parser()
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
+        self.engine: Engine | None = None
         self.look_every(limit / SLICES)
 
     def look_every(self, seconds: float) -> None:
@@ -47,9 +49,16 @@ class ThreadConnection:
         else:
             self._sock.settimeout(seconds)
 
-    def ask_engine(self, limit: float) -> Engine:
-        """What the server can do. UsageError: it is too old."""
-        return read_engine(self.exchange(ASK, limit))
+    def ask_engine(self, limit: float, *, plain: bool = False) -> Engine:
+        """What the server can do. UsageError: it cannot be worked with."""
+        handshake = Handshake(plain=plain, pushes=self.pushes)
+        try:
+            while self.engine is None:
+                replies = self.exchange(handshake.request, limit)
+                self.engine = handshake.heard(replies if handshake.is_list else [replies])
+        except (EOFError, ConnectionResetError) as error:
+            raise handshake.closed() or error from None
+        return self.engine
 
     def exchange(self, request: Request, limit: float | None = None) -> Any:
         """The reply, or a list where there are several. Silent: none came; it may still come.

@@ -20,6 +20,7 @@ from .._core.cache import (
     read_reply,
     read_request,
 )
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local
 from .._core.watch import Tracked, Watching, read_watch, watch_request
@@ -241,7 +242,9 @@ class Cache:
 
     def _claim(self, want: Want, token: bytes, *, force: bool) -> Reading:
         recipe, slot = want.recipe, want.slot
-        now, _ = self._ledger.opened()
+        now, engine = self._ledger.opened()
+        if engine.refused:
+            must_allow(engine, "load")
         request = claim_request(slot, recipe, token, force=force)
         try:
             reading = read_claim(self._ledger.ask(request, now), recipe)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import claims
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.lease import Holding, Plan, milliseconds
 from .._core.once import (
@@ -183,6 +184,7 @@ def take_claim(
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy."""
     outcome = _ask(ledger, plan, fingerprint)
     if isinstance(outcome, Lease):
+        _check_end(ledger, terms, outcome)
         if outcome.guarded:
             ledger.keeper.keep(outcome)
         ledger.tell("claimed", plan.name, guarded=outcome.guarded)
@@ -197,6 +199,19 @@ def take_claim(
     else:
         ledger.tell("mismatch", plan.name)
     raise verdict
+
+
+def _check_end(ledger: "Ledger", terms: Terms, lease: Lease) -> None:
+    """Nothing, if the claim can be ended as *terms* say. UsageError: not here; it is released."""
+    engine = ledger.link.engine
+    if engine is None or not engine.refused:
+        return
+    leaves = terms.after != "release" or terms.on_error != "release"
+    try:
+        must_allow(engine, "complete" if leaves else "renew")
+    except UsageError:
+        lease.release()
+        raise
 
 
 def _ask(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:

@@ -12,8 +12,9 @@ from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core.breaker import Limits, Outage
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.engine import Engine, with_scripts
+from .._core.engine import Engine, ScriptMemory, with_scripts
 from .._core.lease import (
     Holding,
     OutagePolicy,
@@ -27,7 +28,7 @@ from .._core.lease import (
     release_request,
     store_is_out,
 )
-from .._core.request import ErrorReply, Reply, Request, first_error
+from .._core.request import ErrorReply, Reply, Request, deciding_error
 from .._family import remember
 from .._links.targets import Cluster, Embedded, Place, find, place_of
 from .._outages import OutageLog
@@ -72,6 +73,7 @@ class Ledger:
         self._starting: Flight | None = None
         self._held: dict[bytes, Lease] = {}
         self._sweep_at = _SWEEP
+        self._scripts = ScriptMemory()
         self.dropped: deque[tuple[str, float]] = deque(maxlen=10_000)
         """Claims that were forgotten without being ended: their names, and how long they lasted."""
         self.is_closed = False
@@ -129,6 +131,8 @@ class Ledger:
                 request = acquire_request(engine, key, token, plan.ttl_ms)
             else:
                 request = fenced_request(key, plan.fence_key, token, plan.ttl_ms)
+            if engine.whole_scripts or engine.refused or self._scripts.whole_until:
+                request = self._allowed(engine, plan, request, now)
             replies = link.send(request, now)
             if type(replies[0]) is ErrorReply:
                 replies = self.mend(request, replies, now)
@@ -215,7 +219,15 @@ class Ledger:
 
     def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
+        if self._scripts.whole(self.link.engine, now):
+            request = with_scripts(request)
         return self.mend(request, self.link.send(request, now), now)
+
+    def _allowed(self, engine: Engine, plan: Plan, request: Request, now: float) -> Request:
+        """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
+        if plan.renew:
+            must_allow(engine, "renew")
+        return with_scripts(request) if self._scripts.whole(engine, now) else request
 
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write.
@@ -234,11 +246,10 @@ class Ledger:
 
     def mend(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
-        error = first_error(reply)
-        if error is not None and error.code == "NOSCRIPT":
-            replies = self.link.send(with_scripts(request), now)
-            reply = replies[-request.replies :] if request.replies > 1 else replies[-1]
-            error = first_error(reply)
+        error = deciding_error(reply)
+        if error is not None and self._scripts.lacks(request, error, now):
+            reply = self.link.send(with_scripts(request), now)
+            error = deciding_error(reply)
         if error is None:
             return reply
         code = store_is_out(error)

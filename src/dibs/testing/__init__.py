@@ -11,6 +11,7 @@ from .certificates import Certificates
 from .children import Child
 from .engines import ENGINES, Engine, ServerMissing
 from .faults import FaultProxy
+from .filters import CommandFilter
 from .patience import aeventually, eventually
 from .servers import Server, ServerFailed
 
@@ -18,6 +19,7 @@ __all__ = [
     "ENGINES",
     "Certificates",
     "Child",
+    "CommandFilter",
     "Engine",
     "FaultProxy",
     "Server",

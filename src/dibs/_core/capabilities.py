@@ -1,0 +1,218 @@
+"""Finding out what a server can do: a few harmless requests when a connection is opened.
+
+COMMAND INFO tells which commands exist; trying them tells which are allowed. Whatever is missing
+costs a feature or a script, never the guard. What a caller needs to give a key back is known
+before it takes one. Every try concerns one key that does not exist, and writes nothing.
+"""
+
+from typing import Any, Literal, NamedTuple, cast
+
+from ..errors import UsageError
+from .causes import code_of_reply
+from .engine import OLDEST, Engine
+from .request import ErrorReply, Reply, Request, pack
+
+# GET is there for comparison: a service that knows no GET does not tell at all. EXPIRETIME came
+# with 7.0, like SET NX GET. In both cases of letters: some servers compare names exactly.
+_MARKS = ("GET", "EXPIRETIME", "DELEX", "DELIFEQ")
+_NAMES = [name for mark in _MARKS for name in (mark, mark.lower())]
+
+ASK = Request(pack("COMMAND", "INFO", *_NAMES), 1, b"")
+
+_PROBE = b"dibs:probe:5b0c1e2f7a93"
+"""A key that nobody has."""
+# In small letters, unlike every request of ours, so that a look at the traffic tells them apart.
+_PROBES = {
+    "GET": pack("get", _PROBE),
+    "DEL": pack("del", _PROBE),
+    "PTTL": pack("pttl", _PROBE),
+    "PEXPIRE": pack("pexpire", _PROBE, 1),
+    "EVAL": pack("eval", "return 1", 1, _PROBE),
+    "CLIENT TRACKING": pack("client", "tracking", "off"),
+    "DELEX": pack("delex", _PROBE, "ifeq", "-"),
+    "DELIFEQ": pack("delifeq", _PROBE, "-"),
+}
+NO_OP = Request(_PROBES["GET"], 1, b"")
+"""A request that every server answers and that changes nothing."""
+_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING")
+
+Use = Literal["renew", "complete", "load"]
+_NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
+    "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
+    "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
+    "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
+}
+_SEE = 'see "What the server must allow" in docs/reference/targets.md'
+
+
+def read_engine(reply: Reply) -> Engine:
+    """What the answer to `ASK` says. A server that does not tell is taken for the oldest one."""
+    if isinstance(reply, ErrorReply):
+        if reply.code == "NOAUTH" or code_of_reply(str(reply)) is not None:
+            raise ConnectionError(str(reply))  # no password was given, or LOADING, BUSY …: not now
+        return OLDEST
+    entries = cast("list[Any]", reply) if isinstance(reply, list) else []
+    if len(entries) != len(_NAMES):
+        return OLDEST
+    get, expiretime, delex, delifeq = [any(entries[at : at + 2]) for at in range(0, len(_NAMES), 2)]
+    if not get:
+        return OLDEST
+    native = "DELEX" if delex else "DELIFEQ" if delifeq else "LUA"
+    return Engine(set_nx_get=expiretime, compare_delete=native)
+
+
+class Handshake:
+    """Send `request`, hand its replies to `heard`, until that returns what the server can do.
+
+    *plain*: the server closes connections on commands that it does not know (twemproxy): nothing
+    is asked that such a proxy might not know.
+    """
+
+    def __init__(self, *, plain: bool = False, pushes: bool = True) -> None:
+        """*pushes*: the connection can receive any: it speaks RESP3."""
+        self._plain = plain
+        self._pushes = pushes
+        self._engine = OLDEST._replace(whole_scripts=plain)
+        self._asked: tuple[str, ...] = _ALWAYS[:4] if plain else _ALWAYS
+        self._refused: set[str] = set()
+        self._is_first = True
+        self.request = _probe(self._asked, *([] if plain else [ASK]))
+
+    def heard(self, replies: list[Reply]) -> Engine | None:
+        """The engine; None: there is another `request`. UsageError: it cannot be worked with.
+
+        ConnectionError: the server cannot tell now.
+        """
+        tried = replies[-len(self._asked) :]
+        self._refused |= {
+            name for name, reply in zip(self._asked, tried, strict=True) if _is_refused(reply)
+        }
+        first, self._is_first = self._is_first, False
+        if first and not self._plain:
+            self._engine = read_engine(replies[0])
+            self._refused |= {"COMMAND INFO"} if isinstance(replies[0], ErrorReply) else set()
+        self._asked = self._next() if first else ()
+        if self._asked:
+            self.request = _probe(self._asked)
+            return None
+        engine = _engine(self._engine, frozenset(self._refused))
+        return engine if self._pushes else engine._replace(tracking=False)
+
+    @property
+    def is_list(self) -> bool:
+        """False: a link gives the reply to `request` as it is, not in a list."""
+        return self.request.replies > 1
+
+    def closed(self) -> UsageError | None:
+        """The connection was closed in place of an answer. None: that may have any reason."""
+        if self._plain and not self._is_first:
+            return _cannot("take a key", frozenset(("EVAL",)))
+        return None
+
+    def _next(self) -> tuple[str, ...]:
+        if self._plain:
+            return ("EVAL",)
+        native = self._engine.compare_delete
+        return () if native == "LUA" else (native,)
+
+
+def _probe(names: tuple[str, ...], *before: Request) -> Request:
+    payload = b"".join([*[each.payload for each in before], *[_PROBES[name] for name in names]])
+    return Request(payload, len(before) + len(names), b"")
+
+
+def _is_refused(reply: Reply) -> bool:
+    """True: this user may not run the command, or the server does not know it."""
+    if not isinstance(reply, ErrorReply):
+        return False
+    if reply.code == "NOAUTH":
+        raise ConnectionError(str(reply))
+    if reply.code in ("MOVED", "ASK", "CROSSSLOT", "NOSCRIPT"):
+        return False
+    text = str(reply)
+    # Of the command, not of the key: the server looks at the command first.
+    other_key = reply.code == "NOPERM" and " key" in text and " run " not in text
+    return not other_key and code_of_reply(text) is None
+
+
+def _engine(known: Engine, refused: frozenset[str]) -> Engine:
+    """What is known and allowed. UsageError: not even a release is."""
+    native = known.compare_delete
+    if native in refused:
+        native = "LUA"
+    missing = refused & {"EVAL", "GET", "DEL"} if native == "LUA" else frozenset[str]()
+    if missing:
+        raise _cannot("take a key and release it", missing, refused)
+    tracking = known.tracking and "CLIENT TRACKING" not in refused
+    return known._replace(compare_delete=native, tracking=tracking, refused=refused)
+
+
+def must_allow(engine: Engine, use: Use) -> None:
+    """Nothing, if the server allows what *use* needs. UsageError: it does not."""
+    if use != "renew":
+        must_allow(engine, "renew")  # claims and loads are kept alive
+    elif engine.set_ifeq:
+        return
+    doing, commands = _NEEDS[use]
+    missing = engine.refused.intersection(commands)
+    if missing:
+        raise _cannot(doing, missing, engine.refused)
+
+
+def _cannot(
+    doing: str, missing: frozenset[str], refused: frozenset[str] = frozenset()
+) -> UsageError:
+    """*refused*: among them may be a command that would do instead, or would tell of one."""
+    native = sorted(refused & {"DELEX", "DELIFEQ", "COMMAND INFO"})
+    names = " or ".join([" and ".join(sorted(missing)), *native])
+    return UsageError(f"dibs cannot {doing}: the server does not let this user run {names}; {_SEE}")
+
+
+class Dialect(NamedTuple):
+    """How a connection is begun."""
+
+    protocol: int
+    plain: bool = False
+    """Without a word that a proxy might not know: no HELLO, CLIENT or COMMAND."""
+    again: bool = False
+    """For the second time: the first one was closed."""
+
+
+RESP3, RESP3_AGAIN = Dialect(3), Dialect(3, again=True)
+RESP2, PLAIN = Dialect(2), Dialect(2, plain=True)
+
+
+class Greeting:
+    """Which dialect to try next: RESP3, or RESP2 for a server that does not know HELLO.
+
+    Nothing is concluded from one connection that closes: a server that crashes does that, too.
+    Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while.
+    """
+
+    LASTS = 60.0
+    """For how long new connections do not try RESP3 again, in seconds."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._known = RESP3
+
+    def first(self, now: float) -> Dialect:
+        """What to begin with."""
+        return self._known if now < self._until else RESP3
+
+    def after(self, dialect: Dialect, *, refused: bool, closed: bool) -> Dialect | None:
+        """What to try after *dialect* has failed: HELLO was refused, or the connection closed.
+
+        None: nothing, the failure has another reason.
+        """
+        if refused and dialect.protocol == 3:
+            return RESP2
+        if closed and not dialect.plain:
+            return RESP3_AGAIN if dialect == RESP3 else PLAIN
+        self._until = 0.0
+        return None
+
+    def worked(self, dialect: Dialect, now: float) -> None:
+        """A connection was opened so."""
+        if dialect.protocol == 2 and now >= self._until:
+            self._known, self._until = dialect, now + self.LASTS

@@ -1,0 +1,77 @@
+"""TLS settings that cannot work: told at the first use, with what to change."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dibs import AsyncDibs, Event, UsageError
+from dibs.testing import Server
+
+
+@pytest.fixture
+def tls(start_server: Callable[..., Server]) -> Server:
+    """A server with a certificate that only those trust who are told to."""
+    return start_server("redis7", tls=True)
+
+
+async def first_use(url: str) -> str:
+    """What the first hold is told."""
+    events: list[Event] = []
+    async with AsyncDibs(url, budget=5, listeners=[events.append]) as dibs:
+        with pytest.raises(UsageError) as caught:
+            async with dibs.hold("job:1", ttl=5):
+                pytest.fail("let through")
+        with pytest.raises(UsageError):  # and not an outage afterwards
+            await dibs.try_hold("job:1", ttl=5)
+    assert [event.kind for event in events] == []
+    return str(caught.value)
+
+
+async def test_a_certificate_that_is_not_trusted_is_a_mistake(tls: Server) -> None:
+    """The sentence names the option that takes the CA."""
+    assert "ssl_ca_certs" in await first_use(tls.tls_url.partition("?")[0])
+
+
+async def test_a_missing_ca_file_is_a_mistake(tls: Server) -> None:
+    """Not an outage for ever."""
+    url = tls.tls_url.partition("?")[0]
+    assert "ssl_ca_certs" in await first_use(f"{url}?ssl_ca_certs=/nowhere/ca.pem")
+
+
+async def test_a_ca_file_without_a_certificate_is_a_mistake(tls: Server, tmp_path: Path) -> None:
+    """It is there, and cannot be read."""
+    (tmp_path / "ca.pem").write_text("not a certificate")
+    url = tls.tls_url.partition("?")[0]
+    assert "ssl_ca_certs" in await first_use(f"{url}?ssl_ca_certs={tmp_path / 'ca.pem'}")
+
+
+async def test_a_certificate_for_another_host_is_a_mistake(tls: Server) -> None:
+    """It is trusted, but made for 127.0.0.1: this is the same address by another name."""
+    url = tls.tls_url.replace("127.0.0.1", "127.1")
+    assert "host name" in await first_use(f"{url}&ssl_check_hostname=true")
+
+
+async def test_what_worked_before_is_an_outage_afterwards(
+    tls: Server, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """A CA file that vanishes while the process runs: the policy decides, until it is back."""
+    url, _, ca = tls.tls_url.partition("?ssl_ca_certs=")
+    copy = tmp_path / "ca.pem"
+    copy.write_bytes(Path(ca).read_bytes())
+    events: list[Event] = []
+    async with AsyncDibs(f"{url}?ssl_ca_certs={copy}", budget=5, listeners=[events.append]) as dibs:
+        async with dibs.hold("job:1", ttl=5) as lease:
+            assert lease.guarded
+        copy.write_text("not a certificate")
+        tls.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+        async def is_out() -> bool:
+            async with dibs.hold("job:1", ttl=5) as lease:
+                return not lease.guarded
+
+        assert await eventually(is_out, within=5)  # type: ignore[misc]
+        copy.write_bytes(Path(ca).read_bytes())
+        await eventually(lambda: "recovered" in [event.kind for event in events], within=5)  # type: ignore[misc]
+    assert {event.cause for event in events if event.kind == "outage"} <= {"tls", "disconnected"}
+    assert "tls" in {event.cause for event in events}

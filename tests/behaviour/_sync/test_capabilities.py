@@ -1,0 +1,366 @@
+# Printed from tests/behaviour/_async/test_capabilities.py by tools/unasync.py – do not edit.
+"""Servers, services and proxies that lack something: it costs a feature, never the guard."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dibs import Dibs, Event, UsageError
+from dibs.testing import CommandFilter, Engine, Server
+
+from .._threads import sleep
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "targets.md"
+
+
+class Ran:
+    """Whether a body or a load was begun."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+
+def hold(dibs: Dibs, ran: Ran) -> None:
+    with dibs.hold("job:1", ttl=5) as lease:
+        ran.begun = True
+        assert lease.guarded
+        assert dibs.try_hold("job:1", ttl=5) is None
+    other = dibs.try_hold("job:1", ttl=5)
+    assert other is not None and other.guarded and other.release()
+
+
+def hold_waiting(dibs: Dibs, ran: Ran) -> None:
+    hold(dibs, ran)
+    with Dibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
+        with dibs.hold("job:1", ttl=0.2):
+            pass
+        lease = dibs.try_hold("job:1", ttl=0.2)
+        assert lease is not None and lease.guarded
+        with other.hold("job:1", ttl=5, wait=5) as mine:
+            assert mine.guarded
+
+
+def hold_renewed(dibs: Dibs, ran: Ran) -> None:
+    with dibs.hold("job:1", ttl=0.3, renew=True) as lease:
+        ran.begun = True
+        sleep(0.5)
+        assert lease.guarded and not lease.lost
+        assert lease.extend(1)
+
+
+def hold_fenced(dibs: Dibs, ran: Ran) -> None:
+    with dibs.hold("job:1", ttl=5, fence=True) as lease:
+        ran.begun = True
+        assert lease.guarded and lease.fence
+
+
+def peek(dibs: Dibs, ran: Ran) -> None:
+    assert dibs.peek("job:1") is None
+
+
+def once(dibs: Dibs, ran: Ran) -> None:
+    with dibs.claim("order:1", window=5, lease=0.3, after="replay") as claim:
+        ran.begun = True
+        assert claim.guarded and not claim.replayed
+        sleep(0.5)
+        claim.complete({"number": 17})
+    with dibs.claim("order:1", window=5, after="replay") as again:
+        assert again.replayed and again.result == {"number": 17}
+    with dibs.claim("order:2", window=5, after="release") as other:
+        assert other.guarded
+
+
+def cached(dibs: Dibs, ran: Ran, **options: bool) -> None:
+    loads: list[str] = []
+
+    @dibs.cached("menu:{branch}", ttl=60, **options)  # type: ignore[arg-type]
+    def menu(branch: str) -> str:
+        ran.begun = True
+        loads.append(branch)
+        return branch.upper()
+
+    assert [menu("b1") for _ in range(3)] == ["B1"] * 3
+    with Dibs(dibs_url(dibs), namespace="shop:", budget=5) as other:
+        assert other.get_or_load("menu:b1", lambda: menu("never"), ttl=60) == "B1"
+    assert loads == ["b1"]
+    assert menu.invalidate("b1")
+    assert menu("b1") == "B1" and loads == ["b1", "b1"]
+    assert menu.invalidate("b1")
+
+
+def cached_locally(dibs: Dibs, ran: Ran) -> None:
+    cached(dibs, ran, local=True)
+
+
+Verb = Callable[[Dibs, Ran], None]
+VERBS: dict[str, Verb] = {
+    "`hold`, `try_hold`, `exclusive`": hold,
+    "`hold` with `wait`": hold_waiting,
+    "`hold` with `renew`, `extend`": hold_renewed,
+    "`hold` with `fence`": hold_fenced,
+    "`peek`": peek,
+    "`once`, `claim`": once,
+    "`cached`, `get_or_load`": cached,
+    "`cached` with `local`": cached_locally,
+}
+
+
+_urls: dict[int, str] = {}
+
+
+def dibs_url(dibs: Dibs) -> str:
+    return _urls[id(dibs)]
+
+
+def run(verb: Verb, url: str) -> Ran:
+    """Run a verb on a client of its own. AssertionError: an outage, or a grant without a guard."""
+    ran, events = Ran(), list[Event]()
+    with Dibs(url, namespace="shop:", budget=5, listeners=[events.append]) as dibs:
+        _urls[id(dibs)] = url
+        verb(dibs, ran)
+    bad = [(event.kind, event.cause, event.detail) for event in events if event.kind == "outage"]
+    assert not bad, bad
+    return ran
+
+
+def left_behind(server: Server) -> list[str]:
+    """Locks, leases and claims that are still there; fences and results stay on purpose."""
+    client = server.client()
+    keys = [key.decode() for key in client.keys("*")]
+    return [
+        key for key in keys if "fence:" not in key and b"dibs1 done" not in (client.get(key) or b"")
+    ]
+
+
+# ---- proxies
+
+
+@pytest.fixture(params=["valkey", "redis6"])
+def filtered(
+    request: pytest.FixtureRequest, servers: Callable[[Engine], Server]
+) -> Iterator[CommandFilter]:
+    """A proxy in front of a new and an old server."""
+    server = servers(request.param)
+    server.flush()
+    with CommandFilter(server.port) as proxy:
+        yield proxy
+
+
+NOT_NEEDED = [
+    "HELLO", "CLIENT", "CLIENT TRACKING", "CLIENT CACHING", "COMMAND", "SCRIPT", "CONFIG", "ACL",
+    "DELIFEQ", "DELEX", "EVALSHA", "EXISTS",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", NOT_NEEDED)
+def test_a_command_that_is_refused_costs_no_guard(
+    filtered: CommandFilter, command: str
+) -> None:
+    """Every verb works and is guarded, without an outage."""
+    filtered.refuse(command)
+    for verb in VERBS.values():
+        run(verb, filtered.url)
+
+
+def test_without_pttl_nobody_knows_how_long_but_everybody_is_guarded(
+    filtered: CommandFilter,
+) -> None:
+    """Leases and claims work; a cached value needs its remaining time, and says so at once."""
+    filtered.refuse("PTTL")
+    for verb in (hold, hold_waiting, hold_renewed, hold_fenced, peek, once):
+        run(verb, filtered.url)
+    said, begun = refusal(cached, filtered.url)
+    assert "PTTL" in said and not begun
+
+
+@pytest.mark.parametrize("command", ["HELLO", "CLIENT", "COMMAND", "CLIENT TRACKING", "DELIFEQ"])
+def test_a_command_on_which_the_proxy_hangs_up_costs_no_guard(
+    filtered: CommandFilter, command: str
+) -> None:
+    """As twemproxy does. The connection is begun again, without what the proxy may not know."""
+    filtered.close_on(command)
+    for verb in VERBS.values():
+        run(verb, filtered.url)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        ["LRANGE", "nothing", "0", "-1"],  # an empty list
+        ["MGET", "a", "b", "c", "d", "e", "f", "g", "h"],  # nothing but nils
+        ["PING"],  # something else
+    ],
+)
+def test_a_service_that_does_not_list_its_commands_is_not_too_old(
+    filtered: CommandFilter, instead: list[str]
+) -> None:
+    """It is found out by trying, and the oldest way is taken."""
+    filtered.replace("COMMAND", *instead)
+    for verb in VERBS.values():
+        run(verb, filtered.url)
+
+
+def test_a_proxy_that_forgets_scripts_gets_them_whole(filtered: CommandFilter) -> None:
+    """NOSCRIPT for ever: after a few, EVALSHA is not tried any more."""
+    filtered.replace("EVALSHA", "EVALSHA", "0" * 40, "0")
+    with Dibs(filtered.url, budget=5) as dibs:
+        for _ in range(20):
+            with dibs.hold("job:1", ttl=5, fence=True) as lease:
+                assert lease.guarded and lease.fence
+    assert 0 < filtered.seen.count("EVALSHA") < 8
+    assert "SCRIPT LOAD" not in filtered.seen
+
+
+@pytest.mark.parametrize("end", ["refuse", "close_on"])
+def test_without_a_way_to_release_nothing_is_taken(
+    servers: Callable[[Engine], Server], end: str
+) -> None:
+    """No EVAL, and no native compare-and-delete: a sentence that names the command."""
+    server = servers("redis7")
+    server.flush()
+    with CommandFilter(server.port) as proxy:
+        getattr(proxy, end)("EVAL")
+        for name, verb in VERBS.items():
+            ran = Ran()
+            with Dibs(proxy.url, namespace="shop:", budget=5) as dibs:
+                _urls[id(dibs)] = proxy.url
+                with pytest.raises(UsageError, match="EVAL"):
+                    verb(dibs, ran)
+            assert not ran.begun, name
+    assert left_behind(server) == []
+
+
+def test_without_eval_a_native_server_still_holds(
+    servers: Callable[[Engine], Server],
+) -> None:
+    """DELIFEQ and SET IFEQ are enough for leases; what needs a script says so at once."""
+    server = servers("valkey")
+    server.flush()
+    with CommandFilter(server.port) as proxy:
+        proxy.refuse("EVAL", "EVALSHA")
+        for verb in (hold, hold_waiting, hold_renewed, peek):
+            run(verb, proxy.url)
+        for verb in (hold_fenced, cached):
+            ran = Ran()
+            with pytest.raises(UsageError, match="EVAL"):
+                with Dibs(proxy.url, namespace="shop:", budget=5) as dibs:
+                    verb(dibs, ran)
+            assert not ran.begun
+        with Dibs(proxy.url, budget=5) as dibs:
+            with pytest.raises(UsageError, match="EVAL"):
+                with dibs.claim("order:1", window=5, after="replay"):
+                    pytest.fail("it could not be completed")
+            with dibs.claim("order:1", window=5, after="release") as claim:
+                assert claim.guarded
+    assert left_behind(server) == []
+
+
+def test_a_proxy_that_learns_hello_is_spoken_to_as_before(
+    servers: Callable[[Engine], Server],
+) -> None:
+    """A connection that closes once on HELLO is a crash, not a proxy: RESP3 is tried again."""
+    server = servers("valkey")
+    with CommandFilter(server.port) as proxy:
+        proxy.close_on("HELLO")
+        with Dibs(proxy.url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
+            assert lease.guarded
+        proxy.allow_all()
+        before = len(proxy.seen)
+        with Dibs(proxy.url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
+            assert lease.guarded
+        assert "HELLO" in proxy.seen[before:] and "COMMAND INFO" in proxy.seen[before:]
+
+
+# ---- permissions
+
+
+def documented(column: int) -> dict[str, list[str]]:
+    """The commands of each row, from the table in the documentation."""
+    text = DOCS.read_text().replace("\\|", "/")
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
+    return {
+        row[0].strip(): [word.replace("/", "|") for word in re.findall(r"`([^`]+)`", row[column])]
+        for row in rows
+        if len(row) == 4
+    }
+
+
+COLUMNS: dict[Engine, int] = {"valkey": 1, "redis7": 2, "redis6": 3}
+
+
+@pytest.fixture(params=[(e, verb) for e in COLUMNS for verb in VERBS], ids=lambda p: "-".join(p))
+def permitted(
+    request: pytest.FixtureRequest, servers: Callable[[Engine], Server]
+) -> Iterator[tuple[Server, Verb, list[str]]]:
+    """A server, a verb, and the commands that its row names."""
+    engine, name = request.param
+    server = servers(engine)
+    server.flush()
+    other = "delex" if engine == "valkey" else ""  # of the two, Valkey has the first
+    commands = documented(COLUMNS[engine])[name]
+    yield server, VERBS[name], [word for word in commands if word != other]
+    server.client().execute_command("ACL", "DELUSER", "app")
+
+
+def allow(server: Server, commands: list[str]) -> str:
+    """A user with these commands and no others; the URL with its name."""
+    rules = ["on", ">secret", "~shop:*", "nocommands", *[f"+{command}" for command in commands]]
+    server.client().execute_command("ACL", "SETUSER", "app", "reset", *rules)
+    return server.url.replace("redis://", "redis://app:secret@")
+
+
+def test_the_documented_permissions_are_enough(
+    permitted: tuple[Server, Verb, list[str]],
+) -> None:
+    """A user with exactly the row of a verb can use that verb."""
+    server, verb, commands = permitted
+    run(verb, allow(server, commands))
+    assert [key for key in left_behind(server) if "menu" not in key] == []
+
+
+def test_a_missing_permission_is_told_before_the_body_or_costs_a_feature(
+    permitted: tuple[Server, Verb, list[str]],
+) -> None:
+    """Without any one command of its row, a verb works or refuses; never after its body."""
+    server, verb, commands = permitted
+    for missing in commands:
+        server.flush()
+        url = allow(server, [command for command in commands if command != missing])
+        said, begun = refusal(verb, url)
+        assert not (said and begun), f"without {missing}: {said}"
+        assert not said or missing.partition("|")[0].upper() in said or "ACL" in said, said
+        assert [key for key in left_behind(server) if "menu" not in key] == [], missing
+
+
+def refusal(verb: Verb, url: str) -> tuple[str, bool]:
+    """What the UsageError says ("": there was none), and whether the body was begun."""
+    ran = Ran()
+    try:
+        with Dibs(url, namespace="shop:", budget=5) as dibs:
+            _urls[id(dibs)] = url
+            verb(dibs, ran)
+    except UsageError as error:
+        return str(error), ran.begun
+    return "", ran.begun
+
+
+# ---- a server that must not be written
+
+
+@pytest.mark.parametrize("engine", ["valkey", "redis7", "redis6"])
+def test_a_read_only_replica_is_an_outage_also_inside_a_script(
+    start_server: Callable[..., Server], engine: Engine
+) -> None:
+    """READONLY has its code wherever the server puts it, and leads to a new connection."""
+    master, replica = start_server(engine), start_server(engine)
+    replica.client().replicaof("127.0.0.1", master.port)
+    events: list[Event] = []
+    with Dibs(replica.url, budget=5, listeners=[events.append]) as dibs:
+        with dibs.hold("job:1", ttl=5, fence=True) as lease:
+            assert not lease.guarded
+        with dibs.hold("job:1", ttl=5) as lease:
+            assert not lease.guarded
+    assert {event.cause for event in events if event.kind == "outage"} <= {"readonly", "masterdown"}
+    assert "readonly" in {event.cause for event in events}

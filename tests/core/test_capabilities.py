@@ -1,0 +1,165 @@
+"""What a server can do: facts in, decisions out, without a server."""
+
+from typing import Any
+
+import pytest
+
+from dibs import UsageError
+from dibs._core.capabilities import PLAIN, RESP2, RESP3, RESP3_AGAIN, Greeting, Handshake
+from dibs._core.engine import (
+    SCRIPTS,
+    Engine,
+    ScriptMemory,
+    run_script,
+    run_whole_script,
+    weakest,
+    with_scripts,
+)
+from dibs._core.request import ErrorReply, Request, deciding_error, pack
+
+NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' command")
+UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
+OTHER_KEY = ErrorReply("NOPERM No permissions to access a key")
+ALL, NONE = [[b"x"]] * 8, [None] * 8
+FINE = [None, 0, -2, 0, 1, b"OK"]
+"""The answers to GET, DEL, PTTL, PEXPIRE, EVAL and CLIENT TRACKING."""
+
+
+def finish(handshake: Handshake, *answers: list[Any]) -> Engine:
+    for answer in answers[:-1]:
+        assert handshake.heard(answer) is None
+    engine = handshake.heard(answers[-1])
+    assert engine is not None
+    return engine
+
+
+def test_a_native_server_is_asked_once_more_for_its_delete() -> None:
+    """COMMAND tells that it exists, the try that it is allowed; else a script does it."""
+    assert finish(Handshake(), [ALL, *FINE], [0]) == Engine(set_nx_get=True, compare_delete="DELEX")
+    without = finish(Handshake(), [ALL, *FINE], [UNKNOWN])
+    assert without.compare_delete == "LUA" and without.refused == {"DELEX"}
+
+
+@pytest.mark.parametrize("told", [[], NONE, b"OK", UNKNOWN, NOPERM, ["x"], {}])
+def test_a_server_that_does_not_tell_is_taken_for_the_oldest(told: Any) -> None:
+    """An empty list, nothing but nils, an error, something else: never "too old"."""
+    engine = finish(Handshake(), [told, *FINE])
+    assert not engine.set_nx_get and engine.compare_delete == "LUA" and engine.tracking
+
+
+def test_a_key_that_is_not_ours_says_nothing_about_the_command() -> None:
+    """Nor do redirections, or a server that cannot serve at the moment."""
+    moved, loading = ErrorReply("MOVED 1 h:1"), ErrorReply("LOADING Redis is loading")
+    for reply in (OTHER_KEY, moved, loading, ErrorReply("READONLY no")):
+        assert finish(Handshake(), [NONE, *[reply] * 5, b"OK"]).refused == frozenset()
+
+
+def test_without_a_release_there_is_no_engine() -> None:
+    """The sentence names what is missing, and what would do instead."""
+    with pytest.raises(UsageError, match="EVAL"):
+        finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, b"OK"])
+    handshake = Handshake()
+    assert handshake.heard([ALL, None, 0, -2, 0, NOPERM, b"OK"]) is None
+    with pytest.raises(UsageError, match="EVAL or DELEX"):
+        handshake.heard([UNKNOWN])
+    native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, b"OK"], [0])
+    assert native.compare_delete == "DELEX"
+
+
+@pytest.mark.parametrize("text", ["NOAUTH Authentication required.", "LOADING Redis is loading"])
+def test_a_server_that_cannot_tell_now_is_asked_later(text: str) -> None:
+    """No password, or still starting: not a lack of commands."""
+    with pytest.raises(ConnectionError):
+        Handshake().heard([ErrorReply(text), *FINE])
+
+
+def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
+    """No COMMAND, no CLIENT; EVAL alone and last, so that its lack is told from a crash."""
+    handshake = Handshake(plain=True, pushes=False)
+    assert b"COMMAND" not in handshake.request.payload and b"client" not in (
+        handshake.request.payload
+    )
+    assert handshake.closed() is None
+    engine = finish(handshake, [None, 0, -2, 0], [1])
+    assert engine.whole_scripts and not engine.tracking
+    assert isinstance(handshake.closed(), UsageError)
+
+
+def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
+    """Closed once: the same again. Closed twice: plainly. What worked so is kept for a while."""
+    greeting = Greeting()
+    assert greeting.first(0.0) == RESP3
+    assert greeting.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
+    assert greeting.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
+    assert greeting.after(PLAIN, refused=False, closed=True) is None
+    assert greeting.first(1.0) == RESP3, "nothing has worked"
+    greeting.worked(PLAIN, 2.0)
+    assert greeting.first(3.0) == PLAIN
+    assert greeting.first(2.0 + Greeting.LASTS) == RESP3
+    assert greeting.after(PLAIN, refused=False, closed=False) is None
+    assert greeting.first(3.0) == RESP3, "it does not work any more"
+
+
+def test_a_refused_hello_leads_to_resp2() -> None:
+    """An error reply is an answer; a timeout is none."""
+    greeting = Greeting()
+    assert greeting.after(RESP3, refused=True, closed=False) == RESP2
+    assert greeting.after(RESP2, refused=True, closed=False) is None
+    assert greeting.after(RESP3, refused=False, closed=False) is None
+    greeting.worked(RESP3, 1.0)
+    assert greeting.first(2.0) == RESP3
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_sent_whole_asks_the_same(name: str) -> None:
+    """Only the script takes the place of its digest; what follows it stays."""
+    tail = pack("PTTL", b"k")
+    request = Request(run_script(name, [b"k"], b"$7\r\nEVALSHA\r\n", 5) + tail, 2, b"k", 9.0)
+    whole = with_scripts(request)
+    assert whole.payload == run_whole_script(name, [b"k"], b"$7\r\nEVALSHA\r\n", 5) + tail
+    assert (whole.replies, whole.key, whole.until) == (2, b"k", 9.0)
+    assert with_scripts(whole) is whole
+
+
+def test_evalsha_is_given_up_where_it_never_works() -> None:
+    """A server that forgets now and then is asked by digest; one that always does is not."""
+    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    unknown = ErrorReply("NOSCRIPT No matching script.")
+    for now in (0.0, 100.0, 200.0, 300.0, 400.0):
+        assert memory.lacks(request, unknown, now)
+        assert not memory.whole(None, now)
+    for now in (500.0, 500.1, 500.2, 500.3):
+        assert memory.lacks(request, unknown, now)
+    assert memory.whole(None, 501.0) and not memory.whole(None, 501.0 + ScriptMemory.LASTS)
+
+
+def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
+    """And no other error is taken for it."""
+    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    other = Request(pack("GET", "evalsha"), 1, b"k")
+    error = ErrorReply("NOPERM User app has no permissions to run the 'evalsha' command")
+    assert not memory.lacks(other, error, 1.0)
+    assert not memory.lacks(request, UNKNOWN, 1.0)
+    assert memory.lacks(request, error, 1.0) and memory.whole(None, 2.0)
+
+
+def test_the_first_command_decides() -> None:
+    """A refused PTTL behind a SET that was done is no failure of the request."""
+    assert deciding_error([None, UNKNOWN]) is None
+    assert deciding_error([UNKNOWN, 5]) is UNKNOWN
+    assert deciding_error(UNKNOWN) is UNKNOWN
+    assert deciding_error([]) is None
+
+
+def test_a_cluster_can_do_what_its_weakest_node_can() -> None:
+    """And is refused what any of them refuses."""
+    one = Engine(set_nx_get=True, compare_delete="DELEX", refused=frozenset({"EVAL"}))
+    two = Engine(set_nx_get=True, compare_delete="DELEX", tracking=False, whole_scripts=True)
+    both = weakest([one, two])
+    assert both == Engine(
+        set_nx_get=True,
+        compare_delete="DELEX",
+        tracking=False,
+        whole_scripts=True,
+        refused=frozenset({"EVAL"}),
+    )

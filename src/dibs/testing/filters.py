@@ -10,7 +10,7 @@ from io import BufferedReader
 from types import TracebackType
 from typing import Self
 
-from .servers import bound_socket
+from .ports import bound_socket
 
 Words = list[bytes]
 

@@ -325,6 +325,8 @@ CASES: list[tuple[Any, Any]] = [
     # values
     (Moment, NOON),
     (Moment, Moment(2026, 1, 2, 3, 4, 5, 678)),
+    (Moment, Moment(2026, 10, 25, 2, 30, fold=1)),
+    (datetime.time, datetime.time(2, 30, fold=1)),
     (datetime.time, datetime.time(1, 2, tzinfo=datetime.UTC)),
     (datetime.timedelta, datetime.timedelta(seconds=1.5)),
     (datetime.timedelta, datetime.timedelta(999_999_999, 1, 1)),

@@ -148,11 +148,25 @@ def _leaf(cls: Any, write: Write, read: Read, kinds: frozenset[type] = TEXT) -> 
     return Converter(name, name, checked_write, checked_read, kinds, frozenset({cls}))
 
 
+_FOLD = " fold=1"
+
+
 def _moment(value: Any) -> str:
     """ISO 8601. An offset that is not known without a date would be lost."""
     if value.tzinfo is not None and value.utcoffset() is None:
         raise Misfit(f"a {type(value).__name__} whose offset is not known would lose its zone")
-    return value.isoformat()
+    return value.isoformat() + _FOLD if value.fold else value.isoformat()
+
+
+def _reading_moment(cls: Any) -> Read:
+    """ISO 8601 has no word for the second pass through an hour when clocks are set back."""
+
+    def read(plain: str) -> Any:
+        if plain.endswith(_FOLD):
+            return cls.fromisoformat(plain.removesuffix(_FOLD)).replace(fold=1)
+        return cls.fromisoformat(plain)
+
+    return read
 
 
 def _duration(value: datetime.timedelta) -> Any:
@@ -177,11 +191,11 @@ def _read_base64(plain: str) -> bytes:
 
 
 LEAVES: dict[Any, Converter] = {
-    datetime.datetime: _leaf(datetime.datetime, _moment, datetime.datetime.fromisoformat),
+    datetime.datetime: _leaf(datetime.datetime, _moment, _reading_moment(datetime.datetime)),
     datetime.date: _leaf(
         datetime.date, lambda value: value.isoformat(), datetime.date.fromisoformat
     ),
-    datetime.time: _leaf(datetime.time, _moment, datetime.time.fromisoformat),
+    datetime.time: _leaf(datetime.time, _moment, _reading_moment(datetime.time)),
     datetime.timedelta: _leaf(
         datetime.timedelta, _duration, _read_duration, frozenset({int, float, list})
     ),

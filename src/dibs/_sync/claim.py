@@ -5,6 +5,8 @@
 # A claim and its lease are one thing in two files: what the claim touches is not for users.
 
 import contextlib
+import functools
+from collections.abc import Callable
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +25,7 @@ from .._core.once import (
     running_record,
 )
 from .._threads import monotonic
-from ..errors import Duplicate, UsageError
+from ..errors import Duplicate, Mismatch, UsageError
 from .lease import Lease
 
 if TYPE_CHECKING:
@@ -145,18 +147,22 @@ class Claim:
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out."""
         claims.closed(self)
-        if self.is_open and self._lease is not None:
-            held = self._lease._let_go()
-            self._lease._ledger.tell("leaked", self.name, held=held, cause=cause)
+        lease = self._lease
+        if self.is_open and lease is not None and lease._ledger.owns(lease):
+            held = lease._let_go()
+            lease._ledger.tell("leaked", self.name, held=held, cause=cause)
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners are told later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         with contextlib.suppress(Exception):
-            if self.is_open and self._lease is not None:
-                claims.closed(self)
-                self._lease._ledger.dropped.append((self.name, self._lease._let_go()))
+            lease = self._lease
+            if lease is None:
+                return
+            claims.closed(self)
+            if self.is_open and lease._ledger.owns(lease):
+                lease._ledger.dropped.append((self.name, lease._let_go()))
 
     def __repr__(self) -> str:
         if self._lease is None:
@@ -179,26 +185,53 @@ _IN_USE = "this claim is in use already; call claim() for each with block"
 def take_claim(
     ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
 ) -> Claim:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy."""
-    outcome = _ask(ledger, plan, fingerprint)
+    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+
+    With `plan.wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    """
+    since = monotonic()
+    asked = functools.partial(_ask, ledger, terms, fingerprint)
+    outcome = asked(plan)
+    if plan.wait and isinstance(outcome, Duplicate) and outcome.state == "running":
+        outcome = _wait(ledger, plan, asked, outcome)
+    waited = {"waited": monotonic() - since} if plan.wait else {}
     if isinstance(outcome, Lease):
-        if outcome.guarded:
-            ledger.keeper.keep(outcome)
-        ledger.tell("claimed", plan.name, guarded=outcome.guarded)
-        return Claim(plan, terms, outcome, _NOTHING)
-    verdict = judge(terms, plan, fingerprint, outcome, time())
-    if isinstance(verdict, Replay):
-        ledger.tell("replayed", plan.name)
-        return Claim(plan, terms, None, verdict.value)
-    if isinstance(verdict, Duplicate):
-        facts = {"retry_after": verdict.retry_after, "state": verdict.state}
-        ledger.tell("duplicate", plan.name, **facts)
+        return _taken(ledger, plan, terms, outcome, waited)
+    if isinstance(outcome, Replay):
+        ledger.tell("replayed", plan.name, **waited)
+        return Claim(plan, terms, None, outcome.value)
+    if isinstance(outcome, Duplicate):
+        facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
+        ledger.tell("duplicate", plan.name, **facts, **waited)
     else:
         ledger.tell("mismatch", plan.name)
-    raise verdict
+    raise outcome
 
 
-def _ask(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:
+def _taken(
+    ledger: "Ledger", plan: Plan, terms: Terms, lease: Lease, waited: dict[str, float]
+) -> Claim:
+    if lease.guarded:
+        try:
+            ledger.keeper.keep(lease)
+        except BaseException:  # no thread to be had, or a signal handler raised
+            lease._give_up()
+            raise
+    ledger.tell("claimed", plan.name, guarded=lease.guarded, **waited)
+    return Claim(plan, terms, lease, _NOTHING)
+
+
+def _ask(
+    ledger: "Ledger", terms: Terms, fingerprint: bytes, plan: Plan
+) -> Lease | Replay | Duplicate | Mismatch:
+    """One try: a lease, or what the second one is told."""
+    found = _met(ledger, plan, fingerprint)
+    if isinstance(found, Lease):
+        return found
+    return judge(terms, plan, fingerprint, found, time())
+
+
+def _met(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:
     known = ledger.known_record(plan.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
         return met(*known)
@@ -208,22 +241,53 @@ def _ask(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:
     return Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
 
 
+Asked = Callable[[Plan], Lease | Replay | Duplicate | Mismatch]
+
+
+def _wait(
+    ledger: "Ledger", plan: Plan, asked: Asked, running: Duplicate
+) -> Lease | Replay | Duplicate | Mismatch:
+    """What comes of it at the end of the first one, or of our patience (*running*)."""
+
+    def attempt(plan: Plan) -> Lease | Replay | Duplicate | Mismatch | Holding:
+        outcome = asked(plan)
+        if isinstance(outcome, Duplicate) and outcome.state == "running":
+            return Holding(outcome.retry_after, None)
+        return outcome
+
+    outcome = ledger.waiting.take(plan, attempt)
+    if not isinstance(outcome, Holding):
+        return outcome
+    return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)
+
+
 class Claiming:
     """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
-    __slots__ = ("_claim", "_fingerprint", "_ledger", "_plan", "_terms")
+    __slots__ = ("_claim", "_fingerprint", "_given", "_ledger", "_plan", "_terms")
 
-    def __init__(self, ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes) -> None:
+    def __init__(
+        self,
+        ledger: "Ledger",
+        plan: Plan,
+        terms: Terms,
+        fingerprint: bytes,
+        given: Claim | None = None,
+    ) -> None:
         self._ledger = ledger
         self._plan = plan
         self._terms = terms
         self._fingerprint = fingerprint
+        self._given = given
+        """It was taken already, for this block."""
         self._claim: Claim | None = None
 
     def __enter__(self) -> Claim:
         if self._claim is not None:
             raise UsageError(_IN_USE)
-        claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+        claim, self._given = self._given, None
+        if claim is None:
+            claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             claim.finish()

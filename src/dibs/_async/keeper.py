@@ -90,10 +90,11 @@ class AsyncKeeper:
                 return
             self._is_running = True
             self._run_number += 1
-            number = self._run_number
+            self._wake.set()  # a run before this one sees that it is not wanted any more
             self._wake = Signal()
+            run = functools.partial(self._run, self._run_number, self._wake)
         try:
-            self._work.start(functools.partial(self._run, number))
+            self._work.start(run)
         except BaseException:
             # Whoever comes next tries again. A run that did start goes on, until then.
             self._is_running = False
@@ -118,14 +119,14 @@ class AsyncKeeper:
         heapq.heappush(self._agenda, (min(at, lease._deadline), number, weakref.ref(lease)))
         return number
 
-    async def _run(self, number: int) -> None:
+    async def _run(self, number: int, wake: Signal) -> None:
         try:
             while self._goes_on(number):
                 try:
-                    await self._step()
+                    await self._step(wake)
                 except Exception:
                     _log.exception("dibs could not renew its leases; it tries again")
-                    await self._wake.wait(_AFTER_ERROR)
+                    await wake.wait(_AFTER_ERROR)
         finally:
             with self._ledger.guard:
                 if number == self._run_number:
@@ -140,9 +141,9 @@ class AsyncKeeper:
             self._is_running = has_work and not self._closed
             return self._is_running
 
-    async def _step(self) -> None:
+    async def _step(self, wake: Signal) -> None:
         """What is due now; if nothing is, wait for it."""
-        self._wake.clear()
+        wake.clear()
         now = monotonic()
         due = self._due(now)
         if self._ledger.dropped:
@@ -152,7 +153,7 @@ class AsyncKeeper:
         elif self._doubtful:
             await self._check_all()
         elif self._agenda:
-            await self._wake.wait(self._agenda[0][0] - now)
+            await wake.wait(self._agenda[0][0] - now)
 
     def _due(self, now: float) -> "list[AsyncLease]":
         due: list[AsyncLease] = []

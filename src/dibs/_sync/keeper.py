@@ -91,10 +91,11 @@ class Keeper:
                 return
             self._is_running = True
             self._run_number += 1
-            number = self._run_number
+            self._wake.set()  # a run before this one sees that it is not wanted any more
             self._wake = Signal()
+            run = functools.partial(self._run, self._run_number, self._wake)
         try:
-            self._work.start(functools.partial(self._run, number))
+            self._work.start(run)
         except BaseException:
             # Whoever comes next tries again. A run that did start goes on, until then.
             self._is_running = False
@@ -119,14 +120,14 @@ class Keeper:
         heapq.heappush(self._agenda, (min(at, lease._deadline), number, weakref.ref(lease)))
         return number
 
-    def _run(self, number: int) -> None:
+    def _run(self, number: int, wake: Signal) -> None:
         try:
             while self._goes_on(number):
                 try:
-                    self._step()
+                    self._step(wake)
                 except Exception:
                     _log.exception("dibs could not renew its leases; it tries again")
-                    self._wake.wait(_AFTER_ERROR)
+                    wake.wait(_AFTER_ERROR)
         finally:
             with self._ledger.guard:
                 if number == self._run_number:
@@ -141,9 +142,9 @@ class Keeper:
             self._is_running = has_work and not self._closed
             return self._is_running
 
-    def _step(self) -> None:
+    def _step(self, wake: Signal) -> None:
         """What is due now; if nothing is, wait for it."""
-        self._wake.clear()
+        wake.clear()
         now = monotonic()
         due = self._due(now)
         if self._ledger.dropped:
@@ -153,7 +154,7 @@ class Keeper:
         elif self._doubtful:
             self._check_all()
         elif self._agenda:
-            self._wake.wait(self._agenda[0][0] - now)
+            wake.wait(self._agenda[0][0] - now)
 
     def _due(self, now: float) -> "list[Lease]":
         due: list[Lease] = []

@@ -236,8 +236,10 @@ class AsyncRenewedLease(AsyncLease):
     def __del__(self) -> None:
         # Nobody can release it any more. Listeners are told later: this runs wherever garbage is
         # collected, also inside a listener that holds a lock.
+        if self._is_over or self._is_lost:
+            return
         with contextlib.suppress(Exception):
-            if not self._is_over and not self._is_lost and self._ledger.owns(self):
+            if self._ledger.owns(self):
                 self._ledger.dropped.append((self._plan.name, self._let_go()))
 
 

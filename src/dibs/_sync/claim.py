@@ -5,8 +5,6 @@
 # A claim and its lease are one thing in two files: what the claim touches is not for users.
 
 import contextlib
-import functools
-from collections.abc import Callable
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -156,10 +154,10 @@ class Claim:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners are told later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
+        lease = self._lease
+        if lease is None:
+            return
         with contextlib.suppress(Exception):
-            lease = self._lease
-            if lease is None:
-                return
             claims.closed(self)
             if self.is_open and lease._ledger.owns(lease):
                 lease._ledger.dropped.append((self.name, lease._let_go()))
@@ -190,26 +188,25 @@ def take_claim(
     With `plan.wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
     """
     since = monotonic()
-    asked = functools.partial(_ask, ledger, terms, fingerprint)
-    outcome = asked(plan)
-    if plan.wait and isinstance(outcome, Duplicate) and outcome.state == "running":
-        outcome = _wait(ledger, plan, asked, outcome)
-    waited = {"waited": monotonic() - since} if plan.wait else {}
+    outcome = _ask(ledger, plan, terms, fingerprint)
+    if type(outcome) is Duplicate and plan.wait and outcome.state == "running":
+        outcome = _wait(ledger, plan, terms, fingerprint, outcome)
+    waited = monotonic() - since if plan.wait else None
     if isinstance(outcome, Lease):
         return _taken(ledger, plan, terms, outcome, waited)
     if isinstance(outcome, Replay):
-        ledger.tell("replayed", plan.name, **waited)
+        ledger.tell("replayed", plan.name, waited=waited)
         return Claim(plan, terms, None, outcome.value)
     if isinstance(outcome, Duplicate):
         facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
-        ledger.tell("duplicate", plan.name, **facts, **waited)
+        ledger.tell("duplicate", plan.name, waited=waited, **facts)
     else:
         ledger.tell("mismatch", plan.name)
     raise outcome
 
 
 def _taken(
-    ledger: "Ledger", plan: Plan, terms: Terms, lease: Lease, waited: dict[str, float]
+    ledger: "Ledger", plan: Plan, terms: Terms, lease: Lease, waited: float | None
 ) -> Claim:
     if lease.guarded:
         try:
@@ -217,40 +214,35 @@ def _taken(
         except BaseException:  # no thread to be had, or a signal handler raised
             lease._give_up()
             raise
-    ledger.tell("claimed", plan.name, guarded=lease.guarded, **waited)
+    if ledger.listeners:
+        ledger.tell("claimed", plan.name, guarded=lease.guarded, waited=waited)
     return Claim(plan, terms, lease, _NOTHING)
 
 
 def _ask(
-    ledger: "Ledger", terms: Terms, fingerprint: bytes, plan: Plan
+    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
 ) -> Lease | Replay | Duplicate | Mismatch:
     """One try: a lease, or what the second one is told."""
-    found = _met(ledger, plan, fingerprint)
-    if isinstance(found, Lease):
-        return found
+    known = ledger.known_record(plan.key)
+    if known is not None:  # it runs in this very process: nobody needs to be asked
+        found = met(*known)
+    else:
+        record = running_record(ledger.new_token(), fingerprint, time())
+        outcome = ledger.acquire(plan, record, read_claim)
+        if isinstance(outcome, Lease):
+            return outcome
+        # A Holding: another thread was quicker, between the two looks.
+        found = Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
     return judge(terms, plan, fingerprint, found, time())
 
 
-def _met(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:
-    known = ledger.known_record(plan.key)
-    if known is not None:  # it runs in this very process: nobody needs to be asked
-        return met(*known)
-    record = running_record(ledger.new_token(), fingerprint, time())
-    outcome = ledger.acquire(plan, record, read_claim)
-    # Another thread was quicker, between the two looks.
-    return Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
-
-
-Asked = Callable[[Plan], Lease | Replay | Duplicate | Mismatch]
-
-
 def _wait(
-    ledger: "Ledger", plan: Plan, asked: Asked, running: Duplicate
+    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes, running: Duplicate
 ) -> Lease | Replay | Duplicate | Mismatch:
     """What comes of it at the end of the first one, or of our patience (*running*)."""
 
     def attempt(plan: Plan) -> Lease | Replay | Duplicate | Mismatch | Holding:
-        outcome = asked(plan)
+        outcome = _ask(ledger, plan, terms, fingerprint)
         if isinstance(outcome, Duplicate) and outcome.state == "running":
             return Holding(outcome.retry_after, None)
         return outcome

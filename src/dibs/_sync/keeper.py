@@ -72,7 +72,8 @@ class Keeper:
             agenda = self._agenda
             is_next = agenda[0][1] == number or len(agenda) > self._sweep_at
         # Else it sleeps on: waking a thread costs more than the whole lease.
-        self._make_run(wake=is_next)
+        if is_next or not self._is_running or self._work.is_cut_off:
+            self._make_run(wake=is_next)
 
     def check(self, entry: "Entry") -> None:
         """Ask the store whether *entry* still holds; nobody waits for the answer."""

@@ -151,7 +151,7 @@ def must_allow(engine: Engine, use: Use) -> None:
     """Nothing, if the server allows what *use* needs. UsageError: it does not."""
     if use != "renew":
         must_allow(engine, "renew")  # claims and loads are kept alive
-    elif engine.set_ifeq:
+    if use != "load" and engine.set_ifeq:
         return
     doing, commands = _NEEDS[use]
     missing = engine.refused.intersection(commands)

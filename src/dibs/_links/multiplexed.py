@@ -124,6 +124,7 @@ class MultiplexedLink:
         machine = self._machine
         if machine.current is not None and not self._closed:
             self._write(machine.current, (None, request))
+            self._follow(request)
             return
         machine.outbox.add(request, monotonic())
         if not machine.breaker.is_open and not self._closing:

@@ -24,7 +24,7 @@ from .._core.shapes import returned_type
 from .._tasks import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
-from .cached import AsyncCached
+from .cached import AsyncCached, inner
 from .claim import AsyncClaiming
 from .lease import AsyncHold, AsyncLease
 from .ledger import AsyncLedger
@@ -277,9 +277,9 @@ class AsyncDibs:
         make_recipe(template, type=type, **options)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCached[P, T]:
-            if not fits(function):
+            if not fits(inner(function)):
                 raise UsageError(WRONG_WORLD)
-            of = returned_type(function) if type is None else type
+            of = returned_type(inner(function)) if type is None else type
             recipe = make_recipe(template, type=of, **options)
             return AsyncCached(function, self._ledger.cache, recipe, self._namespace, lock_key)
 

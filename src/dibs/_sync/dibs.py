@@ -25,7 +25,7 @@ from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits, settle
 from ..errors import Busy, Unavailable, UsageError
 from ..events import Listener
-from .cached import Cached
+from .cached import Cached, inner
 from .claim import Claiming
 from .lease import Hold, Lease
 from .ledger import Ledger
@@ -278,9 +278,9 @@ class Dibs:
         make_recipe(template, type=type, **options)
 
         def decorate(function: Callable[P, T]) -> Cached[P, T]:
-            if not fits(function):
+            if not fits(inner(function)):
                 raise UsageError(WRONG_WORLD)
-            of = returned_type(function) if type is None else type
+            of = returned_type(inner(function)) if type is None else type
             recipe = make_recipe(template, type=of, **options)
             return Cached(function, self._ledger.cache, recipe, self._namespace, lock_key)
 

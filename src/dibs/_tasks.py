@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import redis.asyncio as redis
 
@@ -275,18 +275,16 @@ class Crew:
 
 
 _AGAIN: Any = object()
-Share = Callable[[Q, Any], Any]
 
 
-class Together(Generic[Q]):
+class Together:
     """Callers who ask for the same in one tick of the loop share one answer.
 
     Not those who come later: the server may have answered before a change that was complete when
-    they asked. *share* makes of an answer what another caller gets.
+    they asked.
     """
 
-    def __init__(self, share: Share[Q]) -> None:
-        self._share = share
+    def __init__(self) -> None:
         self._asked: dict[bytes, list[asyncio.Future[Any]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -302,7 +300,7 @@ class Together(Generic[Q]):
             waiting.append(future)
             answer = await future
             if answer is not _AGAIN:
-                return self._share(about, answer)
+                return answer
             # The one who asked was cancelled or failed: that is theirs, not ours.
         if not self._asked:
             loop.call_soon(self._next_tick)

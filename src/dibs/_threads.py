@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from time import monotonic, sleep
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import redis
 
@@ -244,11 +244,8 @@ class Crew:
         """Nothing: threads end by themselves."""
 
 
-class Together(Generic[Q]):
+class Together:
     """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
-
-    def __init__(self, share: Callable[[Q, Any], Any]) -> None:
-        pass
 
     def ask(self, key: bytes, question: Callable[[Q], Any], about: Q) -> Any:
         """The answer to *question*."""

@@ -14,8 +14,6 @@ from .._core.cache import (
     Slot,
     invalidate_request,
     is_due_early,
-    own_copy,
-    own_reading,
     read_reply,
     read_request,
     read_standing,
@@ -43,7 +41,7 @@ class AsyncCache:
         self._ledger = ledger
         self._flights: dict[bytes, Flight] = {}
         self._refreshes: dict[bytes, Flight] = {}
-        self._reads = Together(_shared)
+        self._reads = Together()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
         self._following = AsyncFollowing(ledger)
@@ -74,7 +72,7 @@ class AsyncCache:
         if key in self._flights:
             answer = await self._join_any(want, came)
             if answer is not None:
-                return own_copy(recipe, answer.value, answer.payload)
+                return answer.value
         if recipe.local or self._seen.get(key, 0.0) > came:
             try:
                 reading = await self._reads.ask(key, self._read, want)
@@ -179,7 +177,7 @@ class AsyncCache:
                 return (await flight.join()).value
             answer = await self._join(flight, want.recipe, came)
             if answer is not None:
-                return own_copy(want.recipe, answer.value, answer.payload)
+                return answer.value
 
     def _flight_of(
         self, want: Want, flights: dict[bytes, Flight], *, force: bool
@@ -252,7 +250,7 @@ class AsyncCache:
             if reading.state == "fresh" and (waited or not force):
                 self._remember(slot.key, reading.left)
                 self._tell("waited" if waited else "hit", recipe, waited=monotonic() - since)
-                return Answer(reading.value, reading.payload, asked)
+                return Answer(reading.value, asked)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -268,12 +266,12 @@ class AsyncCache:
             found = await self._found(want)
             if found is not None:
                 self._tell("waited", recipe, waited=monotonic() - since)
-                return Answer(found.value, found.payload, asked)
+                return Answer(found.value, asked)
 
     def _old(self, want: Want, reading: Reading, asked: float) -> Answer:
         self._tell("stale", want.recipe)
         self._remember(want.slot.key, reading.life)
-        return Answer(reading.value, reading.payload, asked)
+        return Answer(reading.value, asked)
 
     async def _found(self, want: Want) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
@@ -328,7 +326,7 @@ class AsyncCache:
         """In a forked child: loads and memories are the parent's."""
         self._flights = {}
         self._refreshes = {}
-        self._reads = Together(_shared)
+        self._reads = Together()
         self._local = Local()
         self._seen = {}
         self._loading.abandon_all()
@@ -346,11 +344,6 @@ class _Forget:
 
     def __call__(self) -> None:
         self._cache.forget(self._key, self)
-
-
-def _shared(want: Want, reading: Reading) -> Reading:
-    """What a caller gets who shares the read of another."""
-    return own_reading(want.recipe, reading)
 
 
 def _drop(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:

@@ -90,35 +90,14 @@ class Reading(NamedTuple):
     took: float = 0.0
     """How long its load took."""
     won: bool = False
-    payload: bytes = b""
-    """The value as the codec wrote it."""
 
 
 class Answer(NamedTuple):
     """What a flight found, for all who joined it."""
 
     value: Any
-    payload: bytes
     as_of: float
     """No change of the value that was complete before this (local) time was missed."""
-
-
-_UNCHANGING = frozenset((str, int, float, bool, bytes, type(None)))
-
-
-def own_copy(recipe: Recipe, value: Any, payload: bytes) -> Any:
-    """*value* for one more caller: an object of its own, except where memory shares it anyway."""
-    if recipe.local or type(value) in _UNCHANGING:
-        return value
-    return recipe.codec.decode(payload)
-
-
-def own_reading(recipe: Recipe, reading: Reading) -> Reading:
-    """*reading* for one more caller."""
-    if reading.state not in ("fresh", "stale"):
-        return reading
-    value = own_copy(recipe, reading.value, reading.payload)
-    return reading if value is reading.value else reading._replace(value=value)
 
 
 def make_recipe(
@@ -220,7 +199,7 @@ def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> 
         value = recipe.codec.decode(payload)
     except Exception:
         return Reading("poison", life=life, won=won)
-    return Reading("fresh" if left > 0 else "stale", value, left, life, took, won, payload)
+    return Reading("fresh" if left > 0 else "stale", value, left, life, took, won)
 
 
 def _life(pttl: Reply, recipe: Recipe) -> float:

@@ -15,8 +15,6 @@ from .._core.cache import (
     Slot,
     invalidate_request,
     is_due_early,
-    own_copy,
-    own_reading,
     read_reply,
     read_request,
     read_standing,
@@ -44,7 +42,7 @@ class Cache:
         self._ledger = ledger
         self._flights: dict[bytes, Flight] = {}
         self._refreshes: dict[bytes, Flight] = {}
-        self._reads = Together(_shared)
+        self._reads = Together()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
         self._following = Following(ledger)
@@ -75,7 +73,7 @@ class Cache:
         if key in self._flights:
             answer = self._join_any(want, came)
             if answer is not None:
-                return own_copy(recipe, answer.value, answer.payload)
+                return answer.value
         if recipe.local or self._seen.get(key, 0.0) > came:
             try:
                 reading = self._reads.ask(key, self._read, want)
@@ -180,7 +178,7 @@ class Cache:
                 return (flight.join()).value
             answer = self._join(flight, want.recipe, came)
             if answer is not None:
-                return own_copy(want.recipe, answer.value, answer.payload)
+                return answer.value
 
     def _flight_of(
         self, want: Want, flights: dict[bytes, Flight], *, force: bool
@@ -253,7 +251,7 @@ class Cache:
             if reading.state == "fresh" and (waited or not force):
                 self._remember(slot.key, reading.left)
                 self._tell("waited" if waited else "hit", recipe, waited=monotonic() - since)
-                return Answer(reading.value, reading.payload, asked)
+                return Answer(reading.value, asked)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -269,12 +267,12 @@ class Cache:
             found = self._found(want)
             if found is not None:
                 self._tell("waited", recipe, waited=monotonic() - since)
-                return Answer(found.value, found.payload, asked)
+                return Answer(found.value, asked)
 
     def _old(self, want: Want, reading: Reading, asked: float) -> Answer:
         self._tell("stale", want.recipe)
         self._remember(want.slot.key, reading.life)
-        return Answer(reading.value, reading.payload, asked)
+        return Answer(reading.value, asked)
 
     def _found(self, want: Want) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
@@ -329,7 +327,7 @@ class Cache:
         """In a forked child: loads and memories are the parent's."""
         self._flights = {}
         self._refreshes = {}
-        self._reads = Together(_shared)
+        self._reads = Together()
         self._local = Local()
         self._seen = {}
         self._loading.abandon_all()
@@ -347,11 +345,6 @@ class _Forget:
 
     def __call__(self) -> None:
         self._cache.forget(self._key, self)
-
-
-def _shared(want: Want, reading: Reading) -> Reading:
-    """What a caller gets who shares the read of another."""
-    return own_reading(want.recipe, reading)
 
 
 def _drop(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:

@@ -179,7 +179,7 @@ class Loading:
         # Not stored: it may be older than what was deleted. Unknown: there is nothing better.
         as_of = math.inf if stored is None else asked if stored else since
         # What the store gives to others, also to the first: a tuple comes back as a list to all.
-        return Answer(codec.decode(payload), payload, as_of)
+        return Answer(codec.decode(payload), as_of)
 
     def _write(self, want: Want, token: bytes, data: bytes, life: float) -> bool | None:
         """True: it is stored. False: it was not wanted any more. None: the store is out."""
@@ -233,8 +233,7 @@ class Loading:
         value = within(want.recipe.load_timeout, want.load)
         self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
         codec = want.recipe.codec
-        payload = codec.encode(value)
-        return Answer(codec.decode(payload), payload, math.inf)
+        return Answer(codec.decode(codec.encode(value)), math.inf)
 
     def abandon_all(self) -> None:
         """In a forked child: the loads are the parent's."""

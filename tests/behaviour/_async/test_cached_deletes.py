@@ -256,21 +256,6 @@ async def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
         assert "rejected_write" not in kinds(events)
 
 
-# ---- whose object it is
-
-
-async def test_every_caller_has_an_object_of_its_own(server: Server) -> None:
-    """Callers who share a load or a read: what one does to its value, no other sees."""
-    kitchen = Kitchen(0.2)
-    async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
-        for _ in range(2):  # loaded, then read
-            callers = [Beside(menu, "a") for _ in range(10)]
-            values = [await caller.result() for caller in callers]
-            assert values == [{"name": "a", "load": 1}] * 10
-            assert len({id(value) for value in values}) == 10
-
-
 # ---- methods
 
 

@@ -275,49 +275,71 @@ class Crew:
 
 
 _AGAIN: Any = object()
+Batch = list["asyncio.Future[Any]"]
 
 
 class Together:
     """Callers who ask for the same in one tick of the loop share one answer.
 
-    Not those who come later: the server may have answered before a change that was complete when
-    they asked.
+    The first of a tick asks at once, alone. The others share a question that is sent when the tick
+    is over. Nobody shares one that was sent before they came: the server may have answered it
+    before a change that was complete by then.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[bytes, list[asyncio.Future[Any]]] = {}
+        self._asked: dict[bytes, Batch | None] = {}
+        """What was asked for in this tick; None: by one caller only."""
+        self._waiting: Batch = []
+        """Those who ask when the tick is over."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(
         self, key: bytes, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q
     ) -> Any:
-        """The answer to *question*, asked by us or by somebody who was first."""
+        """The answer to *question*, asked by us or by somebody else."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._asked = loop, {}
-        while (waiting := self._asked.get(key)) is not None:
-            future = loop.create_future()
-            waiting.append(future)
+            self._loop, self._asked, self._waiting = loop, {}, []
+        while True:
+            asked = self._asked
+            if not asked:
+                loop.call_soon(self._next_tick)
+            if key not in asked:
+                asked[key] = None
+                return await question(about)
+            batch = asked[key]
+            if batch is None:
+                batch = asked[key] = []
+                return await self._ask_for_all(batch, loop.create_future(), question, about)
+            batch.append(future := loop.create_future())
             answer = await future
             if answer is not _AGAIN:
                 return answer
             # The one who asked was cancelled or failed: that is theirs, not ours.
-        if not self._asked:
-            loop.call_soon(self._next_tick)
-        waiting = self._asked[key] = []
+
+    async def _ask_for_all(
+        self,
+        batch: Batch,
+        is_over: "asyncio.Future[None]",
+        question: Callable[[Q], Coroutine[Any, Any, Any]],
+        about: Q,
+    ) -> Any:
+        self._waiting.append(is_over)
         answer = _AGAIN
         try:
+            await is_over
             answer = await question(about)
             return answer
         finally:
-            if self._asked.get(key) is waiting:
-                del self._asked[key]
-            for future in waiting:
+            for future in batch:
                 if not future.done():
                     future.set_result(answer)
 
     def _next_tick(self) -> None:
-        self._asked = {}
+        waiting, self._asked, self._waiting = self._waiting, {}, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 async def within(seconds: float, work: Callable[[], Any]) -> Any:

@@ -37,16 +37,11 @@ class OutageLog:
             self._servers += 1
             self._begin(cause, now)
 
-    def went_unguarded(self, cause: str, now: float) -> None:
-        """A caller was let through without a guard."""
+    def touched(self, cause: str, now: float, *, is_unguarded: bool) -> None:
+        """A caller was let through without a guard, or got Unavailable."""
         with self._guard:
             self._begin(Cause(cause), now)
-            self._unguarded += 1
-
-    def refused(self, cause: str, now: float) -> None:
-        """A caller got Unavailable."""
-        with self._guard:
-            self._begin(Cause(cause), now)
+            self._unguarded += is_unguarded
 
     def ended(self, now: float) -> None:
         """A server answers again."""

@@ -2,13 +2,16 @@
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
 
 from ._core.causes import cause_for
+from ._core.flights import refuse_cycle
 from ._links.multiplexed import MultiplexedLink as Link
 from .errors import Unavailable
 
@@ -27,9 +30,11 @@ __all__ = [
     "monotonic",
     "off_loop",
     "redis",
+    "returning_awaitables",
     "settle",
     "sleep",
     "within",
+    "world",
 ]
 
 Q = TypeVar("Q")
@@ -180,27 +185,62 @@ class Body:
             raise cancelled
 
 
+_flight: ContextVar["Callable[[], Flight | None]"] = ContextVar("dibs_flight")
+"""The flight whose work this is. Weakly: timers and tasks keep a copy, long after it is over."""
+
+
 class Flight:
     """One piece of work for all who want its result. It goes on without any one of them.
 
     It runs in a task of its own, so that a caller who is cancelled takes nobody along; when the
-    last one leaves, it is cancelled.
+    last one leaves, it is cancelled. *ended* is called with the flight when it is over.
     """
 
-    __slots__ = ("_joined", "_task")
+    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits")
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._task = asyncio.get_running_loop().create_task(work(), name="dibs flight")
-        self._task.add_done_callback(_see_error)
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, Any]],
+        ended: Callable[["Flight"], None] | None = None,
+    ) -> None:
+        self.awaits: Flight | None = None
+        """The flight that the work of this one waits for."""
         self._joined = 0
+        self._worker: asyncio.Task[Any] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(work), name="dibs flight")
+        self._task.add_done_callback(_see_error)
+        if ended is not None:
+            self._task.add_done_callback(lambda _: ended(self))
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self._worker = asyncio.current_task()
+        _flight.set(weakref.ref(self))
+        return await work()
 
     @property
     def is_open(self) -> bool:
         """True: there is still something to join."""
-        return not self._task.done() and not self._task.cancelling()
+        return not self._task.done() and not self._task.cancelling() and not self.is_stranded
+
+    @property
+    def is_stranded(self) -> bool:
+        """True: its event loop was closed before it was done; it will never end."""
+        return self._loop is not asyncio.get_running_loop() and not self._task.done()
 
     async def join(self) -> Any:
-        """The result, or the error."""
+        """The result, or the error. UsageError: the flight waits for whoever joins it."""
+        mine = _flight.get(_no_flight)()
+        if mine is None or mine._worker is not asyncio.current_task():
+            return await self._join()
+        mine.awaits = self
+        try:
+            refuse_cycle(mine)
+            return await self._join()
+        finally:
+            mine.awaits = None
+
+    async def _join(self) -> Any:
         self._joined += 1
         try:
             await asyncio.wait([self._task])
@@ -214,8 +254,13 @@ class Flight:
 
     async def land(self) -> None:
         """End it, and wait until it has ended."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if not self.is_stranded:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+def _no_flight() -> None:
+    return None
 
 
 def _see_error(task: "asyncio.Task[Any]") -> None:
@@ -229,17 +274,27 @@ class Crew:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Start *work*. Its errors are its own business."""
-        task = asyncio.get_running_loop().create_task(work(), name="dibs crew")
+    @property
+    def is_stranded(self) -> bool:
+        """True: the event loop in which work was started last is not the one that runs now."""
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+        """Start *work*. Its errors are its own business. False: it was not started."""
+        if self.is_stranded:
+            self._tasks = set()
+        self._loop = asyncio.get_running_loop()
+        task = self._loop.create_task(work(), name="dibs crew")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_see_error)
+        return True
 
     async def stop(self) -> None:
         """End all of it, and wait until it has ended."""
-        tasks = list(self._tasks)
+        tasks = [] if self.is_stranded else list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -247,41 +302,82 @@ class Crew:
 
 
 _AGAIN: Any = object()
+Batch = list["asyncio.Future[Any]"]
 
 
 class Together:
-    """Callers who ask for the same in one moment share one answer."""
+    """Callers who ask for the same in one tick of the loop share one answer.
+
+    The first of a tick asks at once, alone. The others share a question that is sent when the tick
+    is over. Nobody shares one that was sent before they came: the server may have answered it
+    before a change that was complete by then.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[bytes, list[asyncio.Future[Any]]] = {}
+        self._asked: dict[bytes, Batch | None] = {}
+        """What was asked for in this tick; None: by one caller only."""
+        self._waiting: Batch = []
+        """Those who ask when the tick is over."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(
         self, key: bytes, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q
     ) -> Any:
-        """The answer to *question*, asked by us or by somebody who was first."""
-        while (waiting := self._waiting.get(key)) is not None:
-            future = asyncio.get_running_loop().create_future()
-            waiting.append(future)
+        """The answer to *question*, asked by us or by somebody else."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._asked, self._waiting = loop, {}, []
+        while True:
+            asked = self._asked
+            if not asked:
+                loop.call_soon(self._next_tick)
+            if key not in asked:
+                asked[key] = None
+                return await question(about)
+            batch = asked[key]
+            if batch is None:
+                batch = asked[key] = []
+                return await self._ask_for_all(batch, loop.create_future(), question, about)
+            batch.append(future := loop.create_future())
             answer = await future
             if answer is not _AGAIN:
                 return answer
             # The one who asked was cancelled or failed: that is theirs, not ours.
-        waiting = self._waiting[key] = []
+
+    async def _ask_for_all(
+        self,
+        batch: Batch,
+        is_over: "asyncio.Future[None]",
+        question: Callable[[Q], Coroutine[Any, Any, Any]],
+        about: Q,
+    ) -> Any:
+        self._waiting.append(is_over)
         answer = _AGAIN
         try:
+            await is_over
             answer = await question(about)
             return answer
         finally:
-            del self._waiting[key]
-            for future in waiting:
+            for future in batch:
                 if not future.done():
                     future.set_result(answer)
+
+    def _next_tick(self) -> None:
+        waiting, self._asked, self._waiting = self._waiting, {}, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 async def within(seconds: float, work: Callable[[], Any]) -> Any:
     """What *work* returns. TimeoutError: it was cancelled, *seconds* were over."""
     async with asyncio.timeout(seconds):
         return await settle(work())
+
+
+def world() -> object:
+    """What all work here depends on: the event loop that runs."""
+    return asyncio.get_running_loop()
 
 
 async def settle(value: Any) -> Any:
@@ -296,4 +392,12 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
-    return inspect.iscoroutinefunction(function) and not inspect.isasyncgenfunction(function)
+    is_marked = getattr(function, "returns_awaitable", False)
+    return is_marked or inspect.iscoroutinefunction(function)
+
+
+def returning_awaitables(kind: type[Q]) -> type[Q]:
+    """Let others see that calling an object of this class gives something to await."""
+    kind.returns_awaitable = True  # type: ignore[attr-defined]
+    mark: Any = getattr(inspect, "markcoroutinefunction", None)  # Python 3.12
+    return kind if mark is None else mark(kind)

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import redis
 
 from ._core.causes import cause_for
+from ._core.flights import refuse_cycle
 from ._links.pooled import PooledLink as Link
 from .errors import Unavailable
 
@@ -28,9 +30,11 @@ __all__ = [
     "monotonic",
     "off_loop",
     "redis",
+    "returning_awaitables",
     "settle",
     "sleep",
     "within",
+    "world",
 ]
 
 Q = TypeVar("Q")
@@ -129,36 +133,67 @@ class Body:
         """Nothing: nobody can cancel a thread."""
 
 
-class Flight:
-    """One piece of work for all who want its result. The first to join does it."""
+class _Here(threading.local):
+    """What this thread does."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    flight: "Flight | None" = None
+
+
+_here = _Here()
+
+
+class Flight:
+    """One piece of work for all who want its result. The first to join does it.
+
+    *ended* is called with the flight when it is over.
+    """
+
+    def __init__(
+        self, work: Callable[[], Any], ended: Callable[["Flight"], None] | None = None
+    ) -> None:
+        self.awaits: Flight | None = None
+        """The flight that the work of this one waits for."""
         self._work = work
-        self._guard = threading.Lock()
-        self._has_begun = False
-        self._done = threading.Event()
+        self._ended = ended
+        self._change = threading.Condition()
+        self._has_begun = self._is_done = False
+        self._deadline = math.inf
         self._result: Any = None
         self._error: BaseException | None = None
 
     @property
     def is_open(self) -> bool:
         """True: there is still something to join."""
-        return not self._done.is_set()
+        return not self._is_done and monotonic() < self._deadline
+
+    @property
+    def is_stranded(self) -> bool:
+        """False: a thread needs no event loop."""
+        return False
 
     def join(self) -> Any:
-        """The result, or the error."""
-        with self._guard:
+        """The result, or the error. UsageError: the flight waits for whoever joins it.
+
+        TimeoutError: its load takes too long. It cannot be stopped; whoever comes next begins anew.
+        """
+        with self._change:
             is_first, self._has_begun = not self._has_begun, True
         if is_first:
             return self._do()
-        self._done.wait()
-        if self._error is None:
-            return self._result
-        if isinstance(self._error, Exception):
-            raise self._error
-        raise Unavailable(cause_for("load_cancelled", "the load was interrupted"))
+        mine = _here.flight
+        if mine is None:
+            return self._wait()
+        mine.awaits = self
+        try:
+            refuse_cycle(mine)
+            return self._wait()
+        finally:
+            mine.awaits = None
 
     def _do(self) -> Any:
+        outer, _here.flight = _here.flight, self
+        if outer is not None:
+            outer.awaits = self
         try:
             self._result = self._work()
             return self._result
@@ -166,23 +201,71 @@ class Flight:
             self._error = error
             raise
         finally:
-            self._done.set()
+            _here.flight = outer
+            if outer is not None:
+                outer.awaits = None
+            self._end()
+
+    def _end(self) -> None:
+        with self._change:
+            self._is_done = True
+            self._change.notify_all()
+        if self._ended is not None:
+            self._ended(self)
+
+    def _wait(self) -> Any:
+        with self._change:
+            while not self._is_done:
+                left = self._deadline - monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                self._change.wait(None if left == math.inf else left)
+        if self._error is None:
+            return self._result
+        if isinstance(self._error, Exception):
+            raise self._error
+        raise Unavailable(cause_for("load_cancelled", "the load was interrupted"))
+
+    def limit(self, deadline: float) -> None:
+        """Nobody waits longer than until *deadline*."""
+        with self._change:
+            self._deadline = deadline
+            self._change.notify_all()
 
     def land(self) -> None:
         """Nothing: a thread cannot be ended from outside."""
 
 
+_MOST_THREADS = 64
+"""Pieces of work that go on at the same time, at most, for each `Crew`."""
+
+
 class Crew:
     """Work that nobody waits for."""
 
-    def spawn(self, work: Callable[[], Any]) -> None:
-        """Start *work* on a thread. Its errors are its own business."""
+    is_stranded = False
 
-        def run() -> None:
+    def __init__(self) -> None:
+        self._free = threading.Semaphore(_MOST_THREADS)
+
+    def spawn(self, work: Callable[[], Any]) -> bool:
+        """Start *work* on a thread. Its errors are its own business. False: there are too many."""
+        if not self._free.acquire(blocking=False):
+            return False
+        thread = threading.Thread(target=self._run, args=(work,), name="dibs crew", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread for us
+            self._free.release()
+            return False
+        return True
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
             with contextlib.suppress(Exception):
                 work()
-
-        threading.Thread(target=run, name="dibs crew", daemon=True).start()
+        finally:
+            self._free.release()
 
     def stop(self) -> None:
         """Nothing: threads end by themselves."""
@@ -197,8 +280,23 @@ class Together:
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What *work* returns, however long it takes: a thread cannot be stopped."""
-    return work()
+    """What *work* returns, however long it takes: a thread cannot be stopped.
+
+    But whoever waits for the flight that it belongs to waits no longer than *seconds*.
+    """
+    flight = _here.flight
+    if flight is None:
+        return work()
+    flight.limit(monotonic() + seconds)
+    try:
+        return work()
+    finally:
+        flight.limit(math.inf)
+
+
+def world() -> object:
+    """What all work here depends on: nothing that could end before the process."""
+    return threading
 
 
 def settle(value: Any) -> Any:
@@ -214,7 +312,13 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
     return callable(function) and not (
-        inspect.iscoroutinefunction(function)
+        getattr(function, "returns_awaitable", False)
+        or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
     )
+
+
+def returning_awaitables(kind: type[Q]) -> type[Q]:
+    """The class as it is: calling its objects gives results."""
+    return kind

@@ -1,8 +1,7 @@
-"""The front of the house: what users call."""
+"""What users call."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from .._core.breaker import Limits
@@ -34,7 +33,7 @@ from .._core.shapes import returned_type
 from .._tasks import WRONG_WORLD, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
-from .cached import AsyncCached
+from .cached import AsyncCached, inner
 from .claim import AsyncClaiming
 from .exclusive import one_at_a_time
 from .lease import AsyncHold, AsyncLease
@@ -52,8 +51,7 @@ class AsyncDibs:
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
     are taken over. *namespace* goes before every key. *budget*: how long the server may stay
     silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
-    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable. Nothing connects before
-    the first use.
+    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable.
 
     If the environment has DIBS_DISABLED=1 when it is made, nothing is guarded: every verb goes on
     at once, with `guarded` False, and cached functions are called. A WARNING is logged.
@@ -303,9 +301,9 @@ class AsyncDibs:
         make_recipe(template, type=type, **options)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCached[P, T]:
-            if not fits(function):
+            if not fits(inner(function)):
                 raise UsageError(WRONG_WORLD)
-            of = returned_type(function) if type is None else type
+            of = returned_type(inner(function)) if type is None else type
             recipe = make_recipe(template, type=of, **options)
             return AsyncCached(function, self._ledger.cache, recipe, self._namespace, lock_key)
 
@@ -394,12 +392,7 @@ class AsyncDibs:
     async def __aenter__(self) -> "AsyncDibs":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:

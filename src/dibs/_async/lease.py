@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._core.breaker import Outage
+from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.keys import Seconds, seconds
 from .._core.lease import (

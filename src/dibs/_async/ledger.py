@@ -209,12 +209,17 @@ class AsyncLedger:
             self.link.post(release_request(self.link.engine, key, token, math.inf))
 
     def _unguarded(self, plan: Plan, token: bytes, now: float, cause: str) -> AsyncLease:
-        self.tell("outage", plan.name, cause=cause)
-        if plan.on_outage == "closed":
-            self.outages.refused(cause, now)
-            raise Unavailable(cause, plan.name) from None
-        self.outages.went_unguarded(cause, now)
+        self.went_out(plan.name, cause, plan.on_outage)
         return AsyncLease(self, plan, token, now, guarded=False)
+
+    def went_out(self, name: str, cause: str, policy: OutagePolicy) -> None:
+        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on."""
+        self.tell("outage", name, cause=cause)
+        is_closed = policy == "closed"
+        if not self.is_disabled:
+            self.outages.touched(cause, monotonic(), is_unguarded=not is_closed)
+        if is_closed:
+            raise Unavailable(cause, name) from None
 
     # ---- asking
 

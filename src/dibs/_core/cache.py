@@ -1,6 +1,7 @@
 """Fresh, stale or missing; who loads, who follows, when to refresh early; requests and readings."""
 
 import math
+import re
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..errors import UsageError
@@ -13,6 +14,10 @@ from .watch import Tracked, Watching, read_watch
 
 MARK_LIFE = 3600.0
 """How long a mark may stand where a leader died; it is in nobody's way."""
+
+# A lease or a running claim (see `make_token` and `running_record`), or what a claim left behind.
+_LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
+HELD = "a lease or a claim holds this key; a cached value needs a key of its own"
 
 
 class CacheOptions(TypedDict):
@@ -70,7 +75,7 @@ def slot_of(namespace: str, key: str, lock_key: str | None) -> Slot:
     return Slot(data, beside(f"{namespace}lock:".encode(), data))
 
 
-State = Literal["fresh", "stale", "missing", "poison", "failed"]
+State = Literal["fresh", "stale", "missing", "poison", "failed", "held"]
 
 
 class Reading(NamedTuple):
@@ -85,6 +90,14 @@ class Reading(NamedTuple):
     took: float = 0.0
     """How long its load took."""
     won: bool = False
+
+
+class Answer(NamedTuple):
+    """What a flight found, for all who joined it."""
+
+    value: Any
+    as_of: float
+    """No change of the value that was complete before this (local) time was missed."""
 
 
 def make_recipe(
@@ -170,12 +183,14 @@ def read_reply(reply: Reply, recipe: Recipe) -> Reading:
 
 
 def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> Reading:
-    if not isinstance(data, bytes) or data.startswith(MARK):
+    if not isinstance(data, bytes):
         return Reading("missing", won=won)
-    life = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else recipe.ttl
-    left = life - recipe.stale
     if not data.startswith(recipe.head):
-        return _unreadable(data, left, life, won=won)
+        if data.startswith(MARK):
+            return _behind_mark(data, pttl, recipe, won=won)
+        return _unreadable(data, pttl, recipe, won=won)
+    life = _life(pttl, recipe)
+    left = life - recipe.stale
     head, newline, payload = data.partition(b"\n")
     if not newline:
         return Reading("poison", life=life, won=won)
@@ -187,8 +202,25 @@ def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> 
     return Reading("fresh" if left > 0 else "stale", value, left, life, took, won)
 
 
-def _unreadable(data: bytes, left: float, life: float, *, won: bool) -> Reading:
+def _life(pttl: Reply, recipe: Recipe) -> float:
+    return pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else recipe.ttl
+
+
+def _behind_mark(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
+    """The value that `claim.lua` put behind a mark, as long as it lives; or none."""
+    head, newline, value = data.partition(b"\n")
+    if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
+        return Reading("missing", won=won)
+    left = pttl - int(head.rpartition(b" ")[2])
+    return _reading(value if left > 0 else None, left, recipe, won=won)
+
+
+def _unreadable(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
     """A failure that is remembered, or bytes of another codec, schema, version or program."""
+    if _LEASE.match(data):
+        return Reading("held")
+    life = _life(pttl, recipe)
+    left = life - recipe.stale
     entry = unframe(data)
     if entry is not None and entry.codec == FAILURE:
         if left <= 0:
@@ -214,6 +246,16 @@ def read_follow(answer: Tracked) -> Watching | None:
     return read_watch(Tracked([pttl], answer.told)) if mark == 1 else None
 
 
+def standing_request(slot: Slot) -> Request:
+    """Whether a load may still be stored."""
+    return Request(pack("EXISTS", slot.key) + pack("GET", slot.lock), 2, slot.key)
+
+
+def read_standing(replies: list[Reply], token: bytes) -> bool:
+    """True: nobody has deleted the value, or taken the lock, of the load with this token."""
+    return replies == [1, token]
+
+
 # ---- claiming
 
 
@@ -226,6 +268,7 @@ def claim_request(slot: Slot, recipe: Recipe, token: bytes, *, force: bool) -> R
         b"1" if force else b"0",
         mark(token),
         round(max(MARK_LIFE, 2 * recipe.load_timeout) * 1000),
+        round((max(recipe.load_timeout, recipe.lock_ttl) + recipe.lock_ttl) * 1000),
     )
     return Request(run_script("claim", [slot.key, slot.lock], *args), 1, slot.key)
 
@@ -239,11 +282,9 @@ def read_claim(reply: list[Reply], recipe: Recipe) -> Reading:
 # ---- storing
 
 
-def store_request(
-    slot: Slot, token: bytes, data: bytes, life: float, *, must_exist: bool
-) -> Request:
+def store_request(slot: Slot, token: bytes, data: bytes, life: float) -> Request:
     """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
-    args = (token, data, max(round(life * 1000), 1), b"1" if must_exist else b"0")
+    args = (token, data, max(round(life * 1000), 1))
     return Request(run_script("store", [slot.key, slot.lock], *args), 1, slot.key)
 
 
@@ -255,4 +296,4 @@ def abandon_request(slot: Slot, token: bytes, until: float) -> Request:
 
 def invalidate_request(slot: Slot, until: float) -> Request:
     """Delete the value and, with its lock, the right of a load under way to store its result."""
-    return Request(pack("DEL", slot.key, slot.lock), 1, slot.key, until)
+    return Request(run_whole_script("invalidate", [slot.key, slot.lock]), 1, slot.key, until)

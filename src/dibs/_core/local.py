@@ -1,6 +1,7 @@
 """A bounded memory of values in this process, true because every doubt empties it."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 MOST = 10_000
 """Values that are remembered at most; the oldest goes first."""
@@ -8,14 +9,29 @@ MOST = 10_000
 ABSENT: Any = object()
 """Not None: that is a value like any other."""
 
+Ticket = Callable[[], None]
+"""Taken before the store is asked, one for each question; called when the key changes."""
+
+
+class Entry(NamedTuple):
+    """A value, until when it may be served, and the ticket with which it came."""
+
+    value: Any
+    until: float
+    ticket: Ticket
+
 
 class Local:
-    """Key → value, until a time, as long as nobody says that it changed."""
+    """Key → value, until a time, as long as nobody says that it changed.
+
+    Any thread may forget at any moment. Hence the order in `put` (the value, then the look at its
+    ticket) and in `forget` (the ticket, then the value): one of the two always sees the other.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._values: dict[bytes, tuple[Any, float]] = {}
-        self._tickets: dict[bytes, object] = {}
+        self._values: dict[bytes, Entry] = {}
+        self._tickets: dict[bytes, Ticket] = {}
 
     def get(self, key: bytes, now: float) -> Any:
         """The value; ABSENT: ask the store."""
@@ -24,24 +40,45 @@ class Local:
             return ABSENT
         return found[0]
 
-    def ticket(self, key: bytes) -> object:
-        """To be taken before the store is asked, and given with its answer."""
-        ticket = self._tickets[key] = object()
-        return ticket
+    def ask(self, key: bytes, ticket: Ticket) -> None:
+        """The store is about to be asked; its answer comes with this ticket."""
+        self._tickets[key] = ticket
 
-    def put(self, key: bytes, value: Any, until: float, ticket: object) -> bytes | None:
-        """Remember it, unless it changed since the ticket was taken. A key that had to go."""
+    def drop(self, key: bytes, ticket: Ticket) -> None:
+        """The answer that came with this ticket is not to be remembered."""
+        if self._tickets.get(key) is ticket:
+            self._tickets.pop(key, None)
+
+    def put(
+        self, key: bytes, value: Any, until: float, ticket: Ticket
+    ) -> list[tuple[bytes, Ticket]]:
+        """Remember it, unless it changed since the ticket was taken.
+
+        Returns the keys and tickets that are of no use any more.
+        """
         if self._tickets.get(key) is not ticket:
-            return None
-        self._values.pop(key, None)
-        self._values[key] = (value, until)
-        if len(self._values) <= self._most:
-            return None
-        oldest = next(iter(self._values))
-        self.forget(oldest)
-        return oldest
+            return [(key, ticket)]
+        old = self._values.pop(key, None)
+        entry = self._values[key] = Entry(value, until, ticket)
+        gone = [] if old is None else [(key, old.ticket)]
+        if self._tickets.get(key) is not ticket:  # it changed in between
+            if self._values.get(key) is entry:
+                self._values.pop(key, None)
+            return [*gone, (key, ticket)]
+        if len(self._values) > self._most:
+            gone += self._oldest_out()
+        return gone
+
+    def _oldest_out(self) -> list[tuple[bytes, Ticket]]:
+        try:
+            key = next(iter(self._values))
+        except (RuntimeError, StopIteration):  # other threads are at it as well
+            return []
+        self._tickets.pop(key, None)
+        old = self._values.pop(key, None)
+        return [] if old is None else [(key, old.ticket)]
 
     def forget(self, key: bytes) -> None:
         """It changed, or may have: whatever was asked for before now is not remembered either."""
-        self._values.pop(key, None)
         self._tickets.pop(key, None)
+        self._values.pop(key, None)

@@ -8,33 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
+    HELD,
+    Answer,
     Reading,
     Recipe,
     Slot,
-    claim_request,
-    follow_request,
     invalidate_request,
     is_due_early,
-    read_claim,
-    read_follow,
     read_reply,
     read_request,
+    read_standing,
+    standing_request,
 )
-from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.local import ABSENT, Local
-from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._threads import Crew, Flight, Signal, Together, monotonic
-from ..errors import Unavailable
+from .._core.local import ABSENT, Local, Ticket
+from .._core.request import Request
+from .._threads import Flight, Together, monotonic
+from ..errors import Unavailable, UsageError
+from .following import Following
 from .loading import Loading, Want
+from .refreshing import Refreshing
 
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-_LOOK_AGAIN = 5.0
-"""A push can be lost: how long to trust that none has come, in seconds."""
-_JUST_AFTER = 0.002
-"""An expiry is not announced; look this much after it."""
 _MOST_SEEN = 50_000
 """Keys of which we remember how long they are fresh, to know how to ask for them."""
 
@@ -47,10 +44,11 @@ class Cache:
         self._flights: dict[bytes, Flight] = {}
         self._refreshes: dict[bytes, Flight] = {}
         self._reads = Together()
-        self._crew = Crew()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
+        self._following = Following(ledger)
         self._loading = Loading(ledger, self._part, self._remember)
+        self._behind = Refreshing(ledger, self._loading)
 
     # ---- reading
 
@@ -64,18 +62,20 @@ class Cache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key = slot.key
+        came = monotonic()
         if recipe.local:
-            value = self._local.get(key, monotonic())
+            value = self._local.get(key, came)
             if value is not ABSENT:
                 if self._ledger.listeners:
                     self._tell("local_hit", recipe)
                 return value
         # Only now: what is in memory is not to pay for it.
         want = Want(recipe, slot, function, args, kwargs)
-        flight = self._flights.get(key)
-        if flight is not None and flight.is_open:
-            return self._join(flight, recipe)
-        if recipe.local or self._seen.get(key, 0.0) > monotonic():
+        if key in self._flights:
+            answer = self._join_any(want, came)
+            if answer is not None:
+                return answer.value
+        if recipe.local or self._seen.get(key, 0.0) > came:
             try:
                 reading = self._reads.ask(key, self._read, want)
             except Outage:
@@ -83,29 +83,40 @@ class Cache:
             else:
                 if reading.state in ("fresh", "stale"):
                     return self._serve(want, reading)
-        return self._fly(want, self._flights, force=False)
+        return self._fly(want, self._flights, came, force=False)
 
     def refresh(self, want: Want) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return self._fly(want, self._refreshes, force=True)
+        return self._fly(want, self._refreshes, monotonic(), force=True)
 
     def invalidate(self, want: Want) -> bool:
         """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
         recipe, slot = want.recipe, want.slot
-        self._part(slot.key)
-        self._forget(slot.key)
+        self._changed(slot.key)
         now = monotonic()
         request = invalidate_request(slot, now + recipe.ttl * 2 + recipe.stale)
         try:
-            self._ledger.opened()
-            self._ledger.ask(request, now)
+            deleted = self._deliver(request)
         except Outage as outage:
             self._tell("outage", recipe, cause=outage.cause)
             if recipe.on_outage == "closed":
                 raise Unavailable(outage.cause, recipe.name) from None
             return False
+        if deleted == 0:
+            raise UsageError(HELD)
+        # Once more: somebody may have read the old value, or begun a load, before it was deleted.
+        self._changed(slot.key)
         self._tell("invalidated", recipe)
         return True
+
+    def _deliver(self, request: Request) -> Any:
+        """The reply. Outage: the request is delivered when the server answers again."""
+        try:
+            now, _ = self._ledger.opened()
+        except Outage:
+            self._ledger.link.post(request)
+            raise
+        return self._ledger.ask(request, now)
 
     def _read(self, want: Want) -> Reading:
         """What the store has; callers in one moment share the answer."""
@@ -124,90 +135,124 @@ class Cache:
 
     def _read_for_memory(self, want: Want) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
-        recipe, slot = want.recipe, want.slot
-        key = slot.key
-        ticket = self._local.ticket(key)
+        recipe, key = want.recipe, want.slot.key
         now, _ = self._ledger.opened()
-        request = read_request(slot, recipe)
-        forget = functools.partial(self._forget, key)
-        answer = self._ledger.link.track(request, forget, now)
-        reading = read_reply(self._ledger.mend(request, answer.replies, now), recipe)
-        if answer.told and reading.state == "fresh":
-            until = now + min(reading.left, recipe.local)
-            gone = self._local.put(key, reading.value, until, ticket)
-            if gone is not None:
-                self._ledger.link.unwatch(gone, functools.partial(self._forget, gone))
-        return reading
+        request = read_request(want.slot, recipe)
+        ticket = _Forget(self, key)
+        self._local.ask(key, ticket)
+        gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
+        try:
+            answer = self._ledger.link.track(request, ticket, now)
+            reading = read_reply(self._ledger.mend(request, answer.replies, now), recipe)
+            if answer.told and reading.state == "fresh":
+                until = now + min(reading.left, recipe.local)
+                gone = self._local.put(key, reading.value, until, ticket)
+            return reading
+        finally:
+            self._unwatch(gone)
 
     def _serve(self, want: Want, reading: Reading) -> Any:
         """A value that is there; where it is old, somebody refreshes it behind the caller."""
         recipe = want.recipe
         if reading.state == "stale":
             self._tell("stale", recipe)
-            self._behind(want, force=False)
+            self._refresh(want, force=False)
         else:
             self._tell("hit", recipe)
             if recipe.early and is_due_early(reading, recipe.early, random.random()):
-                self._behind(want, force=True)
+                self._refresh(want, force=True)
         return reading.value
 
-    def _behind(self, want: Want, *, force: bool) -> None:
-        flight = self._flights.get(want.slot.key)
-        if flight is None or not flight.is_open:
-            self._crew.spawn(functools.partial(self._refresh_behind, want, force=force))
+    def _refresh(self, want: Want, *, force: bool) -> None:
+        if want.slot.key not in self._flights:
+            self._behind.refresh(want, force=force)
 
     # ---- flights
 
-    def _fly(self, want: Want, flights: dict[bytes, Flight], *, force: bool) -> Any:
+    def _fly(
+        self, want: Want, flights: dict[bytes, Flight], came: float, *, force: bool
+    ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
+        while True:
+            flight, is_ours = self._flight_of(want, flights, force=force)
+            if is_ours:
+                return (flight.join()).value
+            answer = self._join(flight, want.recipe, came)
+            if answer is not None:
+                return answer.value
+
+    def _flight_of(
+        self, want: Want, flights: dict[bytes, Flight], *, force: bool
+    ) -> tuple[Flight, bool]:
+        """The flight of this key, and whether it is a new one."""
         key = want.slot.key
         with self._ledger.guard:
             flight = flights.get(key)
-            is_ours = flight is None or not flight.is_open
-            if flight is None or is_ours:
-                work = functools.partial(self._resolve, want, force=force)
-                flight = flights[key] = Flight(work)
-        try:
-            return (flight.join() if is_ours else self._join(flight, want.recipe))
-        finally:
-            if not flight.is_open and flights.get(key) is flight:
-                flights.pop(key, None)
+            if flight is not None and flight.is_open:
+                return flight, False
+            work = functools.partial(self._resolve, want, force=force)
+            ended = functools.partial(_drop, flights, key)
+            flights[key] = flight = Flight(work, ended)
+            return flight, True
 
-    def _join(self, flight: Flight, recipe: Recipe) -> Any:
-        """The result of somebody else's flight."""
-        if not self._ledger.listeners:
-            return flight.join()
-        since = monotonic()
-        value = flight.join()
-        self._tell("waited", recipe, waited=monotonic() - since)
-        return value
+    def _join_any(self, want: Want, came: float) -> Answer | None:
+        """What a flight under way finds. None: there is none, or not one that will do."""
+        key = want.slot.key
+        flight = self._flights.get(key)
+        if flight is None or not flight.is_open:
+            return None
+        token = self._loading.untold.get(key)
+        if token is not None and not self._stands(want, token):
+            _drop(self._flights, key, flight)
+            return None
+        return self._join(flight, want.recipe, came)
+
+    def _join(self, flight: Flight, recipe: Recipe, came: float) -> Answer | None:
+        """The result of somebody else's flight. None: it may be older than the caller."""
+        answer: Answer = flight.join()
+        if answer.as_of < came:
+            return None
+        if self._ledger.listeners:
+            self._tell("waited", recipe, waited=monotonic() - came)
+        return answer
+
+    def _stands(self, want: Want, token: bytes) -> bool:
+        """False: the value was deleted during its load."""
+        request = standing_request(want.slot)
+        try:
+            return read_standing(self._ledger.ask(request, monotonic()), token)
+        except Outage:
+            return True  # nobody can tell
 
     def _part(self, key: bytes) -> None:
         """The value changed: who asks from now on does not join a load that began before."""
         self._flights.pop(key, None)
         self._refreshes.pop(key, None)
 
-    def _resolve(self, want: Want, *, force: bool) -> Any:
+    def _resolve(self, want: Want, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
         recipe, slot = want.recipe, want.slot
         since = monotonic()
         token = self._ledger.new_token()
         waited = poisoned = False
         while True:
+            asked = monotonic()
             try:
-                reading = self._claim(want, token, force=poisoned or (force and not waited))
+                reading = self._loading.claim(
+                    want, token, force=poisoned or (force and not waited)
+                )
             except Outage as outage:
                 return self._loading.load_unguarded(want, outage)
             if reading.won and reading.state == "stale" and not force:
-                self._crew.spawn(functools.partial(self._loading.lead, want, token, reading))
-                return self._old(want, reading)
+                self._behind.lead(want, token, reading)
+                return self._old(want, reading, asked)
             if reading.won:
                 self._tell("reelected" if waited else "miss", recipe)
                 return self._loading.lead(want, token, reading)
             if reading.state == "fresh" and (waited or not force):
                 self._remember(slot.key, reading.left)
                 self._tell("waited" if waited else "hit", recipe, waited=monotonic() - since)
-                return reading.value
+                return Answer(reading.value, asked)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -215,51 +260,21 @@ class Cache:
                 said = f"the last load failed ({reading.value})"
                 raise Unavailable(cause_for("load_failed", said), recipe.name)
             if reading.state == "stale" and not force:
-                return self._old(want, reading)
+                return self._old(want, reading, asked)
             if monotonic() - since >= recipe.wait:
                 return self._loading.degrade(want, cause_for("wait_over"))
-            self._follow(want, reading, since + recipe.wait)
+            self._following.follow(want, reading, since + recipe.wait)
             waited = True
+            asked = monotonic()
             found = self._found(want)
             if found is not None:
                 self._tell("waited", recipe, waited=monotonic() - since)
-                return found.value
+                return Answer(found.value, asked)
 
-    def _old(self, want: Want, reading: Reading) -> Any:
+    def _old(self, want: Want, reading: Reading, asked: float) -> Answer:
         self._tell("stale", want.recipe)
         self._remember(want.slot.key, reading.life)
-        return reading.value
-
-    def _refresh_behind(self, want: Want, *, force: bool) -> None:
-        """One of all processes loads it again, while everybody reads the old one."""
-        token = self._ledger.new_token()
-        try:
-            reading = self._claim(want, token, force=force)
-        except Outage:
-            return
-        if reading.won:
-            self._loading.lead(want, token, reading)
-
-    def _claim(self, want: Want, token: bytes, *, force: bool) -> Reading:
-        recipe, slot = want.recipe, want.slot
-        now, engine = self._ledger.opened()
-        if engine.refused:
-            must_allow(engine, "load")
-        request = claim_request(slot, recipe, token, force=force)
-        try:
-            reading = read_claim(self._ledger.ask(request, now), recipe)
-        except Outage as outage:
-            if outage.sent:
-                self._loading.abandon(want, token)
-            raise
-        except Exception:
-            raise
-        except BaseException:
-            self._loading.abandon(want, token)
-            raise
-        if reading.state == "poison":
-            self._tell("poison", recipe)
-        return reading
+        return Answer(reading.value, asked)
 
     def _found(self, want: Want) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
@@ -272,45 +287,6 @@ class Cache:
         self._remember(want.slot.key, reading.left)
         return reading
 
-    def _follow(self, want: Want, reading: Reading, give_up: float) -> None:
-        """Until the other load is over, as far as we are told, or it is time to look or give up."""
-        recipe, slot = want.recipe, want.slot
-        signal = Signal()
-        link = self._ledger.link
-        try:
-            watching = self._watch_mark(slot, reading, signal)
-            marked = watching is not None
-            if watching is None:
-                watching = link.watch(slot.lock, signal.set, monotonic())
-            while True:
-                pause = _LOOK_AGAIN if watching.told else recipe.poll
-                pause = min(watching.remaining + _JUST_AFTER, pause, give_up - monotonic())
-                woken = signal.wait(pause)
-                is_over = watching.remaining <= 0 or monotonic() >= give_up
-                if is_over or not watching.told or (woken and marked):
-                    return
-                signal.clear()
-                watching = self._look_again(slot, signal, woken=woken)
-        except Outage:
-            pass  # the next claim meets it again, and decides
-        finally:
-            link.unwatch(slot.key, signal.set)
-            link.unwatch(slot.lock, signal.set)
-
-    def _watch_mark(self, slot: Slot, reading: Reading, signal: Signal) -> Watching | None:
-        """None: no mark stands for the load (there is an old value, or somebody deleted it)."""
-        if reading.state != "missing":
-            return None
-        request = follow_request(slot)
-        return read_follow(self._ledger.link.track(request, signal.set, monotonic()))
-
-    def _look_again(self, slot: Slot, signal: Signal, *, woken: bool) -> Watching:
-        """Is the lock still held? A push that woke us has to be asked for again."""
-        if woken:
-            return self._ledger.link.watch(slot.lock, signal.set, monotonic())
-        pttl = self._ledger.link.send(watch_request(slot.lock), monotonic())
-        return read_watch(Tracked([pttl], told=True))
-
     # ---- memory
 
     def _remember(self, key: bytes, left: float) -> None:
@@ -318,9 +294,22 @@ class Cache:
             self._seen.clear()
         self._seen[key] = monotonic() + left
 
-    def _forget(self, key: bytes) -> None:
+    def _changed(self, key: bytes) -> None:
+        """We know that the value changed."""
+        self._part(key)
         self._local.forget(key)
         self._seen.pop(key, None)
+
+    def forget(self, key: bytes, ticket: Ticket) -> None:
+        """The value that is remembered with *ticket* changed, or may have."""
+        self._local.forget(key)
+        self._seen.pop(key, None)
+        self._ledger.link.unwatch(key, ticket)
+
+    def _unwatch(self, gone: list[tuple[bytes, Ticket]]) -> None:
+        for key, ticket in gone:
+            self._local.drop(key, ticket)
+            self._ledger.link.unwatch(key, ticket)
 
     def _tell(self, kind: Any, recipe: Recipe, **facts: Any) -> None:
         if self._ledger.listeners:
@@ -330,7 +319,7 @@ class Cache:
 
     def close(self) -> None:
         """End all loads of ours; others take over."""
-        self._crew.stop()
+        self._behind.stop()
         for flight in [*self._flights.values(), *self._refreshes.values()]:
             flight.land()
         self._flights.clear()
@@ -341,6 +330,26 @@ class Cache:
         self._flights = {}
         self._refreshes = {}
         self._reads = Together()
-        self._crew = Crew()
         self._local = Local()
         self._seen = {}
+        self._loading.abandon_all()
+        self._behind.abandon_all()
+
+
+class _Forget:
+    """One registration for the change of a key; two of them are never equal."""
+
+    __slots__ = ("_cache", "_key")
+
+    def __init__(self, cache: Cache, key: bytes) -> None:
+        self._cache = cache
+        self._key = key
+
+    def __call__(self) -> None:
+        self._cache.forget(self._key, self)
+
+
+def _drop(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:
+    """It is over, or must not be joined any more."""
+    if flights.get(key) is flight:
+        flights.pop(key, None)

@@ -2,11 +2,14 @@
 """A function whose results are cached, and its three verbs."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .._core.cache import Recipe, Slot, slot_of
 from .._core.keys import Template
+from .._threads import returning_awaitables
+from ..errors import UsageError
 from .cache import Cache
 from .loading import Want
 
@@ -17,6 +20,15 @@ _MOST_SLOTS = 10_000
 """Keys whose place in the store is remembered for each function; working it out is not cheap."""
 
 
+_ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not tell the class"
+
+
+def inner(function: Any) -> Any:
+    """The function itself, where *function* is a classmethod or a staticmethod."""
+    return function.__func__ if type(function) in (classmethod, staticmethod) else function
+
+
+@returning_awaitables
 class Cached(Generic[P, T]):
     """Call it like the function; `invalidate` and `refresh` take the same arguments."""
 
@@ -28,8 +40,10 @@ class Cached(Generic[P, T]):
         namespace: str,
         lock_key: str | None,
     ) -> None:
+        self._kind = type(function)
+        self._function = function = inner(function)
         functools.update_wrapper(self, function)
-        self._function = function
+        self._takes_class = next(iter(inspect.signature(function).parameters), "") == "cls"
         self._cache = cache
         self._recipe = recipe
         self._namespace = namespace
@@ -50,20 +64,36 @@ class Cached(Generic[P, T]):
 
         False: the store is out; it is deleted when the store is back.
         """
+        if self._lacks_class(args):
+            return self._cache.invalidate(self._want_without_class(args, kwargs))
         return self._cache.invalidate(self._want(args, kwargs))
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value, loaded now; everybody reads the old one meanwhile."""
+        if self._lacks_class(args):
+            raise UsageError(_ABOVE)
         return self._cache.refresh(self._want(args, kwargs))
 
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
-        """A method's cache: `self` is an argument like any other."""
-        if instance is None:
+        """A method's cache: `self` is an argument like any other, and so is a class."""
+        first = owner or type(instance) if self._kind is classmethod else instance
+        if first is None or self._kind is staticmethod:
             return self
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
-        bound._bound = (instance,)
+        bound._bound = (first,)
         return bound
+
+    def _lacks_class(self, args: tuple[Any, ...]) -> bool:
+        """True: called as `Class.function.invalidate`, and nobody told us the class."""
+        return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
+
+    def _want_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
+        """Enough to find the value, if its key does not depend on the class."""
+        try:
+            return self._want((None, *args), kwargs)
+        except UsageError:
+            raise UsageError(_ABOVE) from None
 
     def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
         if self._bound:

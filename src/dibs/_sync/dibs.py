@@ -1,9 +1,8 @@
 # Printed from src/dibs/_async/dibs.py by tools/unasync.py – do not edit.
-"""The front of the house: what users call."""
+"""What users call."""
 
 import os
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from .._core.breaker import Limits
@@ -35,7 +34,7 @@ from .._core.shapes import returned_type
 from .._threads import WRONG_WORLD, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
-from .cached import Cached
+from .cached import Cached, inner
 from .claim import Claiming
 from .exclusive import one_at_a_time
 from .lease import Hold, Lease
@@ -53,8 +52,7 @@ class Dibs:
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
     are taken over. *namespace* goes before every key. *budget*: how long the server may stay
     silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
-    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable. Nothing connects before
-    the first use.
+    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable.
 
     If the environment has DIBS_DISABLED=1 when it is made, nothing is guarded: every verb goes on
     at once, with `guarded` False, and cached functions are called. A WARNING is logged.
@@ -304,9 +302,9 @@ class Dibs:
         make_recipe(template, type=type, **options)
 
         def decorate(function: Callable[P, T]) -> Cached[P, T]:
-            if not fits(function):
+            if not fits(inner(function)):
                 raise UsageError(WRONG_WORLD)
-            of = returned_type(function) if type is None else type
+            of = returned_type(inner(function)) if type is None else type
             recipe = make_recipe(template, type=of, **options)
             return Cached(function, self._ledger.cache, recipe, self._namespace, lock_key)
 
@@ -395,12 +393,7 @@ class Dibs:
     def __enter__(self) -> "Dibs":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -4,12 +4,13 @@
 from typing import Any, NoReturn
 
 from .._core.breaker import Outage
+from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import Request
 from .._core.watch import Tracked, Watching
 from .._links.watchers import Wake
 
-_CAUSE = "disabled"
+_CAUSE = cause_for("disabled")
 
 
 class DisabledLink:

@@ -2,18 +2,32 @@
 """Loading a value for all: the lock is kept alive, the result stored if it is still wanted."""
 
 import functools
+import math
 import random
 from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Outage
-from .._core.cache import Reading, Recipe, Slot, abandon_request, jittered, store_request
+from .._core.cache import (
+    HELD,
+    Answer,
+    Reading,
+    Recipe,
+    Slot,
+    abandon_request,
+    claim_request,
+    jittered,
+    read_claim,
+    store_request,
+)
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.codec import FAILURE, frame, packed
 from .._core.lease import Plan, milliseconds
-from .._threads import monotonic, within
-from ..errors import Unavailable
+from .._core.request import Request
+from .._threads import monotonic, within, world
+from ..errors import UsageError
 from .lease import Lease
 
 if TYPE_CHECKING:
@@ -59,16 +73,46 @@ class Loading:
         """Told when the value was deleted: who asks later does not join this load."""
         self._remember = remember
         """Told how long a value that we stored is fresh."""
+        self.untold: dict[bytes, bytes] = {}
+        """Key → token of a load during which the server does not tell if the value is deleted."""
+        self._leading: dict[bytes, tuple[Want, Lease]] = {}
+        self._world: object = None
 
-    def lead(self, want: Want, token: bytes, reading: Reading) -> Any:
+    def claim(self, want: Want, token: bytes, *, force: bool) -> Reading:
+        """What the store has, and whether we load it. UsageError: the key is a lease's."""
+        recipe, slot = want.recipe, want.slot
+        now, engine = self._ledger.opened()
+        if engine.refused:
+            must_allow(engine, "load")
+        self.end_stranded()
+        request = claim_request(slot, recipe, token, force=force)
+        try:
+            reading = read_claim(self._ledger.ask(request, now), recipe)
+        except Outage as outage:
+            if outage.sent:
+                self.abandon(want, token)
+            raise
+        except Exception:
+            raise
+        except BaseException:
+            self.abandon(want, token)
+            raise
+        if reading.state == "held":
+            raise UsageError(HELD)
+        if reading.state == "poison":
+            self._tell("poison", recipe)
+        return reading
+
+    def lead(self, want: Want, token: bytes, reading: Reading) -> Answer:
         """Load, keep the lock alive meanwhile, store. Whoever deletes the value parts us from
         those who ask later, and our result is not stored."""
         recipe, slot, load = want.recipe, want.slot, want.load
         since = monotonic()
         lease = self._lease(want, token, since)
         part = functools.partial(self._part, slot.key)
+        self._leading[token] = want, lease
         try:
-            self._watch(slot.key, part)
+            self._watch(slot.key, token, part)
             value = within(recipe.load_timeout, load)
         except Exception as error:
             self._failed(want, token, reading, error)
@@ -78,14 +122,35 @@ class Loading:
             raise
         finally:
             lease._is_over = True  # pyright: ignore[reportPrivateUsage]
+            self._leading.pop(token, None)
             self._ledger.link.unwatch(slot.key, part)
-        return self._store(want, token, reading, value, since)
+            if self.untold.get(slot.key) == token:
+                self.untold.pop(slot.key, None)
+        return self._store(want, token, value, since)
 
-    def _watch(self, key: bytes, wake: Callable[[], None]) -> None:
+    def _watch(self, key: bytes, token: bytes, part: Callable[[], None]) -> None:
         try:
-            self._ledger.link.watch(key, wake, monotonic())
+            watching = self._ledger.link.watch(key, part, monotonic())
         except Outage:
-            pass  # then the load is not stored either
+            return  # then the load is not stored either
+        if watching.remaining <= 0:
+            part()  # deleted before we could watch it
+        elif not watching.told:
+            self.untold[key] = token
+
+    def end_stranded(self) -> None:
+        """End the loads of an event loop that was closed meanwhile: nobody else would."""
+        before, self._world = self._world, world()
+        if before is None or before is self._world:
+            return
+        stranded, self._leading = self._leading, {}
+        self.untold.clear()
+        requests: list[Request] = []
+        for token, (want, lease) in stranded.items():
+            lease._is_over = True  # pyright: ignore[reportPrivateUsage]
+            requests.append(abandon_request(want.slot, token, math.inf))
+        if requests:
+            self._ledger.ask_all(requests, monotonic())
 
     def _lease(self, want: Want, token: bytes, since: float) -> Lease:
         """The lock as a lease that is kept alive, but not past the load's time."""
@@ -99,9 +164,7 @@ class Loading:
         self._ledger.keeper.keep(lease)
         return lease
 
-    def _store(
-        self, want: Want, token: bytes, reading: Reading, value: Any, since: float
-    ) -> Any:
+    def _store(self, want: Want, token: bytes, value: Any, since: float) -> Answer:
         recipe, slot = want.recipe, want.slot
         codec = recipe.codec
         took = monotonic() - since
@@ -114,25 +177,24 @@ class Loading:
         self._tell("loaded", recipe, took=took)
         fresh = jittered(recipe, random.random())
         data = frame(codec.name, codec.fingerprint, time(), took, payload)
-        if self._write(want, token, reading, data, fresh + recipe.stale, took):
+        asked = monotonic()
+        stored = self._write(want, token, data, fresh + recipe.stale)
+        if stored:
             self._remember(slot.key, fresh)
-        return value
+        # Not stored: it may be older than what was deleted. Unknown: there is nothing better.
+        as_of = math.inf if stored is None else asked if stored else since
+        return Answer(value, as_of)
 
-    def _write(
-        self, want: Want, token: bytes, reading: Reading, data: bytes, life: float, took: float
-    ) -> bool:
-        """True: it is stored. False: it was not wanted any more, or the store is out."""
+    def _write(self, want: Want, token: bytes, data: bytes, life: float) -> bool | None:
+        """True: it is stored. False: it was not wanted any more. None: the store is out."""
         recipe, slot = want.recipe, want.slot
-        # A mark outlives every load; an old value may have come to its end by itself meanwhile.
-        must_exist = reading.state not in ("stale", "fresh", "poison", "failed")
-        must_exist = must_exist or took < reading.life
-        request = store_request(slot, token, data, life, must_exist=must_exist)
+        request = store_request(slot, token, data, life)
         try:
             stored = self._ledger.ask(request, monotonic()) == 1
         except Outage as outage:
             self.abandon(want, token)
             self._tell("rejected_write", recipe, cause=outage.cause)
-            return False
+            return None
         except Exception:
             raise
         except BaseException:
@@ -156,7 +218,7 @@ class Loading:
         if recipe.negative_ttl and reading.state == "missing":
             data = frame(FAILURE, "-", time(), 0.0, type(error).__name__.encode())
             life = recipe.negative_ttl + recipe.stale
-            self._write(want, token, reading, data, life, 0.0)
+            self._write(want, token, data, life)
         else:
             self.abandon(want, token)
 
@@ -164,18 +226,21 @@ class Loading:
         """However late: a server that was stopped gives us the lock when it goes on."""
         self._ledger.link.post(abandon_request(want.slot, token, float("inf")))
 
-    def load_unguarded(self, want: Want, outage: Outage) -> Any:
-        self._tell("outage", want.recipe, cause=outage.cause)
-        if want.recipe.on_outage == "closed":
-            raise Unavailable(outage.cause, want.recipe.name) from None
+    def load_unguarded(self, want: Want, outage: Outage) -> Answer:
+        self._ledger.went_out(want.recipe.name, outage.cause, want.recipe.on_outage)
         return self.degrade(want, outage.cause)
 
-    def degrade(self, want: Want, cause: str) -> Any:
+    def degrade(self, want: Want, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
         value = within(want.recipe.load_timeout, want.load)
         self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
-        return packed(want.recipe.codec, value)[1]
+        return Answer(packed(want.recipe.codec, value)[1], math.inf)
+
+    def abandon_all(self) -> None:
+        """In a forked child: the loads are the parent's."""
+        self._leading = {}
+        self.untold = {}
 
     def _tell(self, kind: Any, recipe: Recipe, **facts: Any) -> None:
         if self._ledger.listeners:

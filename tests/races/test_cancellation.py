@@ -262,10 +262,10 @@ async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
 async def test_a_repeated_acquire_whose_caller_is_cancelled(valkey: Server) -> None:
     """Both connections take the key, one after the other: it is given back on both."""
     with FaultProxy(valkey.port) as proxy:
-        async with AsyncDibs(proxy.url, budget=2) as dibs:
+        async with AsyncDibs(proxy.url, budget=4) as dibs:
             await dibs.peek("warm:up")
             before = valkey.commands("set")
-            proxy.delay(requests=1.7)
+            proxy.delay(requests=3.7)
             task = asyncio.ensure_future(dibs.try_hold("user:1", ttl=60))
             await asyncio.sleep(0.05)
             proxy.delay(replies=0.15)

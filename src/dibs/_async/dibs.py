@@ -71,8 +71,7 @@ class AsyncDibs:
         self._is_disabled = off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
         self._on_outage: OutagePolicy = self._policy(checked_policy(on_outage))
         limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
-        policy = self._on_outage
-        self._ledger = AsyncLedger(target, limits, tuple(listeners), policy, is_disabled=off)
+        self._ledger = AsyncLedger(target, limits, tuple(listeners), self._on_outage, off=off)
 
     # ---- hold
 

@@ -70,10 +70,10 @@ class AsyncLedger:
         listeners: tuple[Listener, ...],
         policy: OutagePolicy = "open",
         *,
-        is_disabled: bool = False,
+        off: bool = False,
     ) -> None:
         self.listeners = listeners
-        self.is_disabled = is_disabled
+        self.is_disabled = off
         self.outages = OutageLog(policy)
         self.guard = Guard()
         self.keeper = AsyncKeeper(self)

@@ -68,7 +68,7 @@ async def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) ->
     """Its lease runs out, which nobody announces: the timer knows."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         claim = await one.claim("order:1", window=60, lease=1).__aenter__()
-        claim.leak("as if its process had died")
+        claim.leak("dropped")
         assert await _second(two, wait=15) == "done by the second"
 
 
@@ -183,7 +183,7 @@ async def test_waiting_through_an_outage(own_server: Server) -> None:
             await eventually(lambda: _waits(two))
             own_server.kill()
             assert await waiter.result() == "done by the second"
-            claim.leak("the store is gone")
+            claim.leak("dropped")
 
 
 async def test_patience_is_checked() -> None:

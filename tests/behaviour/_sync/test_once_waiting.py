@@ -69,7 +69,7 @@ def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) -> None:
     """Its lease runs out, which nobody announces: the timer knows."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         claim = one.claim("order:1", window=60, lease=1).__enter__()
-        claim.leak("as if its process had died")
+        claim.leak("dropped")
         assert _second(two, wait=15) == "done by the second"
 
 
@@ -184,7 +184,7 @@ def test_waiting_through_an_outage(own_server: Server) -> None:
             eventually(lambda: _waits(two))
             own_server.kill()
             assert waiter.result() == "done by the second"
-            claim.leak("the store is gone")
+            claim.leak("dropped")
 
 
 def test_patience_is_checked() -> None:

@@ -22,12 +22,14 @@ __all__ = [
     "Signal",
     "Together",
     "fits",
+    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
     "sleep",
     "within",
+    "world",
 ]
 
 Q = TypeVar("Q")
@@ -270,3 +272,12 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
     return inspect.iscoroutinefunction(function) and not inspect.isasyncgenfunction(function)
+
+
+def world() -> object:
+    """Where background work runs, and ends with: the event loop."""
+    return asyncio.get_running_loop()
+
+
+def hang_up(connection: Any) -> None:
+    """Nothing: a task that waits for a connection can be cancelled."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import socket
 import threading
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -9,8 +10,9 @@ from typing import Any, TypeVar
 
 import redis
 
+from ._links import adopted
 from ._links.pooled import PooledLink as Link
-from .errors import Unavailable
+from .errors import Unavailable, UsageError
 
 __all__ = [
     "WRONG_WORLD",
@@ -23,12 +25,14 @@ __all__ = [
     "Signal",
     "Together",
     "fits",
+    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
     "settle",
     "sleep",
     "within",
+    "world",
 ]
 
 Q = TypeVar("Q")
@@ -191,3 +195,18 @@ def fits(function: Callable[..., Any]) -> bool:
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
     )
+
+
+_PROCESS = object()
+
+
+def world() -> object:
+    """Where background work runs, and ends with: the process."""
+    return _PROCESS
+
+
+def hang_up(connection: Any) -> None:
+    """End the connection under a thread that waits for it: that one sees it closed."""
+    with contextlib.suppress(OSError, UsageError):
+        # Not the method of a TLS socket: that one would change what the other thread uses.
+        socket.socket.shutdown(adopted.socket_of(connection), socket.SHUT_RDWR)

@@ -13,6 +13,7 @@ from typing import Literal
 
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
+    "switched",
     "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
@@ -44,7 +45,8 @@ class Event:
     fence: int | None = None
     """acquired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost, leaked: what happened, in a few words. recovered: what it was."""
+    """outage, lost, leaked: what happened, in a few words. recovered: what it was. switched: how it
+    was learnt (announced, asked, connecting)."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None

@@ -20,13 +20,14 @@ from .._core.lease import (
     fenced_request,
     make_token,
     mistake,
+    outage_code,
     read_acquire,
     release_request,
-    store_is_out,
 )
 from .._core.request import ErrorReply, Reply, Request, first_error
+from .._core.topology import RECONNECT_EVERY, Doubt, doubt
 from .._family import remember
-from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._links.targets import Cluster, Embedded, Place, Service, find, place_of
 from .._tasks import Flight, Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
@@ -38,6 +39,7 @@ from .wakeups import AsyncWaiting
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
     from .cluster import AsyncClusterLink
+    from .sentinel import AsyncSentinels
 
 M = TypeVar("M")
 
@@ -55,6 +57,8 @@ class AsyncLedger:
         self.waiting = AsyncWaiting(self)
         self.cache = AsyncCache(self)
         self._target = find(target, redis)
+        self._sentinels: AsyncSentinels | None = None
+        self._doubted_at = -math.inf
         self.link = self._make_link(budget)
         self._embedded: EmbeddedServer | None = None
         self._embedded_is_ours = False
@@ -75,6 +79,12 @@ class AsyncLedger:
             from .cluster import AsyncClusterLink
 
             return AsyncClusterLink(target, budget, self._recovered)
+        if isinstance(target, Service):
+            from .sentinel import AsyncSentinels
+
+            self._sentinels = AsyncSentinels(target, self._switched)
+            link = self._sentinels.link = Link(self._sentinels.place, budget, self._recovered)
+            return link
         place = target if isinstance(target, Place) else None
         return Link(place, budget, self._recovered)
 
@@ -226,12 +236,26 @@ class AsyncLedger:
             error = first_error(reply)
         if error is None:
             return reply
-        if not store_is_out(error):
+        code = outage_code(error)
+        if code is None:
             raise mistake(error)
         self.link.owe(request)
-        if error.code == "READONLY":
+        what = doubt(code)
+        if what is None:
+            raise Outage(str(error), sent=True)
+        self._follow(what)
+        raise Outage(code.lower(), sent=True)
+
+    def _follow(self, what: Doubt) -> None:
+        """The server may not be the master, or not for long: find out, but not all the time."""
+        now = monotonic()
+        if now - self._doubted_at < RECONNECT_EVERY:
+            return
+        self._doubted_at = now
+        if what == "ask" and self._sentinels is not None:
+            self._sentinels.suspect()
+        else:
             self.link.distrust()
-        raise Outage(str(error), sent=True)
 
     async def _start_embedded(self, target: Embedded) -> None:
         """All who come at once wait for the same start: two private servers would be no guard."""
@@ -286,6 +310,9 @@ class AsyncLedger:
     def _recovered(self, cause: str, lasted: float) -> None:
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
+    def _switched(self, cause: str) -> None:
+        self.tell("switched", "*", cause=cause)
+
     # ---- beginning and end
 
     def _new_identity(self) -> None:
@@ -300,6 +327,8 @@ class AsyncLedger:
         self.tell_dropped()
         await self.cache.aclose()
         await self.keeper.aclose()
+        if self._sentinels is not None:
+            await self._sentinels.aclose()
         await self.link.aclose()
         self.waiting.wake_all()
         if self._embedded is not None:
@@ -314,6 +343,8 @@ class AsyncLedger:
         self.keeper.abandon()
         self.waiting.abandon()
         self.cache.abandon()
+        if self._sentinels is not None:
+            self._sentinels.abandon()
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()

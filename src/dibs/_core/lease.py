@@ -8,6 +8,7 @@ from ..errors import UsageError
 from .engine import Engine, run_script, run_whole_script
 from .keys import Seconds, public_name, seconds
 from .request import SIZE, ErrorReply, Reply, Request, pack
+from .topology import code_behind
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
@@ -211,11 +212,12 @@ _STORE_IS_OUT = frozenset(
 
 def store_is_out(error: ErrorReply) -> bool:
     """True: the server is there but cannot serve; the outage policy decides. False: a mistake."""
-    if error.code in _STORE_IS_OUT:
-        return True
-    # Redis 6 wraps what a script ran into: "ERR Error running script …: -OOM command not …".
-    words = str(error).replace("-", " ").split()
-    return "script" in words and not _STORE_IS_OUT.isdisjoint(words)
+    return outage_code(error) is not None
+
+
+def outage_code(error: ErrorReply) -> str | None:
+    """READONLY, OOM …: why the server cannot serve, though it is there. None: a mistake."""
+    return code_behind(error, _STORE_IS_OUT)
 
 
 def mistake(error: ErrorReply) -> UsageError:

@@ -21,10 +21,10 @@ export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run test check pytest test-all bench benchmarks print pins clean
+.PHONY: help setup run test check pytest test-all test-topologies bench benchmarks print pins clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
 
 setup: $(READY) ## the environment in .venv, from hashed pins
 	@:
@@ -61,6 +61,9 @@ test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13
 		fi; \
 	done; \
 	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
+
+test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
+	@$(BIN)/python -m tests.scenarios $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

@@ -69,7 +69,7 @@ class Verdict:
     """Values that were loaded more than once."""
     unguarded: Counter[str] = field(default_factory=Counter[str])
     outage: float = 0.0
-    """The longest time that one worker went without a guarded lease."""
+    """The longest time for which one worker had only unguarded leases of one key."""
 
     def copied_overlaps(self, successor: int | None) -> list[Overlap]:
         """Those where the *successor* (its port) knew of the first lease and granted the second."""
@@ -113,7 +113,7 @@ def check(records: list[Record]) -> Verdict:
             verdict.executions += len(guarded) > 1
         if kind == "load":
             verdict.loads += len(guarded) > 1
-    verdict.outage = max((_outage(mine) for mine in _by_worker(records)), default=0.0)
+    verdict.outage = max((_outage(mine) for mine in _by_worker_and_key(records)), default=0.0)
     return verdict
 
 
@@ -138,24 +138,23 @@ def not_growing(records: list[Record]) -> int:
     return wrong
 
 
-def _by_worker(records: list[Record]) -> list[list[Record]]:
-    workers: dict[str, list[Record]] = defaultdict(list)
+def _by_worker_and_key(records: list[Record]) -> list[list[Record]]:
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.begin):
         if record.kind == "hold":
-            workers[record.worker].append(record)
-    return list(workers.values())
+            groups[record.worker, record.key].append(record)
+    return list(groups.values())
 
 
 def _outage(records: list[Record]) -> float:
-    """The longest time between two guarded leases in which there were unguarded ones."""
-    longest, since, out = 0.0, None, False
+    """The longest time from the first of some unguarded leases in a row to the last one's end."""
+    longest, since = 0.0, None
     for record in records:
-        if not record.guarded:
-            out = True
-            continue
-        if out and since is not None:
-            longest = max(longest, record.begin - since)
-        since, out = record.end, False
+        if record.guarded:
+            since = None
+        else:
+            since = record.begin if since is None else since
+            longest = max(longest, record.end - since)
     return longest
 
 
@@ -168,7 +167,7 @@ class Work:
     def __init__(self, told: dict[str, Any]) -> None:
         self.target: str = told["target"]
         self.tasks: int = told.get("tasks", 10)
-        self.until: float = told["until"]
+        self.until = 0.0
         self.servers: list[int] = told.get("servers", [])
         self.keys: list[str] = told.get("keys") or [f"key:{n}" for n in range(KEYS)]
         self.extras: bool = told.get("extras", True)
@@ -179,6 +178,11 @@ class Work:
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self.until
+
+    def wait_for_start(self) -> None:
+        """Until all workers have come this far: we are told when to end."""
+        print("ready", flush=True)
+        self.until = float(input())
 
     def write(
         self, kind: str, key: str, begin: float, guarded: bool, fence: int, seen_on: list[int]
@@ -252,12 +256,13 @@ async def _tasks(work: Work) -> None:
             if work.is_over:
                 return
             await asyncio.sleep(tick * EVERY - time.monotonic())
-            probe = await dibs.try_hold(f"probe:{os.getpid()}:{tick}", ttl=TTL)
+            # In the slot of the value, so that it is guarded if and only if the value is.
+            probe = await dibs.try_hold(f"probe:{{value:{tick}}}:{os.getpid()}", ttl=TTL)
             guarded = probe is not None and probe.guarded
             await dibs.get_or_load(f"value:{tick}", partial(load, tick), ttl=60)
 
+    work.wait_for_start()
     async with AsyncDibs(work.target) as dibs:
-        print("ready", flush=True)
         extras = [orders(dibs), values(dibs), holds(dibs, "fenced")] if work.extras else []
         await asyncio.gather(*[holds(dibs, "hold") for _ in range(work.tasks)], *extras)
     for eye in eyes:
@@ -308,8 +313,8 @@ def _threads(work: Work) -> None:
                 time.sleep(BODY)
                 work.write("once", f"order:{tick}", begin, claim.guarded, 0, [])
 
+    work.wait_for_start()
     with Dibs(work.target) as dibs:
-        print("ready", flush=True)
         jobs: list[Callable[[], None]] = [partial(holds, dibs, "hold")] * work.tasks
         if work.extras:
             jobs += [partial(orders, dibs), partial(holds, dibs, "fenced")]

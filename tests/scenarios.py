@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,8 +39,6 @@ from .topologies import (
 
 SRC = os.environ.get("DIBS_SRC") or str(Path(dibs.__file__).parents[1])
 ROOT = Path(__file__).parents[1]
-JOINING = 2
-"""Processes that start while the fault happens, where the scenario says so."""
 
 
 @dataclass
@@ -55,9 +54,11 @@ class Result:
 class Workers:
     """Processes that use a target, each with a file of its own."""
 
-    def __init__(self, folder: Path, until: float, **told: Any) -> None:
+    def __init__(self, folder: Path, seconds: float, **told: Any) -> None:
         self._folder = folder
-        self._told = {**told, "until": until}
+        self._seconds = seconds
+        self._until: float | None = None
+        self._told = told
         self._processes: list[subprocess.Popen[str]] = []
 
     def start(self, kind: str) -> subprocess.Popen[str]:
@@ -68,6 +69,7 @@ class Workers:
             [sys.executable, "-m", "tests.histories", json.dumps(told)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": SRC},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(self._folder / f"{number}.err").open("w"),
             text=True,
@@ -76,10 +78,17 @@ class Workers:
         return process
 
     def start_and_wait(self, *kinds: str) -> None:
-        """Some more, until all of them have begun."""
-        for process in [self.start(kind) for kind in kinds]:
+        """Some more, until all of them have begun. The first ones begin the time that counts."""
+        started = [self.start(kind) for kind in kinds]
+        for process in started:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
+        if self._until is None:
+            self._until = time.monotonic() + self._seconds
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write(f"{self._until}\n")
+            process.stdin.close()
 
     def result(self, successor: Server | None = None) -> Result:
         """What they did, when all have ended."""
@@ -99,19 +108,29 @@ class Workers:
         for process in self._processes:
             process.kill()
             process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
 
 
 @contextmanager
-def workers(until: float, **told: Any) -> Iterator[Workers]:
+def workers(seconds: float, **told: Any) -> Iterator[Workers]:
     """Processes that are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="dibs-history-") as folder:
-        crowd = Workers(Path(folder), until, **told)
+        crowd = Workers(Path(folder), seconds, **told)
         try:
             yield crowd
         finally:
             crowd.kill()
+
+
+@contextmanager
+def joining(crowd: Workers, *kinds: str) -> Iterator[None]:
+    """Processes that come while something happens."""
+    thread = threading.Thread(target=crowd.start_and_wait, args=kinds)
+    thread.start()
+    yield
+    thread.join()
 
 
 # ---- Sentinel
@@ -134,8 +153,7 @@ def sentinel_at_work(
             sentinel_service(start, folder, down_after_ms=1000, config=config)
         )
         told["servers"] = [server.port for server in service.servers]
-        until = time.monotonic() + seconds + 3
-        crowd = stack.enter_context(workers(until, target=service.url, **told))
+        crowd = stack.enter_context(workers(seconds, target=service.url, **told))
         crowd.start_and_wait(*SENTINEL_USERS)
         time.sleep(2)
         yield service, crowd
@@ -171,10 +189,9 @@ def sentinel_switch(seconds: float) -> Result:
 def sentinel_switch_joining(seconds: float, config: tuple[str, ...] = ()) -> Result:
     """The same, while further processes start."""
     with sentinel_at_work(seconds, config) as (service, crowd):
-        service.sentinels[0].failover()
-        crowd.start("tasks")
+        with joining(crowd, "tasks", "threads"):
+            service.sentinels[0].failover()
         successor = service.promoted()
-        crowd.start("threads")
         eventually(lambda: service.sentinels[0].master_port() == successor.port, within=30)
         crowd.start_and_wait("tasks", "threads")
         return crowd.result(successor)
@@ -183,6 +200,11 @@ def sentinel_switch_joining(seconds: float, config: tuple[str, ...] = ()) -> Res
 def sentinel_switch_joining_1(seconds: float) -> Result:
     """The same with `min-replicas-to-write 1`."""
     return sentinel_switch_joining(seconds, MIN_REPLICAS)
+
+
+def sentinel_switch_joining_2(seconds: float) -> Result:
+    """The same with `min-replicas-to-write 2`: all replicas that there are."""
+    return sentinel_switch_joining(seconds, (*MIN_REPLICAS, "--min-replicas-to-write", "2"))
 
 
 def sentinel_kill_1(seconds: float) -> Result:
@@ -209,9 +231,8 @@ def cluster_at_work(
             return stack.enter_context(Server.start(engine, **options))
 
         masters, replicas = start_replicated_cluster(start)
-        until = time.monotonic() + seconds + 3
         target = "redis+cluster://" + ",".join(f"127.0.0.1:{each.port}" for each in masters)
-        crowd = stack.enter_context(workers(until, target=target, **told))
+        crowd = stack.enter_context(workers(seconds, target=target, **told))
         crowd.start_and_wait(*SENTINEL_USERS)
         time.sleep(2)
         yield masters, replicas, crowd
@@ -287,6 +308,7 @@ SCENARIOS: dict[str, Callable[[float], Result]] = {
     "sentinel switch": sentinel_switch,
     "sentinel switch, processes joining": sentinel_switch_joining,
     "sentinel switch, joining, min-replicas-to-write 1": sentinel_switch_joining_1,
+    "sentinel switch, joining, min-replicas-to-write 2": sentinel_switch_joining_2,
     "cluster kill": cluster_kill,
     "cluster stop": cluster_stop,
     "cluster failover": cluster_failover,

@@ -20,7 +20,15 @@ from dibs._core.slots import (
     slot_of,
     where_to_ask,
 )
-from dibs._core.watch import Watching, read_push, read_tracked, read_watch, watch_request
+from dibs._core.watch import (
+    LONGEST_PAUSE,
+    Pushes,
+    Watching,
+    read_push,
+    read_tracked,
+    read_watch,
+    watch_request,
+)
 
 
 def test_the_breaker_tells_news_once() -> None:
@@ -124,3 +132,29 @@ def test_errors_carry_facts_and_survive_pickling() -> None:
         assert "42" not in str(error)
     assert "web-1:7" in str(busy)
     assert "3.21" in str(busy)
+
+
+def test_pushes_without_a_change_are_answered_ever_more_slowly() -> None:
+    """The pause doubles up to the longest one; then there are looks without registering."""
+    pushes, pauses = Pushes().heard(0.0, pushed=False, changed=True), list[float]()
+    now = 0.0
+    for _ in range(9):
+        pushes = pushes.heard(now, pushed=True, changed=False)
+        pauses.append(pushes.pause)
+        now += pushes.pause
+        pushes = pushes.heard(now, pushed=False, changed=False)
+        if pushes.pause:
+            break
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
+    assert pushes.pause == LONGEST_PAUSE, "it polls"
+    assert pushes.heard(now + 3, pushed=False, changed=False).pause == 0, "and tries again"
+
+
+def test_a_push_about_a_change_is_answered_at_once() -> None:
+    """Another holder: register now, and forget the pauses. So does a registration that is kept."""
+    paused = Pushes().heard(0.0, pushed=True, changed=False)
+    assert paused.pause > 0
+    assert paused.heard(1.0, pushed=True, changed=True) == Pushes(0.0, 0.0, 1.0)
+    kept = paused.heard(1.0, pushed=False, changed=False)
+    assert kept.pause == 0 and kept.backed_off > 0
+    assert kept.heard(3.0, pushed=False, changed=False).backed_off == 0

@@ -36,17 +36,22 @@ _HOPS = 50
 _ASK_AGAIN = 0.2
 """Seconds between two questions for the map, while it is old or a node is out."""
 _ON_THE_MOVE = 0.02
+"""Seconds between two questions for a key whose slot is moving."""
+_KEEP_FOR = 60.0
+"""Seconds for which a node that has no slots any more is remembered."""
 
 
 class AsyncRoute:
     """A node, the link to it, and what it could do when we looked last."""
 
-    __slots__ = ("engine", "link", "node")
+    __slots__ = ("engine", "left_at", "link", "node")
 
     def __init__(self, node: Node, link: Link) -> None:
         self.node = node
         self.link = link
         self.engine: Engine | None = None
+        self.left_at: float | None = None
+        """Since when it has no slots; None: it has some, or nobody knows."""
 
 
 class AsyncClusterLink:
@@ -275,8 +280,25 @@ class AsyncClusterLink:
         self._moving = set()
         routes = {node: self._route(node) for node in set(slots.values())}
         self._map = [routes.get(slots[slot]) if slot in slots else None for slot in range(SLOTS)]
+        for route in routes.values():
+            route.left_at = None
+            if route.engine is None:
+                self._crew.spawn(functools.partial(self._open, route))
+        now = monotonic()
         for node in [node for node in self._routes if node not in routes]:
-            self._leave(self._routes.pop(node))
+            if self._is_gone(self._routes[node], now):
+                self._leave(self._routes.pop(node))
+
+    async def _open(self, route: AsyncRoute) -> None:
+        """Connect to a node that is new on the map before somebody needs it."""
+        await route.link.ready(monotonic())
+        self._learn(route)
+
+    def _is_gone(self, route: AsyncRoute, now: float) -> bool:
+        """A node without slots: dead ones at once, others after a time. They may get some back."""
+        if route.left_at is None:
+            route.left_at = now
+        return route.node in self._out or now - route.left_at > _KEEP_FOR
 
     def _leave(self, route: AsyncRoute) -> None:
         """A node has no slots any more: close its link, send what it is owed to its successor."""
@@ -289,7 +311,8 @@ class AsyncClusterLink:
     def _learn(self, route: AsyncRoute) -> None:
         """A node was reached for the first time, or after a while: it may be another version."""
         route.engine = route.link.engine
-        engines = [each.engine for each in self._routes.values() if each.engine is not None]
+        routes = [each for each in list(self._routes.values()) if each.left_at is None]
+        engines = [each.engine for each in routes if each.engine is not None]
         self.engine = weakest(engines) if engines and self._has_map else None
 
     # ---- nodes that are out

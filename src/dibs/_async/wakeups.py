@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
+from .._core.watch import Pushes
 from .._tasks import Signal, monotonic
 from ..errors import UsageError
 
@@ -17,6 +18,8 @@ _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
 _POLL = 0.1
 """Where the server cannot tell at all: how often to look."""
+_RENEWED = 0.05
+"""A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
 
@@ -34,6 +37,8 @@ class AsyncQueue:
         self._guard = ledger.guard
         self._heard: Holding | None = None
         self._heard_at = 0.0
+        self._pushed = False
+        self._pushes = Pushes()
 
     @property
     def holding(self) -> Holding | None:
@@ -45,9 +50,19 @@ class AsyncQueue:
 
     def heard(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
+        before = self.holding
         with self._guard:
-            self._heard, self._heard_at = holding, monotonic()
+            now = monotonic()
+            changed = before is None or _is_another(before, holding)
+            self._pushes = self._pushes.heard(now, pushed=self._pushed, changed=changed)
+            self._pushed = False
+            self._heard, self._heard_at = holding, now
             self.look_at = math.inf
+
+    @property
+    def pause(self) -> float:
+        """How long to wait before registering for a push again; 0: not at all."""
+        return self._pushes.pause
 
     def look_again(self, pause: float) -> None:
         """Look again after *pause*, unless we were woken since `heard`."""
@@ -57,9 +72,15 @@ class AsyncQueue:
     def wake(self) -> None:
         """The key may be free: the first looks now."""
         with self._guard:
+            self._pushed = True
             self.look_at = 0.0
             if self.turns:
                 self.turns[0].set()
+
+
+def _is_another(before: Holding, now: Holding) -> bool:
+    """Whether the key has changed hands, or was renewed."""
+    return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
 
 
 class AsyncWaiting:
@@ -140,7 +161,10 @@ class AsyncWaiting:
                     queue.look_at = 0.0
                     return outcome
                 queue.heard(outcome)
-                await self._watch(plan, queue)
+                if queue.pause:
+                    queue.look_again(queue.pause)
+                else:
+                    await self._watch(plan, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding

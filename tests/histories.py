@@ -174,6 +174,13 @@ class Work:
         self._worker = f"{os.getpid()}"
         self._file = Path(told["file"]).open("w", buffering=1)  # noqa: SIM115 - until the end
         self._guard = threading.Lock()
+        self.causes = Counter[str]()
+        """Why leases were not guarded."""
+
+    def hear(self, event: Any) -> None:
+        """A listener."""
+        if event.kind == "outage":
+            self.causes[event.cause] += 1
 
     @property
     def is_over(self) -> bool:
@@ -262,7 +269,7 @@ async def _tasks(work: Work) -> None:
             await dibs.get_or_load(f"value:{tick}", partial(load, tick), ttl=60)
 
     work.wait_for_start()
-    async with AsyncDibs(work.target) as dibs:
+    async with AsyncDibs(work.target, listeners=[work.hear]) as dibs:
         extras = [orders(dibs), values(dibs), holds(dibs, "fenced")] if work.extras else []
         await asyncio.gather(*[holds(dibs, "hold") for _ in range(work.tasks)], *extras)
     for eye in eyes:
@@ -314,7 +321,7 @@ def _threads(work: Work) -> None:
                 work.write("once", f"order:{tick}", begin, claim.guarded, 0, [])
 
     work.wait_for_start()
-    with Dibs(work.target) as dibs:
+    with Dibs(work.target, listeners=[work.hear]) as dibs:
         jobs: list[Callable[[], None]] = [partial(holds, dibs, "hold")] * work.tasks
         if work.extras:
             jobs += [partial(orders, dibs), partial(holds, dibs, "fenced")]
@@ -335,6 +342,8 @@ def _main() -> None:
         _threads(work)
     else:
         asyncio.run(_tasks(work))
+    if work.causes:
+        print(f"outages: {dict(work.causes)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

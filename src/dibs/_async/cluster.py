@@ -32,7 +32,7 @@ from ..errors import UsageError
 _log = logging.getLogger("dibs")
 
 _HOPS = 50
-"""How often one request is sent on at most, while slots move."""
+"""How often one request is sent on at most, while slots move; then it is an outage."""
 _ASK_AGAIN = 0.2
 """Seconds between two questions for the map, while it is old or a node is out."""
 _ON_THE_MOVE = 0.02
@@ -139,32 +139,35 @@ class AsyncClusterLink:
         raise error
 
     async def _follow(self, request: Request, reply: Any, route: AsyncRoute, now: float) -> Any:
-        """The reply from where the key is, if *reply* says that it is elsewhere."""
+        """The reply from where the key is, if *reply* says that it is elsewhere.
+
+        Each node has a budget of its own: the time that another one took is not its silence.
+        """
         for _ in range(_HOPS):
             redirect = read_redirect(first_error(reply), route.node)
             if redirect is None:
                 return reply
-            if monotonic() - now > self._budget:
+            if monotonic() - now > self._budget and not isinstance(redirect, Moved):
                 raise Outage(_code(reply), sent=True)
             if isinstance(redirect, Ask):
                 self._moving.add(redirect.slot)
                 there = self._route(redirect.node)
-                replies = await self._send_to(there, asking(request), now)
+                replies = await self._send_to(there, asking(request), monotonic())
                 reply = read_asked(replies, request)
                 if read_redirect(first_error(reply), there.node) is None:
                     return reply
-            route = await self._next(redirect, request.key, now)
-            reply = await self._send_to(route, request, now)
-        return reply
+            route = await self._next(redirect, request.key)
+            reply = await self._send_to(route, request, monotonic())
+        raise Outage(_code(reply), sent=True)
 
-    async def _next(self, redirect: Redirect, key: bytes, now: float) -> AsyncRoute:
+    async def _next(self, redirect: Redirect, key: bytes) -> AsyncRoute:
         """Where to ask after a redirection."""
         if isinstance(redirect, Moved):
             self._map[redirect.slot] = self._route(redirect.node)
             self.distrust()
         else:
             await sleep(_ON_THE_MOVE)
-        return await self._find(key, now)
+        return await self._find(key, monotonic())
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to requests of one reply each: one write for each node."""

@@ -210,16 +210,22 @@ class AsyncSentinels:
 
     async def _watch_at(self, client: Any, here: object) -> None:
         """Until the subscription breaks."""
-        subscription = client.pubsub()
+        subscription = self._subscription = client.pubsub()
         try:
-            self._subscription = subscription
             await subscription.subscribe(*CHANNELS)
             while self._goes_on(here):
                 await self._look_quietly(await self._news(subscription, here))
-        finally:
-            self._subscription = None
-            with contextlib.suppress(*BELOW):
-                await subscription.aclose()
+        except GeneratorExit:
+            raise  # the event loop was closed: nothing can be awaited any more
+        except BaseException:
+            await self._unsubscribe(subscription)
+            raise
+        await self._unsubscribe(subscription)
+
+    async def _unsubscribe(self, subscription: Any) -> None:
+        self._subscription = None
+        with contextlib.suppress(*BELOW):
+            await subscription.aclose()
 
     async def _news(self, subscription: Any, here: object) -> str:
         """Something was published about our service; or it is time to ask anyway."""

@@ -170,8 +170,8 @@ def _place(pool: Any) -> Place:
 
 # ---- Sentinel
 
-_SENTINEL_LIMIT = 0.3
-"""The most that connecting to a sentinel, and each of its answers, may take, in seconds."""
+_SENTINEL_OPENS, _SENTINEL_ANSWERS = 1.0, 0.3
+"""The most that connecting to a sentinel (TLS included), and each of its answers, may take."""
 
 
 def _from_sentinel_url(rest: str, redis: ModuleType) -> Service:
@@ -227,7 +227,7 @@ def _checked(place: Place) -> Place:
 
 
 def _sentinel(template: Place, host: str, port: int) -> Place:
-    limits = {"socket_timeout": _SENTINEL_LIMIT, "socket_connect_timeout": _SENTINEL_LIMIT}
+    limits = {"socket_timeout": _SENTINEL_ANSWERS, "socket_connect_timeout": _SENTINEL_OPENS}
     options = {**template.options, **_OURS, **limits, "host": host, "port": port, "db": 0}
     return Place(template.connection_class, options)
 

@@ -211,16 +211,22 @@ class Sentinels:
 
     def _watch_at(self, client: Any, here: object) -> None:
         """Until the subscription breaks."""
-        subscription = client.pubsub()
+        subscription = self._subscription = client.pubsub()
         try:
-            self._subscription = subscription
             subscription.subscribe(*CHANNELS)
             while self._goes_on(here):
                 self._look_quietly(self._news(subscription, here))
-        finally:
-            self._subscription = None
-            with contextlib.suppress(*BELOW):
-                subscription.close()
+        except GeneratorExit:
+            raise  # the event loop was closed: nothing can be awaited any more
+        except BaseException:
+            self._unsubscribe(subscription)
+            raise
+        self._unsubscribe(subscription)
+
+    def _unsubscribe(self, subscription: Any) -> None:
+        self._subscription = None
+        with contextlib.suppress(*BELOW):
+            subscription.close()
 
     def _news(self, subscription: Any, here: object) -> str:
         """Something was published about our service; or it is time to ask anyway."""

@@ -65,15 +65,16 @@ class Workers:
         """Another one: tasks or threads."""
         number = len(self._processes)
         told = {**self._told, "kind": kind, "file": str(self._folder / f"{number}.jsonl")}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.histories", json.dumps(told)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": SRC},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / f"{number}.err").open("w"),
-            text=True,
-        )
+        with (self._folder / f"{number}.err").open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.histories", json.dumps(told)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": SRC},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         self._processes.append(process)
         return process
 

@@ -27,7 +27,7 @@ from .._core.topology import (
 )
 from .._links.faults import BELOW
 from .._links.targets import Place, Service
-from .._tasks import Background, Crew, Guard, Link, hang_up, monotonic, redis, sleep, world
+from .._tasks import Background, Crew, Guard, Link, Signal, hang_up, monotonic, redis, world
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -87,6 +87,7 @@ class AsyncSentinels:
         self._guard = Guard()
         self._work = Background("dibs sentinel")
         self._crew = Crew()
+        self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
 
@@ -203,10 +204,11 @@ class AsyncSentinels:
             client = self._clients[turn % len(self._clients)]
             try:
                 await self._watch_at(client, here)
-            except BELOW:
-                await sleep(LOOK_EVERY / 10)
+            except Exception as error:
+                if not isinstance(error, BELOW) and self._goes_on(here):
+                    _log.exception("dibs: watching the sentinels failed")
                 await self._look_quietly("asked")
-                await sleep(LOOK_EVERY)
+                await self._end.wait(LOOK_EVERY)
 
     async def _watch_at(self, client: Any, here: object) -> None:
         """Until the subscription breaks."""
@@ -237,6 +239,8 @@ class AsyncSentinels:
 
     async def _look_quietly(self, why: str) -> None:
         """Whatever goes wrong: nobody else watches."""
+        if self._closed:
+            return
         try:
             await self._look(why)
         except Exception:
@@ -247,6 +251,7 @@ class AsyncSentinels:
     async def aclose(self) -> None:
         """Stop watching, close the connections to the sentinels."""
         self._closed = True
+        self._end.set()
         subscription = self._subscription
         if subscription is not None and subscription.connection is not None:
             hang_up(subscription.connection)

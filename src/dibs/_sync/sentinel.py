@@ -28,7 +28,7 @@ from .._core.topology import (
 )
 from .._links.faults import BELOW
 from .._links.targets import Place, Service
-from .._threads import Background, Crew, Guard, Link, hang_up, monotonic, redis, sleep, world
+from .._threads import Background, Crew, Guard, Link, Signal, hang_up, monotonic, redis, world
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -88,6 +88,7 @@ class Sentinels:
         self._guard = Guard()
         self._work = Background("dibs sentinel")
         self._crew = Crew()
+        self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
 
@@ -204,10 +205,11 @@ class Sentinels:
             client = self._clients[turn % len(self._clients)]
             try:
                 self._watch_at(client, here)
-            except BELOW:
-                sleep(LOOK_EVERY / 10)
+            except Exception as error:
+                if not isinstance(error, BELOW) and self._goes_on(here):
+                    _log.exception("dibs: watching the sentinels failed")
                 self._look_quietly("asked")
-                sleep(LOOK_EVERY)
+                self._end.wait(LOOK_EVERY)
 
     def _watch_at(self, client: Any, here: object) -> None:
         """Until the subscription breaks."""
@@ -238,6 +240,8 @@ class Sentinels:
 
     def _look_quietly(self, why: str) -> None:
         """Whatever goes wrong: nobody else watches."""
+        if self._closed:
+            return
         try:
             self._look(why)
         except Exception:
@@ -248,6 +252,7 @@ class Sentinels:
     def close(self) -> None:
         """Stop watching, close the connections to the sentinels."""
         self._closed = True
+        self._end.set()
         subscription = self._subscription
         if subscription is not None and subscription.connection is not None:
             hang_up(subscription.connection)

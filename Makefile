@@ -27,7 +27,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all bench benchmarks print pins clean
+	on-redis-oldest on-redis-newest test-all test-topologies bench benchmarks print pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -96,6 +96,9 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 		fi; \
 	done; \
 	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
+
+test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
+	@$(BIN)/python -m tests.scenarios $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

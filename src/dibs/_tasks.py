@@ -25,8 +25,8 @@ __all__ = [
     "Link",
     "Signal",
     "Together",
-    "current_loop",
     "fits",
+    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
@@ -92,11 +92,6 @@ class Guard:
 
     def __exit__(self, *_: object) -> None:
         pass
-
-
-def current_loop() -> object:
-    """The event loop that runs here; who waited in another one, which was closed, is gone."""
-    return asyncio.get_running_loop()
 
 
 class Background:
@@ -401,3 +396,7 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
     kind.returns_awaitable = True  # type: ignore[attr-defined]
     mark: Any = getattr(inspect, "markcoroutinefunction", None)  # Python 3.12
     return kind if mark is None else mark(kind)
+
+
+def hang_up(connection: Any) -> None:
+    """Nothing: a task that waits for a connection can be cancelled."""

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import math
+import socket
 import threading
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -12,8 +13,9 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._links import adopted
 from ._links.pooled import PooledLink as Link
-from .errors import Unavailable
+from .errors import Unavailable, UsageError
 
 __all__ = [
     "WRONG_WORLD",
@@ -25,8 +27,8 @@ __all__ = [
     "Link",
     "Signal",
     "Together",
-    "current_loop",
     "fits",
+    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
@@ -77,11 +79,6 @@ class Signal:
 
 Guard = threading.RLock
 """What two threads must not change at once. Re-entrant: a signal handler may use dibs as well."""
-
-
-def current_loop() -> object:
-    """None: all threads are in one world, and none of them ends without a word."""
-    return None
 
 
 class Background:
@@ -322,3 +319,10 @@ def fits(function: Callable[..., Any]) -> bool:
 def returning_awaitables(kind: type[Q]) -> type[Q]:
     """The class as it is: calling its objects gives results."""
     return kind
+
+
+def hang_up(connection: Any) -> None:
+    """End the connection under a thread that waits for it: that one sees it closed."""
+    with contextlib.suppress(OSError, UsageError):
+        # Not the method of a TLS socket: that one would change what the other thread uses.
+        socket.socket.shutdown(adopted.socket_of(connection), socket.SHUT_RDWR)

@@ -13,6 +13,7 @@ from typing import Literal
 
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
+    "switched",
     "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
@@ -45,7 +46,8 @@ class Event:
     """acquired: the fence, where one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write: why, as a code that does not change:
-    "silent", "refused", "readonly" … recovered: what the outage began with."""
+    "silent", "refused", "readonly" … recovered: what the outage began with.
+    switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
     """The same as a sentence, for people."""
     lasted: float | None = None

@@ -3,11 +3,32 @@
 import math
 from typing import Any
 
+from redis.crc import key_slot
+
 from dibs import Busy, LeaseLost, Unavailable
 from dibs._core.breaker import Breaker
-from dibs._core.request import ErrorReply
-from dibs._core.slots import Moved, Node, is_on_the_move, read_moved, read_slots
-from dibs._core.watch import Watching, read_push, read_tracked, read_watch, watch_request
+from dibs._core.request import ErrorReply, Request, pack
+from dibs._core.slots import (
+    Ask,
+    Moved,
+    Node,
+    TryAgain,
+    asking,
+    read_asked,
+    read_redirect,
+    read_slots,
+    slot_of,
+    where_to_ask,
+)
+from dibs._core.watch import (
+    LONGEST_PAUSE,
+    Pushes,
+    Watching,
+    read_push,
+    read_tracked,
+    read_watch,
+    watch_request,
+)
 
 
 def test_the_breaker_tells_news_once() -> None:
@@ -60,14 +81,41 @@ def test_the_map_of_a_cluster() -> None:
         1: Node("10.0.0.1", 7000),
         2: Node("here", 7001),
     }
-    assert read_moved(ErrorReply("MOVED 7 10.0.0.2:7002"), asked) == Moved(
-        7, Node("10.0.0.2", 7002)
-    )
-    assert read_moved(ErrorReply("MOVED 7 :7002"), asked) == Moved(7, Node("here", 7002))
-    assert read_moved(ErrorReply("ERR no"), asked) is None
-    assert read_moved(None, asked) is None
-    assert is_on_the_move(ErrorReply("ASK 7 10.0.0.2:7002"))
-    assert not is_on_the_move(None)
+
+
+def test_a_redirection() -> None:
+    """Over there for good, over there this time, or again in a moment; other errors are none."""
+    asked, there = Node("here", 1), Node("10.0.0.2", 7002)
+    assert read_redirect(ErrorReply("MOVED 7 10.0.0.2:7002"), asked) == Moved(7, there)
+    assert read_redirect(ErrorReply("MOVED 7 :7002"), asked) == Moved(7, Node("here", 7002))
+    assert read_redirect(ErrorReply("ASK 7 10.0.0.2:7002"), asked) == Ask(7, there)
+    assert isinstance(read_redirect(ErrorReply("TRYAGAIN Multiple keys"), asked), TryAgain)
+    assert read_redirect(ErrorReply("ERR no"), asked) is None
+    assert read_redirect(None, asked) is None
+
+
+def test_a_slot_is_that_of_what_is_in_braces() -> None:
+    """As the servers count."""
+    for key in (b"user:1", b"fence:{user:1}", b"a{}b", b"a{b", b"{a}{b}", b""):
+        assert slot_of(key) == key_slot(key)
+    assert slot_of(b"fence:{user:1}") == slot_of(b"user:1")
+
+
+def test_asking_comes_before_each_command() -> None:
+    """It counts for one command only; the replies to it are left out."""
+    commands = [pack("SET", b"k", b"*1\r\n$1\r\n"), pack("PTTL", b"k")]
+    request = asking(Request(b"".join(commands), 2, b"k", 5.0))
+    ask = pack("ASKING")
+    assert request.payload == ask + commands[0] + ask + commands[1]
+    assert (request.replies, request.key, request.until) == (4, b"k", 5.0)
+    assert read_asked([b"OK", None, b"OK", 7], Request(b"", 2, b"k")) == [None, 7]
+    assert read_asked([b"OK", 1], Request(b"", 1, b"k")) == 1
+
+
+def test_nodes_that_answer_are_asked_first() -> None:
+    """Then those that did not, then the seeds; nobody twice."""
+    one, two, three = (Node("here", port) for port in (1, 2, 3))
+    assert where_to_ask([one, two, one], {one}, [three, two]) == [two, one, three]
 
 
 def test_errors_carry_facts_and_survive_pickling() -> None:
@@ -84,3 +132,29 @@ def test_errors_carry_facts_and_survive_pickling() -> None:
         assert "42" not in str(error)
     assert "web-1:7" in str(busy)
     assert "3.21" in str(busy)
+
+
+def test_pushes_without_a_change_are_answered_ever_more_slowly() -> None:
+    """The pause doubles up to the longest one; then there are looks without registering."""
+    pushes, pauses = Pushes().heard(0.0, pushed=False, changed=True), list[float]()
+    now = 0.0
+    for _ in range(9):
+        pushes = pushes.heard(now, pushed=True, changed=False)
+        pauses.append(pushes.pause)
+        now += pushes.pause
+        pushes = pushes.heard(now, pushed=False, changed=False)
+        if pushes.pause:
+            break
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
+    assert pushes.pause == LONGEST_PAUSE, "it polls"
+    assert pushes.heard(now + 3, pushed=False, changed=False).pause == 0, "and tries again"
+
+
+def test_a_push_about_a_change_is_answered_at_once() -> None:
+    """Another holder: register now, and forget the pauses. So does a registration that is kept."""
+    paused = Pushes().heard(0.0, pushed=True, changed=False)
+    assert paused.pause > 0
+    assert paused.heard(1.0, pushed=True, changed=True) == Pushes(0.0, 0.0, 1.0)
+    kept = paused.heard(1.0, pushed=False, changed=False)
+    assert kept.pause == 0 and kept.backed_off > 0
+    assert kept.heard(3.0, pushed=False, changed=False).backed_off == 0

@@ -1,6 +1,5 @@
 """Which leases this process has, and how it asks the store for more."""
 
-import functools
 import logging
 import math
 import os
@@ -32,10 +31,11 @@ from .._core.lease import (
     store_is_out,
 )
 from .._core.request import ErrorReply, Reply, Request, deciding_error
+from .._core.topology import RECONNECT_EVERY, Doubt, doubt
 from .._family import remember
-from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._links.targets import Cluster, Embedded, Place, Service, find
 from .._outages import OutageLog
-from .._tasks import Flight, Guard, Link, monotonic, off_loop, redis, sleep
+from .._tasks import Guard, Link, monotonic, redis, sleep
 from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import AsyncCache
@@ -45,9 +45,10 @@ from .lease import AsyncLease, AsyncRenewedLease
 from .wakeups import AsyncWaiting
 
 if TYPE_CHECKING:
-    from .._links.embedded import Engine as EmbeddedServer
     from .cluster import AsyncClusterLink
     from .disabled import AsyncDisabledLink
+    from .embedded import AsyncEmbeddedServer
+    from .sentinel import AsyncSentinels
 
 M = TypeVar("M")
 
@@ -80,10 +81,10 @@ class AsyncLedger:
         self.waiting = AsyncWaiting(self)
         self.cache = AsyncCache(self)
         self._target = find(target, redis)
+        self._sentinels: AsyncSentinels | None = None
+        self._embedded: AsyncEmbeddedServer | None = None
+        self._doubted_at = -math.inf
         self.link = self._make_link(limits)
-        self._embedded: EmbeddedServer | None = None
-        self._embedded_is_ours = False
-        self._starting: Flight | None = None
         self.held = AsyncHeld(self)
         self._held = self.held.entries
         self._scripts = ScriptMemory()
@@ -106,8 +107,19 @@ class AsyncLedger:
             from .cluster import AsyncClusterLink
 
             return AsyncClusterLink(target, limits, self._went_out, self._recovered)
+        if isinstance(target, Service):
+            from .sentinel import AsyncSentinels
+
+            self._sentinels = watched = AsyncSentinels(target, self._switched)
+            watched.link = Link(watched.place, limits, self._went_out, self._recovered)
+            return watched.link
         place = target if isinstance(target, Place) else None
-        return Link(place, limits, self._went_out, self._recovered)
+        link = Link(place, limits, self._went_out, self._recovered)
+        if isinstance(target, Embedded):
+            from .embedded import AsyncEmbeddedServer
+
+            self._embedded = AsyncEmbeddedServer(target, link)
+        return link
 
     # ---- taking
 
@@ -244,8 +256,8 @@ class AsyncLedger:
         """
         if self.is_closed:
             raise UsageError(CLOSED)
-        if isinstance(self._target, Embedded) and not (self._embedded_is_ours or self.is_disabled):
-            await self._start_embedded(self._target)
+        if self._embedded is not None and not self._embedded.is_started:
+            await self._embedded.start()
         now = monotonic()
         return now, await self.link.ready(now)
 
@@ -288,36 +300,21 @@ class AsyncLedger:
         if code is None:
             raise mistake(error)
         self.link.owe(request)
-        if code == "readonly":
-            self.link.distrust()
+        what = doubt(code)
+        if what is not None:
+            self._follow(what)
         raise Outage(str(error), sent=True, code=code)
 
-    async def _start_embedded(self, target: Embedded) -> None:
-        """All who come at once wait for the same start: two private servers would be no guard."""
-        with self.guard:
-            flight = self._starting
-            if flight is None or not flight.is_open:
-                flight = self._starting = Flight(functools.partial(self._start_now, target))
-        await flight.join()
-
-    async def _start_now(self, target: Embedded) -> None:
-        # Imported here: most users never need it, and it costs their start-up time.
-        from .._links.embedded import start
-
-        if self._embedded_is_ours:
+    def _follow(self, what: Doubt) -> None:
+        """The server may not be the master, or not for long: find out, but not all the time."""
+        now = monotonic()
+        if now - self._doubted_at < RECONNECT_EVERY:
             return
-        inherited = self._embedded  # by a forked child: the server is there, the hold on it is not
-        join = functools.partial(start, target.folder) if inherited is None else inherited.rejoin
-        self._embedded = server = await off_loop(join)
-        assert isinstance(self.link, Link)
-        self.link.move_to(place_of(server.url, redis))
-        self.link.revive = self._revive_embedded
-        self._embedded_is_ours = True
-
-    def _revive_embedded(self) -> None:
-        """Start the server again if it is gone. What it held is lost; its leases run out."""
-        if self._embedded is not None and not self._embedded.alive:
-            self._embedded = self._embedded.rejoin()
+        self._doubted_at = now
+        if what == "ask" and self._sentinels is not None:
+            self._sentinels.suspect()
+        else:
+            self.link.distrust()
 
     # ---- telling
 
@@ -353,6 +350,9 @@ class AsyncLedger:
         self.outages.ended(monotonic())
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
+    def _switched(self, cause: str) -> None:
+        self.tell("switched", "*", cause=cause)
+
     # ---- beginning and end
 
     def _new_identity(self) -> None:
@@ -368,10 +368,12 @@ class AsyncLedger:
         await self.cache.aclose()
         self.cache.abandon()  # what is in memory would still be served
         await self.keeper.aclose()
+        if self._sentinels is not None:
+            await self._sentinels.aclose()
         await self.link.aclose()
         self.waiting.wake_all()
         if self._embedded is not None:
-            await off_loop(self._embedded.close)
+            await self._embedded.aclose()
 
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
@@ -381,11 +383,11 @@ class AsyncLedger:
         self.keeper.abandon()
         self.waiting.abandon()
         self.cache.abandon()
+        if self._sentinels is not None:
+            self._sentinels.abandon()
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()
-        self._embedded_is_ours = False
-        self._starting = None
         self._new_identity()
 
     def __repr__(self) -> str:

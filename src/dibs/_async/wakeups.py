@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
-from .._tasks import Signal, current_loop, monotonic
+from .._core.watch import Pushes
+from .._tasks import Signal, monotonic, world
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
 _POLL = 0.1
 """Where the server cannot tell at all: how often to look."""
+_RENEWED = 0.05
+"""A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
 
@@ -36,6 +39,8 @@ class AsyncQueue:
         self._guard = ledger.guard
         self._heard: Holding | None = None
         self._heard_at = 0.0
+        self._pushed = False
+        self._pushes = Pushes()
 
     @property
     def holding(self) -> Holding | None:
@@ -47,9 +52,19 @@ class AsyncQueue:
 
     def heard(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
+        before = self.holding
         with self._guard:
-            self._heard, self._heard_at = holding, monotonic()
+            now = monotonic()
+            changed = before is None or _is_another(before, holding)
+            self._pushes = self._pushes.heard(now, pushed=self._pushed, changed=changed)
+            self._pushed = False
+            self._heard, self._heard_at = holding, now
             self.look_at = math.inf
+
+    @property
+    def pause(self) -> float:
+        """How long to wait before registering for a push again; 0: not at all."""
+        return self._pushes.pause
 
     def look_again(self, pause: float) -> None:
         """Look again after *pause*, unless we were woken since `heard`."""
@@ -59,9 +74,15 @@ class AsyncQueue:
     def wake(self) -> None:
         """The key may be free: the first looks now."""
         with self._guard:
+            self._pushed = True
             self.look_at = 0.0
             if self.turns:
                 self.turns[0].set()
+
+
+def _is_another(before: Holding, now: Holding) -> bool:
+    """Whether the key has changed hands, or was renewed."""
+    return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
 
 
 class AsyncWaiting:
@@ -103,7 +124,7 @@ class AsyncWaiting:
         self.queues = {}
 
     def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
-        loop = current_loop()
+        loop = world()
         with self._ledger.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.
@@ -154,7 +175,10 @@ class AsyncWaiting:
                     queue.look_at = 0.0
                     return outcome
                 queue.heard(outcome)
-                await self._watch(plan, queue)
+                if queue.pause:
+                    queue.look_again(queue.pause)
+                else:
+                    await self._watch(plan, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding

@@ -1,10 +1,15 @@
 """Which node of a cluster a key lives on, and what a node says when it lives elsewhere."""
 
+import functools
+from binascii import crc_hqx
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .request import ErrorReply, Reply, Request, pack
 
+SLOTS = 16384
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
+_ASKING = pack("ASKING")
 
 
 class Node(NamedTuple):
@@ -21,6 +26,31 @@ class Moved(NamedTuple):
     node: Node
 
 
+class Ask(NamedTuple):
+    """The slot is moving, and this key is not here (any more): ask over there, this time only."""
+
+    slot: int
+    node: Node
+
+
+class TryAgain(NamedTuple):
+    """The slot is moving, and the keys of one request are on both sides, or not there yet."""
+
+
+Redirect = Moved | Ask | TryAgain
+
+
+@functools.lru_cache(maxsize=4096)  # a lease asks twice, for the same key
+def slot_of(key: bytes) -> int:
+    """The slot of a key; what is in braces decides, if anything is."""
+    if b"{" in key:
+        start = key.find(b"{") + 1
+        end = key.find(b"}", start)
+        if end > start:
+            key = key[start:end]
+    return crc_hqx(key, 0) % SLOTS
+
+
 def read_slots(reply: Reply, asked: Node) -> dict[int, Node]:
     """Slot → node, from the answer to `ASK_SLOTS`. A node without a name is the one we asked."""
     slots: dict[int, Node] = {}
@@ -35,19 +65,53 @@ def read_slots(reply: Reply, asked: Node) -> dict[int, Node]:
     return slots
 
 
-def read_moved(error: ErrorReply | None, asked: Node) -> Moved | None:
-    """`MOVED 3999 127.0.0.1:6381`; None: the error is something else."""
-    if error is None or error.code != "MOVED":
+def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:
+    """`MOVED 3999 127.0.0.1:6381`, `ASK …`, `TRYAGAIN …`; None: the error is something else."""
+    if error is None or error.code not in ("MOVED", "ASK", "TRYAGAIN"):
         return None
+    if error.code == "TRYAGAIN":
+        return TryAgain()
     _, slot, address = str(error).split(" ")[:3]
     host, _, port = address.rpartition(":")
-    return Moved(int(slot), Node(host or asked.host, int(port)))
+    node = Node(host or asked.host, int(port))
+    return Moved(int(slot), node) if error.code == "MOVED" else Ask(int(slot), node)
 
 
-def is_on_the_move(error: ErrorReply | None) -> bool:
-    """True: the slot is changing hands right now; asking again in a moment helps.
+def where_to_ask(known: Iterable[Node], doubtful: set[Node], seeds: list[Node]) -> list[Node]:
+    """Whom to ask for the map, in this order: nodes that answer first."""
+    nodes = sorted(set(known), key=lambda node: node in doubtful)
+    return list(dict.fromkeys([*nodes, *seeds]))
 
-    A lease in it may be on either side. We do not follow ASK, because a request that looks at
-    both sides is not atomic: it could take a key whose holder has not arrived yet.
-    """
-    return error is not None and error.code in ("ASK", "TRYAGAIN")
+
+# ---- ASK
+
+
+def asking(request: Request) -> Request:
+    """The same request for a node that takes over its slot: ASKING before each command."""
+    commands = list(_commands(request.payload))
+    payload = b"".join([_ASKING + command for command in commands])
+    return Request(payload, 2 * len(commands), request.key, request.until)
+
+
+def read_asked(replies: list[Reply], request: Request) -> Reply:
+    """The reply to *request* (a list, if there are several) among those to `asking`."""
+    own = replies[1::2]
+    return own if request.replies > 1 else own[0]
+
+
+def _commands(payload: bytes) -> Iterator[bytes]:
+    """The commands in a write, each as the wire wants it."""
+    start = 0
+    while start < len(payload):
+        words, at = _number(payload, start)
+        for _ in range(words):
+            size, at = _number(payload, at)
+            at += size + 2
+        yield payload[start:at]
+        start = at
+
+
+def _number(payload: bytes, at: int) -> tuple[int, int]:
+    """The number behind `*` or `$`, and where the line after it begins."""
+    end = payload.index(b"\r\n", at)
+    return int(payload[at + 1 : end]), end + 2

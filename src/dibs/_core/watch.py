@@ -72,3 +72,37 @@ def read_push(push: list[Reply]) -> list[bytes] | None:
     if not isinstance(keys, list):
         return None
     return [key for key in keys if isinstance(key, bytes)]
+
+
+# ---- pushes that were not about a change
+
+_SHORTEST = 0.001
+LONGEST_PAUSE = 0.1
+REGISTER_AGAIN = 2.0
+
+
+class Pushes(NamedTuple):
+    """What the pushes for one key were worth: how long to wait before registering for another.
+
+    A server that keeps track of too few keys (`tracking-table-max-keys`) drops one with a push for
+    each that is added. Whoever registers again at once drops another, and so on without end.
+    """
+
+    pause: float = 0.0
+    """Look again after this time, without registering; 0: register."""
+    backed_off: float = 0.0
+    """The last pause; 0: the last push was about a change, or none came."""
+    registered_at: float = -math.inf
+
+    def heard(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
+        """After a look at the key: *pushed*: because of a push; *changed*: somebody else has it."""
+        if changed:
+            return Pushes(0.0, 0.0, now)
+        if pushed:
+            pause = min(max(2 * self.backed_off, _SHORTEST), LONGEST_PAUSE)
+            return Pushes(pause, pause, self.registered_at)
+        if not self.pause:
+            return Pushes(0.0, 0.0, now)  # the registration was kept until we looked by ourselves
+        if self.backed_off >= LONGEST_PAUSE and now - self.registered_at < REGISTER_AGAIN:
+            return self
+        return Pushes(0.0, self.backed_off, now)

@@ -4,10 +4,10 @@ Connecting (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential pr
 redis-py's business. Its retries and timeouts do not: the budget of a call is ours alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from ..errors import UsageError
 
@@ -46,19 +46,17 @@ _NOT_FOR_US = (
 
 @dataclass(frozen=True, repr=False)
 class Place:
-    """One server (or Sentinel service): makes connections that are not yet connected."""
+    """One server: makes connections that are not yet connected."""
 
     connection_class: type[Any]
     options: dict[str, Any]
     pool: Any = None
-    """Kept alive because Sentinel connections point to their pool weakly."""
+    """Kept alive because some connections point to their pool weakly."""
     ours: tuple[Any, ...] = ()
-    """Clients that we made to find the place (sentinels); closed when the link is."""
+    """Clients that we made to find the place; closed when the link is."""
 
     def __repr__(self) -> str:
         options = self.options
-        if self.ours:
-            return f"service {self.pool.service_name}"
         address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         return f"{options.get('path') or address}/{options.get('db', 0)}"
 
@@ -103,7 +101,23 @@ class Cluster:
         return Place(self.place.connection_class, options)
 
 
-Target = Place | Embedded | Cluster
+@dataclass(frozen=True, repr=False)
+class Service:
+    """The master of a Sentinel service, whichever server that is."""
+
+    name: str
+    sentinels: tuple[Place, ...]
+    """Where to ask who the master is, with credentials and TLS of the sentinels' own."""
+    place: Place
+    """How to connect to the master; its address is replaced."""
+    forced_host: str | None = None
+    """In place of the host that sentinels name (redis-py's `force_master_ip`)."""
+
+    def __repr__(self) -> str:
+        return f"service {self.name}"
+
+
+Target = Place | Embedded | Cluster | Service
 
 
 def find(target: object, redis: ModuleType) -> Target:
@@ -113,7 +127,9 @@ def find(target: object, redis: ModuleType) -> Target:
     if hasattr(target, "nodes_manager"):
         return _from_cluster_client(target, redis)
     if hasattr(target, "connection_pool"):
-        return _from_client(target, redis)
+        pool = _pool_of(target, redis)
+        is_sentinel = hasattr(pool, "sentinel_manager")
+        return _from_sentinel_client(pool, redis) if is_sentinel else _place(pool)
     raise UsageError(f"a target is a URL or a redis-py client, not {type(target).__name__}")
 
 
@@ -139,14 +155,14 @@ def _from_url(url: str, redis: ModuleType) -> Target:
     raise UsageError(f"unknown target scheme {scheme if mark else url[:12]!r}; known: {_KNOWN}")
 
 
-def _from_client(client: Any, redis: ModuleType) -> Place:
-    """The settings of a client that the caller has; the client itself is never used or closed."""
+def _pool_of(client: Any, redis: ModuleType) -> Any:
+    """The pool of a client that the caller has: read for its settings, never used or closed."""
     pool = client.connection_pool
     is_async = hasattr(pool.connection_class, "_connect") and _is_coroutine(pool.connection_class)
     if is_async != redis.__name__.endswith("asyncio"):
         wanted = "redis.asyncio.Redis" if redis.__name__.endswith("asyncio") else "redis.Redis"
         raise UsageError(f"this needs a {wanted} (or a URL), not a {type(client).__module__} one")
-    return _place(pool)
+    return pool
 
 
 def _is_coroutine(connection_class: type[Any]) -> bool:
@@ -162,31 +178,86 @@ def _place(pool: Any) -> Place:
 
 # ---- Sentinel
 
+_SENTINEL_OPENS, _SENTINEL_ANSWERS = 1.0, 0.3
+"""The most that connecting to a sentinel (TLS included), and each of its answers, may take."""
 
-def _from_sentinel_url(rest: str, redis: ModuleType) -> Place:
-    """`user:pw@h:p,h:p/service/db?options`: the master of *service*, asked from any sentinel."""
+
+def _from_sentinel_url(rest: str, redis: ModuleType) -> Service:
+    """`user:pw@h:p,h:p/service/db?options`: the master of *service*, asked from any sentinel.
+
+    Options that begin with `sentinel_` are for the connections to the sentinels.
+    """
     credentials, hosts, path, query = _split(rest)
     service, _, db = path.strip("/").partition("/")
     if not service:
         raise UsageError("a sentinel URL names its service: redis+sentinel://host:26379/mymaster/0")
-    common = place_of(f"redis://{credentials}x:1/{db or '0'}{query}", redis)
-    options = {k: v for k, v in common.options.items() if k not in ("host", "port")}
-    sentinels = [(host, port or 26379) for host, port in hosts]
-    import importlib
+    for_master, for_sentinels = _split_options(query)
+    scheme = "rediss" if _wants_tls(for_master) else "redis"
+    place = _checked(
+        place_of(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
+    )
+    scheme = "rediss" if _wants_tls(for_sentinels) else "redis"
+    template = _checked(place_of(f"{scheme}://x:1{_query(for_sentinels)}", redis))
+    sentinels = [_sentinel(template, host, port or 26379) for host, port in hosts]
+    return Service(service, tuple(sentinels), place)
 
-    sentinel = importlib.import_module(f"{redis.__name__}.sentinel")
-    limits = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2, "retry": _no_retry(redis)}
-    manager = sentinel.Sentinel(sentinels, sentinel_kwargs=limits)
-    place = _place(sentinel.SentinelConnectionPool(service, manager, **options))
-    return replace(place, ours=tuple(manager.sentinels))
+
+def _split_options(query: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Those for the master, and those for the sentinels."""
+    options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
+    mark = "sentinel_"
+    for_sentinels = {
+        name.removeprefix(mark): value for name, value in options.items() if name.startswith(mark)
+    }
+    return {k: v for k, v in options.items() if not k.startswith(mark)}, for_sentinels
 
 
-def _no_retry(redis: ModuleType) -> Any:
-    import importlib
+def _wants_tls(options: dict[str, str]) -> bool:
+    """`ssl=true`, which is taken out: redis-py knows it by the scheme."""
+    value = options.pop("ssl", "false").lower()
+    if value not in ("true", "false", "1", "0", "yes", "no"):
+        raise UsageError(f"ssl in a target URL is true or false, not {value!r}")
+    return value in ("true", "1", "yes")
 
-    from redis.backoff import NoBackoff
 
-    return importlib.import_module(f"{redis.__name__}.retry").Retry(NoBackoff(), 0)
+def _query(options: dict[str, str]) -> str:
+    return f"?{urlencode(options)}" if options else ""
+
+
+def _checked(place: Place) -> Place:
+    """*place*. UsageError: its options are not those of a connection."""
+    try:
+        place.connection(None, 3)
+    except (TypeError, ValueError) as error:
+        words = str(error).rpartition("__init__() ")[2]
+        raise UsageError(f"redis-py cannot use the options of the target URL: {words}") from None
+    return place
+
+
+def _sentinel(template: Place, host: str, port: int) -> Place:
+    limits = {"socket_timeout": _SENTINEL_ANSWERS, "socket_connect_timeout": _SENTINEL_OPENS}
+    options = {**template.options, **_OURS, **limits, "host": host, "port": port, "db": 0}
+    return Place(template.connection_class, options)
+
+
+def _from_sentinel_client(pool: Any, redis: ModuleType) -> Service:
+    """`Sentinel(…).master_for(…)`: its sentinels and settings; none of its clients is used."""
+    if not pool.is_master:
+        raise UsageError("leases live on the master: pass master_for(…), not slave_for(…)")
+    manager = pool.sentinel_manager
+    sentinels: list[Place] = []
+    for client in manager.sentinels:
+        template = _place(client.connection_pool)
+        options = template.options
+        sentinels.append(_sentinel(template, options["host"], int(options["port"])))
+    is_tls = any("SSL" in base.__name__ for base in pool.connection_class.__mro__)
+    options = {k: v for k, v in _place(pool).options.items() if k not in _FOUND_BY_SENTINEL}
+    place = Place(redis.SSLConnection if is_tls else redis.Connection, options)
+    forced = getattr(manager, "_force_master_ip", None)
+    return Service(pool.service_name, tuple(sentinels), place, forced)
+
+
+_FOUND_BY_SENTINEL = ("host", "port", "connection_pool")
 
 
 # ---- Cluster

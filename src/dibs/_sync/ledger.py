@@ -1,7 +1,6 @@
 # Printed from src/dibs/_async/ledger.py by tools/unasync.py – do not edit.
 """Which leases this process has, and how it asks the store for more."""
 
-import functools
 import logging
 import math
 import os
@@ -33,10 +32,11 @@ from .._core.lease import (
     store_is_out,
 )
 from .._core.request import ErrorReply, Reply, Request, deciding_error
+from .._core.topology import RECONNECT_EVERY, Doubt, doubt
 from .._family import remember
-from .._links.targets import Cluster, Embedded, Place, find, place_of
+from .._links.targets import Cluster, Embedded, Place, Service, find
 from .._outages import OutageLog
-from .._threads import Flight, Guard, Link, monotonic, off_loop, redis, sleep
+from .._threads import Guard, Link, monotonic, redis, sleep
 from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import Cache
@@ -46,9 +46,10 @@ from .lease import Lease, RenewedLease
 from .wakeups import Waiting
 
 if TYPE_CHECKING:
-    from .._links.embedded import Engine as EmbeddedServer
     from .cluster import ClusterLink
     from .disabled import DisabledLink
+    from .embedded import EmbeddedServer
+    from .sentinel import Sentinels
 
 M = TypeVar("M")
 
@@ -81,10 +82,10 @@ class Ledger:
         self.waiting = Waiting(self)
         self.cache = Cache(self)
         self._target = find(target, redis)
-        self.link = self._make_link(limits)
+        self._sentinels: Sentinels | None = None
         self._embedded: EmbeddedServer | None = None
-        self._embedded_is_ours = False
-        self._starting: Flight | None = None
+        self._doubted_at = -math.inf
+        self.link = self._make_link(limits)
         self.held = Held(self)
         self._held = self.held.entries
         self._scripts = ScriptMemory()
@@ -107,8 +108,19 @@ class Ledger:
             from .cluster import ClusterLink
 
             return ClusterLink(target, limits, self._went_out, self._recovered)
+        if isinstance(target, Service):
+            from .sentinel import Sentinels
+
+            self._sentinels = watched = Sentinels(target, self._switched)
+            watched.link = Link(watched.place, limits, self._went_out, self._recovered)
+            return watched.link
         place = target if isinstance(target, Place) else None
-        return Link(place, limits, self._went_out, self._recovered)
+        link = Link(place, limits, self._went_out, self._recovered)
+        if isinstance(target, Embedded):
+            from .embedded import EmbeddedServer
+
+            self._embedded = EmbeddedServer(target, link)
+        return link
 
     # ---- taking
 
@@ -245,8 +257,8 @@ class Ledger:
         """
         if self.is_closed:
             raise UsageError(CLOSED)
-        if isinstance(self._target, Embedded) and not (self._embedded_is_ours or self.is_disabled):
-            self._start_embedded(self._target)
+        if self._embedded is not None and not self._embedded.is_started:
+            self._embedded.start()
         now = monotonic()
         return now, self.link.ready(now)
 
@@ -289,36 +301,21 @@ class Ledger:
         if code is None:
             raise mistake(error)
         self.link.owe(request)
-        if code == "readonly":
-            self.link.distrust()
+        what = doubt(code)
+        if what is not None:
+            self._follow(what)
         raise Outage(str(error), sent=True, code=code)
 
-    def _start_embedded(self, target: Embedded) -> None:
-        """All who come at once wait for the same start: two private servers would be no guard."""
-        with self.guard:
-            flight = self._starting
-            if flight is None or not flight.is_open:
-                flight = self._starting = Flight(functools.partial(self._start_now, target))
-        flight.join()
-
-    def _start_now(self, target: Embedded) -> None:
-        # Imported here: most users never need it, and it costs their start-up time.
-        from .._links.embedded import start
-
-        if self._embedded_is_ours:
+    def _follow(self, what: Doubt) -> None:
+        """The server may not be the master, or not for long: find out, but not all the time."""
+        now = monotonic()
+        if now - self._doubted_at < RECONNECT_EVERY:
             return
-        inherited = self._embedded  # by a forked child: the server is there, the hold on it is not
-        join = functools.partial(start, target.folder) if inherited is None else inherited.rejoin
-        self._embedded = server = off_loop(join)
-        assert isinstance(self.link, Link)
-        self.link.move_to(place_of(server.url, redis))
-        self.link.revive = self._revive_embedded
-        self._embedded_is_ours = True
-
-    def _revive_embedded(self) -> None:
-        """Start the server again if it is gone. What it held is lost; its leases run out."""
-        if self._embedded is not None and not self._embedded.alive:
-            self._embedded = self._embedded.rejoin()
+        self._doubted_at = now
+        if what == "ask" and self._sentinels is not None:
+            self._sentinels.suspect()
+        else:
+            self.link.distrust()
 
     # ---- telling
 
@@ -354,6 +351,9 @@ class Ledger:
         self.outages.ended(monotonic())
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
+    def _switched(self, cause: str) -> None:
+        self.tell("switched", "*", cause=cause)
+
     # ---- beginning and end
 
     def _new_identity(self) -> None:
@@ -369,10 +369,12 @@ class Ledger:
         self.cache.close()
         self.cache.abandon()  # what is in memory would still be served
         self.keeper.close()
+        if self._sentinels is not None:
+            self._sentinels.close()
         self.link.close()
         self.waiting.wake_all()
         if self._embedded is not None:
-            off_loop(self._embedded.close)
+            self._embedded.close()
 
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
@@ -382,11 +384,11 @@ class Ledger:
         self.keeper.abandon()
         self.waiting.abandon()
         self.cache.abandon()
+        if self._sentinels is not None:
+            self._sentinels.abandon()
         self.link.abandon()
         if self._embedded is not None:
             self._embedded.abandon()
-        self._embedded_is_ours = False
-        self._starting = None
         self._new_identity()
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """What `wait=` promises, on every engine."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -123,3 +124,29 @@ async def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) ->
         assert await impatient.result() is False
         await lease.release()
         assert await patient.result() is True
+
+
+async def test_more_keys_than_the_server_keeps_track_of(
+    start_server: Callable[..., Server],
+) -> None:
+    """Pushes that are not about a change are answered ever more slowly, not at once for ever."""
+    server = start_server("valkey", config=("--tracking-table-max-keys", "4"))
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        leases = [await one.try_hold(f"user:{number}", ttl=60) for number in range(40)]
+        assert all(leases)
+
+        async def wait(number: int) -> bool:
+            async with two.hold(f"user:{number}", ttl=5, wait=15) as lease:
+                return lease.guarded
+
+        waiters = [Beside(wait, number) for number in range(40)]
+        await eventually(lambda: len(two._ledger.waiting.queues) == 40)
+        await sleep(0.5)
+        before, since = server.commands(), time.monotonic()
+        await sleep(1.0)
+        rate = (server.commands() - before) / (time.monotonic() - since)
+        assert rate < 40 * 75, "a waiter that only polls asks 20 times a second"
+        for lease in leases:
+            assert lease is not None and await lease.release()
+        for waiter in waiters:
+            assert await waiter.result()

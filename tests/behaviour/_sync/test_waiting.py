@@ -2,6 +2,7 @@
 """What `wait=` promises, on every engine."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -124,3 +125,29 @@ def test_a_waiter_whose_patience_ends_hands_its_turn_on(server: Server) -> None:
         assert impatient.result() is False
         lease.release()
         assert patient.result() is True
+
+
+def test_more_keys_than_the_server_keeps_track_of(
+    start_server: Callable[..., Server],
+) -> None:
+    """Pushes that are not about a change are answered ever more slowly, not at once for ever."""
+    server = start_server("valkey", config=("--tracking-table-max-keys", "4"))
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        leases = [one.try_hold(f"user:{number}", ttl=60) for number in range(40)]
+        assert all(leases)
+
+        def wait(number: int) -> bool:
+            with two.hold(f"user:{number}", ttl=5, wait=15) as lease:
+                return lease.guarded
+
+        waiters = [Beside(wait, number) for number in range(40)]
+        eventually(lambda: len(two._ledger.waiting.queues) == 40)
+        sleep(0.5)
+        before, since = server.commands(), time.monotonic()
+        sleep(1.0)
+        rate = (server.commands() - before) / (time.monotonic() - since)
+        assert rate < 40 * 75, "a waiter that only polls asks 20 times a second"
+        for lease in leases:
+            assert lease is not None and lease.release()
+        for waiter in waiters:
+            assert waiter.result()

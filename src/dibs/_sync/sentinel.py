@@ -1,0 +1,275 @@
+# Printed from src/dibs/_async/sentinel.py by tools/unasync.py – do not edit.
+"""The master of a Sentinel service: found by asking its sentinels, and watched.
+
+A process that stays on a master that has been replaced shares its keys with nobody. So one
+connection is subscribed to what a sentinel publishes, and all sentinels are asked once a second.
+When the master is another server, the connections to the old one are closed, and what was on its
+way there is sent again to the new one.
+"""
+
+import contextlib
+import functools
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+
+from .._core.topology import (
+    ASK_AFTER_FAILURE,
+    CHANNELS,
+    LOOK_EVERY,
+    Master,
+    choose,
+    concerns,
+    is_master,
+    read_master,
+)
+from .._links.faults import BELOW
+from .._links.targets import Place, Service
+from .._threads import Background, Crew, Guard, Link, Signal, hang_up, monotonic, redis, world
+from ..errors import UsageError
+
+_log = logging.getLogger("dibs")
+
+
+_Connection: Any = object
+"""Stands for the class of redis-py (plain or TLS) that the following is mixed into."""
+
+
+class MasterConnection(_Connection):
+    """Finds its address by asking, and connects to a master only."""
+
+    def __init__(self, *, sentinels: "Sentinels", **options: Any) -> None:
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
+        self.master: Master | None = None
+        self._sentinels = sentinels
+
+    def connect(self) -> None:
+        """Connect to the master. ConnectionError: nobody knows one, or it is none any more."""
+        self.master = self._sentinels.master()
+        self.host, self.port = self._sentinels.address_of(self.master)
+        super().connect()  # pyright: ignore[reportUnknownMemberType]
+        if not self._is_master() or not self._sentinels.connected(self):
+            self.disconnect()
+            raise redis.ConnectionError("the server that Sentinel named is not the master")
+
+    def _is_master(self) -> bool:
+        self.send_command("ROLE")
+        try:
+            return is_master(self.read_response())
+        except ResponseError:
+            return True  # this user may not ask; a replica will answer READONLY
+
+
+class Sentinels:
+    """Who is the master: asked when a connection is opened, and watched from then on."""
+
+    def __init__(self, service: Service, on_switch: Callable[[str], None]) -> None:
+        self.link: Link | None = None
+        """What is told when the master is another server."""
+        self.place = self._place(service.place)
+        self._service = service
+        self._on_switch = on_switch
+        self._known: Master | None = None
+        self._failed_at: dict[int, float] = {}
+        """When a sentinel, by its number, did not answer."""
+        self._refused = False
+        """True: the last sentinel that did not answer refused the credentials."""
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._subscription: Any = None
+        self._closed = False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing that was opened in another event loop or process is used."""
+        self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
+        self._guard = Guard()
+        self._work = Background("dibs sentinel")
+        self._crew = Crew()
+        self._end = Signal()
+        self._world: object = None
+        """Where the watching runs; None: nowhere."""
+
+    def _place(self, place: Place) -> Place:
+        base = place.connection_class
+        mixed = type("MasterConnection", (MasterConnection, base), {})
+        return Place(mixed, {**place.options, "sentinels": self})
+
+    # ---- what connections need
+
+    def master(self) -> Master:
+        """Who is the master. ConnectionError: no sentinel knows; UsageError: none lets us ask."""
+        self._start()
+        self._look("connecting")
+        if self._known is not None:
+            return self._known
+        if self._refused:
+            raise UsageError(
+                "the sentinels refused the credentials; check sentinel_username and "
+                "sentinel_password in the URL, or the sentinel_kwargs of the Sentinel"
+            )
+        raise redis.ConnectionError(f"no sentinel knows a master of {self._service.name!r}")
+
+    def address_of(self, master: Master) -> tuple[str, int]:
+        """Where to connect to."""
+        return self._service.forced_host or master.host, master.port
+
+    def connected(self, connection: Any) -> bool:
+        """A connection is open. False: meanwhile the master is another server."""
+        with self._guard:
+            self._connections.add(connection)
+            return self._known is not None and connection.master.address == self._known.address
+
+    def suspect(self) -> None:
+        """The master has lost its replicas, or something else is odd: ask at once."""
+        if not self._closed:
+            self._crew.spawn(functools.partial(self._look, "asked"))
+
+    # ---- asking
+
+    def _look(self, why: str) -> None:
+        """Ask who the master is; if it is another one than before, leave the old one."""
+        heard = self._ask()
+        with self._guard:
+            before = self._known
+            self._known = known = choose(before, heard, len(self._clients))
+        if before is None or known is None or before.address == known.address or self._closed:
+            return
+        _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
+        if why == "connecting":
+            # Whoever opens a connection may hold a lock that closing the others needs.
+            self._crew.spawn(self._leave_old)
+        else:
+            self._leave_old()
+        self._on_switch(why)
+
+    def _leave_old(self) -> None:
+        assert self.link is not None
+        with self._guard:
+            known = self._known
+            connections = list(self._connections)
+        for connection in connections:
+            if known is not None and connection.master.address != known.address:
+                hang_up(connection)  # also those that a thread is using just now
+        self.link.distrust()
+
+    def _ask(self) -> list[Master]:
+        """What the sentinels say that answer. One that has not answered is left alone for a time,
+        unless nobody else answers."""
+        now = monotonic()
+        failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
+        everybody = range(len(self._clients))
+        heard = [self._ask_one(number) for number in everybody if number not in failed]
+        if not any(heard):
+            heard = [self._ask_one(number) for number in failed]
+        return [master for master in heard if master is not None]
+
+    def _ask_one(self, number: int) -> Master | None:
+        client, name = self._clients[number], self._service.name
+        state: dict[str, Any] = {}
+        try:
+            address = client.sentinel_get_master_addr_by_name(name)
+            if address:
+                state = client.sentinel_master(name)
+        except BELOW as error:
+            self._failed_at[number] = monotonic()
+            self._refused = isinstance(error, AuthenticationError | NoPermissionError)
+            return None
+        self._failed_at.pop(number, None)
+        return read_master(address, state)
+
+    # ---- watching
+
+    def _start(self) -> None:
+        """Watch, from the first connection on; again in a new event loop."""
+        here = world()
+        if self._world is here or self._closed:
+            return
+        if self._world is not None:
+            self._begin_anew()
+        self._world = here
+        try:
+            self._work.start(functools.partial(self._watch, here))
+        except RuntimeError:  # no thread can be started now: the next connection tries again
+            self._world = None
+
+    def _goes_on(self, here: object) -> bool:
+        return self._world is here and not self._closed
+
+    def _watch(self, here: object) -> None:
+        turn = 0
+        while self._goes_on(here):
+            turn += 1
+            client = self._clients[turn % len(self._clients)]
+            try:
+                self._watch_at(client, here)
+            except Exception as error:
+                if not isinstance(error, BELOW) and self._goes_on(here):
+                    _log.exception("dibs: watching the sentinels failed")
+                self._look_quietly("asked")
+                self._end.wait(LOOK_EVERY)
+
+    def _watch_at(self, client: Any, here: object) -> None:
+        """Until the subscription breaks."""
+        subscription = self._subscription = client.pubsub()
+        try:
+            subscription.subscribe(*CHANNELS)
+            while self._goes_on(here):
+                self._look_quietly(self._news(subscription, here))
+        except GeneratorExit:
+            raise  # the event loop was closed: nothing can be awaited any more
+        except BaseException:
+            self._unsubscribe(subscription)
+            raise
+        self._unsubscribe(subscription)
+
+    def _unsubscribe(self, subscription: Any) -> None:
+        self._subscription = None
+        with contextlib.suppress(*BELOW):
+            subscription.close()
+
+    def _news(self, subscription: Any, here: object) -> str:
+        """Something was published about our service; or it is time to ask anyway."""
+        due = monotonic() + LOOK_EVERY
+        while self._goes_on(here) and (left := due - monotonic()) > 0:
+            if concerns(subscription.get_message(timeout=left), self._service.name):
+                return "announced"
+        return "asked"
+
+    def _look_quietly(self, why: str) -> None:
+        """Whatever goes wrong: nobody else watches."""
+        if self._closed:
+            return
+        try:
+            self._look(why)
+        except Exception:
+            _log.exception("dibs: asking the sentinels failed")
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Stop watching, close the connections to the sentinels."""
+        self._closed = True
+        self._end.set()
+        subscription = self._subscription
+        if subscription is not None and subscription.connection is not None:
+            hang_up(subscription.connection)
+        self._work.stop()
+        self._crew.stop()
+        if self._world is world():
+            for client in self._clients:
+                client.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        self._known = None
+        self._connections = weakref.WeakSet()
+        self._subscription = None
+        self._begin_anew()
+
+
+def _client(sentinel: Place) -> Any:
+    pool = redis.ConnectionPool(connection_class=sentinel.connection_class, **sentinel.options)
+    return redis.Redis.from_pool(pool)

@@ -1,0 +1,151 @@
+"""A Sentinel service: everybody is on the same master, whichever server that is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dibs import AsyncDibs, Unavailable, UsageError
+from dibs.events import Event
+from dibs.testing import Server
+from tests.topologies import Sentinel, Service, is_master, sentinel_service
+
+from .._tasks import Beside, eventually, redis
+
+StartServer = Callable[..., Server]
+
+
+async def switched(service: Service) -> Server:
+    """The successor, from the moment in which a sentinel names it; the old master lives on."""
+    service.sentinels[0].failover()
+    successor = service.promoted()
+    await eventually(lambda: service.sentinels[0].master_port() == successor.port, within=30)
+    return successor
+
+
+async def test_after_a_switch_nobody_stays_on_the_old_master(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """A process that was there before and one that comes later keep each other out."""
+    events: list[Event] = []
+    with sentinel_service(start_server, tmp_path, replicas=1, sentinels=1) as service:
+        async with AsyncDibs(service.url, budget=2, listeners=[events.append]) as before:
+            assert (await before.try_hold("user:0", ttl=60)) is not None
+            successor = await switched(service)
+            await eventually(lambda: "switched" in [event.kind for event in events], within=8)
+            assert is_master(service.master), "it has learnt before the old master was demoted"
+            async with AsyncDibs(service.url, budget=2) as later:
+                assert await later.try_hold("user:1", ttl=60) is not None
+                assert await before.try_hold("user:1", ttl=60) is None
+                assert await before.try_hold("user:2", ttl=60) is not None
+                assert await later.try_hold("user:2", ttl=60) is None
+            assert {"user:1", "user:2"} <= set(successor.keys())
+            assert not {"user:1", "user:2"} & set(service.master.keys())
+    (event,) = [event for event in events if event.kind == "switched"]
+    assert event.cause in ("announced", "asked", "connecting") and event.name == "*"
+
+
+async def test_who_waits_at_the_old_master_goes_on_waiting_at_the_new_one(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """A key that is held only at the old master does not keep a waiter there."""
+    with sentinel_service(start_server, tmp_path, replicas=1, sentinels=1) as service:
+        async with AsyncDibs(service.url, budget=2) as dibs:
+            assert await dibs.peek("user:1") is None
+            service.master.client().set("user:1", "somebody", px=60_000)
+            waiting = Beside(_take_in_turn, dibs)
+            await eventually(lambda: service.master.commands("pttl") > 1)
+            successor = await switched(service)
+            successor.client().delete("user:1")
+            assert await waiting.result()
+            assert is_master(service.master)
+
+
+async def _take_in_turn(dibs: AsyncDibs) -> bool:
+    async with dibs.hold("user:1", ttl=5, wait=15, on_outage="closed") as lease:
+        return lease.guarded
+
+
+async def test_a_replica_that_sentinel_names_is_an_outage(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """What Sentinel says may be old: nothing is asked of a server that is no master."""
+    with sentinel_service(start_server, tmp_path, replicas=1, sentinels=1) as service:
+        other = start_server("valkey")
+        service.master.client().execute_command("REPLICAOF", "127.0.0.1", other.port)
+        async with AsyncDibs(service.url, budget=0.5, on_outage="closed") as dibs:
+            with pytest.raises(Unavailable, match="not the master"):
+                await dibs.try_hold("user:1", ttl=5)
+
+
+async def test_sentinels_that_are_out_do_not_hide_the_others(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """One is killed, one hangs: the third is enough, for connecting and for a switch."""
+    with sentinel_service(start_server, tmp_path) as service:
+        dead, hung, well = service.sentinels
+        async with AsyncDibs(service.url, budget=2) as before:
+            assert await before.try_hold("user:0", ttl=60) is not None
+            dead.kill()
+            hung.freeze()
+            async with AsyncDibs(service.url, budget=2) as later:
+                assert await later.try_hold("user:1", ttl=60, on_outage="closed") is not None
+                assert await before.try_hold("user:1", ttl=60, on_outage="closed") is None
+                well.failover()
+                port = service.promoted().port
+                await eventually(lambda: well.master_port() == port, within=30)
+
+                async def has_moved() -> bool:
+                    async with before.hold("user:2", ttl=60):
+                        return "user:2" in service.promoted().keys()
+
+                await eventually(has_moved, within=8)
+                assert is_master(service.master)
+
+
+async def test_sentinels_with_a_password(start_server: StartServer, tmp_path: Path) -> None:
+    """In the URL, or in the `sentinel_kwargs` of the Sentinel whose `master_for` is handed over."""
+    master = start_server("valkey")
+    master.client().acl_setuser(
+        "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"]
+    )
+    with Sentinel(tmp_path / "s", master, config="requirepass sesame\n") as sentinel:
+        place = f"ann:secret@127.0.0.1:{sentinel.port}/main/2"
+        url = f"redis+sentinel://{place}?sentinel_password=sesame&client_name=me"
+        async with AsyncDibs(url, budget=2, on_outage="closed") as dibs:
+            await eventually(_guarded(dibs))
+        manager = redis.sentinel.Sentinel(
+            [("127.0.0.1", sentinel.port)], sentinel_kwargs={"password": "sesame"}
+        )
+        client = manager.master_for("main", username="ann", password="secret", db=2)
+        async with AsyncDibs(client, budget=2, on_outage="closed") as dibs:
+            await eventually(_guarded(dibs))
+        await client.aclose()
+        with pytest.raises(UsageError, match="sentinel_password"):
+            async with AsyncDibs(f"redis+sentinel://{place}", budget=2) as dibs:
+                await dibs.try_hold("user:1", ttl=5)
+
+
+def _guarded(dibs: AsyncDibs) -> Callable[[], object]:
+    """A sentinel that has just started does not know its master at once."""
+
+    async def hold() -> bool:
+        try:
+            async with dibs.hold("user:1", ttl=5) as lease:
+                return lease.guarded
+        except Unavailable:
+            return False
+
+    return hold
+
+
+async def test_mistakes_in_a_sentinel_target_are_told_before_anything_is_connected() -> None:
+    """Unknown options, a replica's client, an `ssl` that is neither true nor false."""
+    for query in ("?nonsense=1", "?sentinel_nonsense=1", "?ssl=perhaps"):
+        with pytest.raises(UsageError):
+            AsyncDibs(f"redis+sentinel://127.0.0.1:1/main{query}")
+    manager = redis.sentinel.Sentinel([("127.0.0.1", 1)])
+    client = manager.slave_for("main")
+    with pytest.raises(UsageError, match="master_for"):
+        AsyncDibs(client)
+    await client.aclose()

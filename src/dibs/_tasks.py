@@ -1,6 +1,7 @@
 """What differs between asyncio and threads, the asyncio half. `_threads.py` has the same names."""
 
 import asyncio
+import contextlib
 import inspect
 import weakref
 from collections.abc import Callable, Coroutine
@@ -82,16 +83,8 @@ def _finish(waiter: "asyncio.Future[None]") -> None:
         waiter.set_result(None)
 
 
-class Guard:
-    """Nothing: between two awaits nobody else runs."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
+Guard = contextlib.nullcontext
+"""Nothing: between two awaits nobody else runs."""
 
 
 class Background:

@@ -79,8 +79,8 @@ async def test_sentinels_and_master_over_tls(start_server: StartServer, tmp_path
     file = tmp_path / "sentinel.conf"
     file.write_text(
         f"port 0\ntls-port {sentinel_port}\nbind 127.0.0.1\ndir {tmp_path}\n"
-        f"tls-cert-file {home}/cert.pem\ntls-key-file {home}/key.pem\n"
-        f"tls-ca-cert-file {home}/cert.pem\ntls-auth-clients no\ntls-replication yes\n"
+        f"tls-cert-file {home}/server.pem\ntls-key-file {home}/server.pem\n"
+        f"tls-ca-cert-file {certificate}\ntls-auth-clients no\ntls-replication yes\n"
         f"sentinel monitor main 127.0.0.1 {port} 1\n"
     )
     process = Process(dying_with_us([str(find("redis7")), str(file), "--sentinel"]))

@@ -351,7 +351,7 @@ class AsyncLedger:
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
     def _switched(self, cause: str) -> None:
-        self.tell("switched", "*", cause=cause)
+        self.tell("switched", "*", cause=cause_for(cause))
 
     # ---- beginning and end
 

@@ -35,6 +35,10 @@ SENTENCES = {
     "quota": "the service has used up its quota",
     "backend": "the proxy cannot reach the server behind it",
     "embedded": "the embedded server could not be started",
+    # How another master was noticed: switched.
+    "announced": "a sentinel announced another master",
+    "asked": "the sentinels named another master when they were asked",
+    "connecting": "the sentinels named another master to a new connection",
     # How a claim came to leak.
     "cleared": "clear_current_claims gave it up",
     "dropped": "nothing refers to it any more",

@@ -84,10 +84,15 @@ class PooledLink:
         try:
             reply = connection.exchange(request)
         except BELOW as error:
-            return self._send_again(request, connection, error)
+            # Not handled in here: it would become the context of what is raised later.
+            failure = error
         except BaseException:
             connection.close()
             raise
+        else:
+            failure = None
+        if failure is not None:
+            return self._send_again(request, connection, failure)
         if pool.waiting or len(idle) >= MOST_IDLE or self._closed:
             pool.put(connection)
         else:

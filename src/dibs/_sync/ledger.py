@@ -352,7 +352,7 @@ class Ledger:
         self.tell("recovered", "*", cause=cause, lasted=lasted)
 
     def _switched(self, cause: str) -> None:
-        self.tell("switched", "*", cause=cause)
+        self.tell("switched", "*", cause=cause_for(cause))
 
     # ---- beginning and end
 

@@ -84,20 +84,18 @@ class PooledLink:
         try:
             reply = connection.exchange(request)
         except BELOW as error:
-            # Not handled in here: it would become the context of what is raised later.
             failure = error
         except BaseException:
             connection.close()
             raise
         else:
-            failure = None
-        if failure is not None:
-            return self._send_again(request, connection, failure)
-        if pool.waiting or len(idle) >= MOST_IDLE or self._closed:
-            pool.put(connection)
-        else:
-            idle.append(connection)
-        return reply
+            if pool.waiting or len(idle) >= MOST_IDLE or self._closed:
+                pool.put(connection)
+            else:
+                idle.append(connection)
+            return reply
+        # Not where it was caught: it would become the context of what is raised later.
+        return self._send_again(request, connection, failure)
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write."""

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from .._async.dibs import AsyncDibs
@@ -217,12 +217,14 @@ class _Edge:
 class _Desk:
     """Where one request is claimed, and its answer watched once it is."""
 
-    __slots__ = ("_edge", "_recorder", "_send")
+    __slots__ = ("_edge", "_form_of", "_recorder", "_send")
 
     def __init__(self, edge: _Edge, send: Send) -> None:
         self._edge = edge
         self._send = send
         self._recorder: Recorder | None = None
+        self._form_of: Request | None = None
+        """Whose form was read here, and is closed here."""
 
     async def admit(self, policy: Policy, request: Request) -> Answer | None:
         """None: the work is ours to do. Else what to answer in its place."""
@@ -247,6 +249,7 @@ class _Desk:
             return None
         said = await settled(edge.user(request)) if edge.user is not None else None
         who = who_of(request.scope, headers, said, edge.site.session_cookie)
+        self._form_of = request
         body = await _body_of(request, dict(headers), policy.body_limit)
         if isinstance(body, KeyTrouble):
             return body
@@ -264,6 +267,8 @@ class _Desk:
         finally:
             if self._recorder is not None:
                 await self._recorder.close()
+            if self._form_of is not None:
+                await self._form_of.close()
 
     async def send(self, message: Message) -> None:
         """Pass on; with a claim, by its recorder."""
@@ -296,17 +301,26 @@ async def _body_of(
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if length > limit:
         return too_large(limit)
-    if kind != "multipart/form-data":
-        try:
-            body = await request.body()  # first: afterwards the endpoint can still read all of it
-        except RuntimeError:
-            if kind != "application/x-www-form-urlencoded":
-                raise
-        else:
-            trouble = too_large(limit) if len(body) > limit else INCOMPLETE
-            return trouble if len(body) > limit or len(body) < length else (body, None)
-    form = await request.form()
-    return b"", by_name([await _field(name, value) for name, value in form.multi_items()])
+    try:
+        body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
+        if body is None:
+            form = (await request.form()).multi_items()
+            return b"", by_name([await _field(name, value) for name, value in form])
+    except ClientDisconnect:
+        return INCOMPLETE
+    if len(body) > limit:
+        return too_large(limit)
+    return INCOMPLETE if len(body) < length else (body, None)
+
+
+async def _bytes_of(request: Request, kind: str) -> bytes | None:
+    """The body; afterwards the endpoint can still read all of it. None: a form was read before."""
+    try:
+        return await request.body()
+    except RuntimeError:
+        if kind != "application/x-www-form-urlencoded":
+            raise
+        return None
 
 
 async def _field(name: str, value: Any) -> Field:

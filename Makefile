@@ -21,7 +21,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run test check pytest test-all bench benchmarks print pins clean
+.PHONY: help setup run test check pytest test-all bench benchmarks verdicts print pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -67,6 +67,10 @@ bench: ## the benchmarks, with the other libraries, in .venv-bench
 
 benchmarks: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+verdicts: ## what the torture suite says about other middlewares, anew in docs/torture.md
+	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
+	@.venv-bench/bin/python tools/write_verdicts.py
 
 print: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py

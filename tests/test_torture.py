@@ -251,6 +251,18 @@ class Blind(Faithful):
         await super().duplicate(record, record.payload, scope, send)
 
 
+class Impatient(Faithful):
+    """Answers a duplicate before it has read what is submitted."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.guards(scope):
+            keys = [value for name, value in scope["headers"] if name == b"idempotency-key"]
+            record = self.records.get(self.who(scope) + self.bare((keys or [b""])[0]))
+            if record is not None and record.answer is not None:
+                return await self.duplicate(record, record.payload, scope, send)
+        return await super().__call__(scope, receive, send)
+
+
 class Parrot(Faithful):
     """Repeats every header."""
 
@@ -365,6 +377,8 @@ def around(layer: Callable[[App, Scope, Receive, Send], Any]) -> Wrap:
 BACKGROUND = {"background_task_fails", "background_task_lasts", "background_task_cancelled"}
 LEAVING = {"client_leaves", "client_leaves_and_sending_fails"}
 STREAMS = {"stream_is_live", "stream_retried", "stream_left", "endless_stream_left"}
+PAYLOADS = {"other_payload", "other_query", "payloads_that_begin_alike", "other_file"}
+PAYLOADS |= {"json_is_no_form", "big_body_with_another_end"}
 FLAWS: dict[str, tuple[Wrap, set[str]]] = {
     "late": (
         Late,
@@ -378,11 +392,8 @@ FLAWS: dict[str, tuple[Wrap, set[str]]] = {
         | {"client_error", "replay_lasts", "other_payload", "cookies_change"}
         | {"big_body_cut_otherwise", "other_user"},
     ),
-    "blind": (
-        Blind,
-        {"other_payload", "other_query", "payloads_that_begin_alike", "other_file"}
-        | {"json_is_no_form", "big_body_with_another_end"},
-    ),
+    "blind": (Blind, PAYLOADS),
+    "impatient": (Impatient, {*PAYLOADS, "body_of_a_duplicate_is_read"}),
     "parrot": (Parrot, {"replay_drops_the_personal", "replay_has_no_trace_of_the_first"}),
     "careless": (Careless, {"empty_key", "two_keys", "quoted_key", "long_key", "odd_key"}),
     "greedy": (

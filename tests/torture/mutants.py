@@ -221,6 +221,12 @@ MUTANTS: dict[str, Mutant] = {
         policy={"key": "optional"},
         adapter={"required": False, "keyless": "run"},
     ),
+    "keyless_open": Mutant(
+        "what carries no key is not guarded, and should be",
+        {"keyless_is_guarded"},
+        policy={"key": "only"},
+        adapter={"required": False, "keyless": "guard"},
+    ),
 }
 
 

@@ -21,7 +21,6 @@ MORE |= {"big_body_with_another_end", "replay_drops_the_personal", "quoted_key"}
 SLOW = {"work_outlasts_its_lease"}
 TRIED = [case for case in CASES if case in THEMES or case.name in MORE]
 SOUND = Mutant("nothing", set())
-IS_NO_MUTANTS_BUSINESS = {"keyless_is_guarded"}
 
 
 def tried(mutant: Mutant, server: Server, *, slow: bool = False) -> Report:
@@ -67,4 +66,4 @@ def test_every_case_about_sameness_and_claims_has_its_mutant() -> None:
     """A case that no mutant fails might see nothing."""
     caught = set[str]().union(*(mutant.caught_by for mutant in MUTANTS.values()))
     cases = {case.name for case in CASES if case in THEMES}
-    assert cases - caught == IS_NO_MUTANTS_BUSINESS
+    assert cases <= caught

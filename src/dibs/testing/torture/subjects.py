@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from ...errors import UsageError
 from ..servers import Server
@@ -62,7 +62,8 @@ def _idemkit(store: Server) -> Subject:
             app, backend=kit.RedisBackend.from_url(store.url), config=config
         )
 
-    adapter = Adapter(waits=True, unguarded=None, **_seen_from(store))
+    exempt = {"lease_ends_by_itself": "the end of a lease stands in its record"}
+    adapter = Adapter(waits=True, unguarded=None, exempt=exempt, **_seen_from(store))
     return Subject(f"idemkit {version('idemkit')}", wrap, adapter)
 
 
@@ -85,9 +86,8 @@ def _asgi_idempotency_header(store: Server) -> Subject:
         while clients:
             await clients.pop().aclose()
 
-    adapter = Adapter(
-        required=False, shutdown=shutdown, **(_seen_from(store) | {"lease": None, "window": None})
-    )
+    seen = _seen_from(store) | {"lease": None, "window": None}  # it has one time for both
+    adapter = Adapter(required=False, shutdown=shutdown, **cast("dict[str, Any]", seen))
     return Subject(f"{package} {version(package)}", wrap, adapter)
 
 

@@ -29,6 +29,8 @@ POLICY: dict[str, Any] = {
     "key": "required",
     # Longer than the run: what a killed process had claimed stays claimed, done or not.
     "lease": 120,
+    # A machine on which nothing moves for a quarter of a second looks like an outage.
+    "on_outage": "closed",
 }
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "Link",
     "Signal",
     "Together",
+    "current_loop",
     "fits",
     "monotonic",
     "off_loop",
@@ -47,8 +48,10 @@ class Signal:
     def set(self) -> None:
         """Wake the waiter, now or when it comes."""
         self._is_set = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        # A loop that was closed while somebody waited: nobody is there to be woken.
+        if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
+            waiter.set_result(None)
 
     def clear(self) -> None:
         """Forget that it was set."""
@@ -85,6 +88,11 @@ class Guard:
         pass
 
 
+def current_loop() -> object:
+    """The event loop that runs here; who waited in another one, which was closed, is gone."""
+    return asyncio.get_running_loop()
+
+
 class Background:
     """A piece of work beside the callers, one at a time, that ends by itself or by `stop`."""
 
@@ -96,10 +104,15 @@ class Background:
         """Start *work*. The caller knows that it is not running."""
         self._task = asyncio.get_running_loop().create_task(work(), name=self._name)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """True: its event loop was closed before it ended, so it never will."""
+        return self._task is not None and self._task.get_loop().is_closed()
+
     async def stop(self) -> None:
         """End it, and wait until it has ended."""
         task, self._task = self._task, None
-        if task is not None and not task.done():
+        if task is not None and not task.done() and not task.get_loop().is_closed():
             task.cancel()
             await asyncio.wait([task])
 
@@ -111,7 +124,7 @@ class Background:
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_on_deadline", "_stopped", "_task", "_timer")
+    __slots__ = ("_before", "_cancelled", "_on_deadline", "_stopped", "_task", "_timer")
 
     def __init__(self, on_deadline: Callable[[], None]) -> None:
         self._on_deadline = on_deadline
@@ -119,6 +132,7 @@ class Body:
         self._before = self._task.cancelling() if self._task is not None else 0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._cancelled: asyncio.CancelledError | None = None
 
     def stop_at(self, deadline: float) -> None:
         """Have `on_deadline` called at *deadline*, unless it is moved or the body ends."""
@@ -131,26 +145,38 @@ class Body:
         """Cancel the body now."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None and not self._stopped:
+        task = self._task
+        if task is not None and not self._stopped and not task.get_loop().is_closed():
             self._stopped = True
-            self._task.cancel()
+            task.cancel()
 
     async def leave(self, error: BaseException | None) -> bool:
         """The body has ended, by *error*. True: our cancellation ended it, or should have.
 
         False also where somebody else cancels the task as well: their cancellation goes first.
+        Where it has arrived here, `resume` raises it again.
         """
         if self._timer is not None:
             self._timer.cancel()
         if not self._stopped or self._task is None:
             return False
+        arrived: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):
             try:
                 # Our cancellation is still on its way to the next await; it must not leave.
                 await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                pass
-        return self._task.uncancel() <= self._before
+            except asyncio.CancelledError as cancelled:
+                arrived = cancelled
+        if self._task.uncancel() <= self._before:
+            return True
+        self._cancelled = arrived
+        return False
+
+    def resume(self) -> None:
+        """Raise the cancellation of somebody else that `leave` has met."""
+        cancelled, self._cancelled = self._cancelled, None
+        if cancelled is not None:
+            raise cancelled
 
 
 class Flight:

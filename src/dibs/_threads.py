@@ -22,6 +22,7 @@ __all__ = [
     "Link",
     "Signal",
     "Together",
+    "current_loop",
     "fits",
     "monotonic",
     "off_loop",
@@ -36,46 +37,68 @@ WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generat
 
 
 class Signal:
-    """Set once by anybody, waited for by one thread."""
+    """Set by anybody, waited for by one thread.
 
-    __slots__ = ("_event",)
+    Made of one lock that only the waiter takes: a signal handler may set it while its own thread
+    is anywhere in here. (`threading.Event` has a lock that such a handler would wait for.)
+    """
+
+    __slots__ = ("_is_set", "_lock")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._is_set = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def set(self) -> None:
         """Wake the waiter, now or when it comes."""
-        self._event.set()
+        self._is_set = True
+        with contextlib.suppress(RuntimeError):  # it is released already
+            self._lock.release()
 
     def clear(self) -> None:
         """Forget that it was set."""
-        self._event.clear()
+        self._is_set = False
+        self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
         """True: it was set. False: *seconds* are over."""
-        return self._event.wait(max(seconds, 0))
+        until = monotonic() + seconds
+        # A release of before the last `clear` may wake us: look at the flag, and wait on.
+        while not self._is_set and (left := until - monotonic()) > 0:
+            self._lock.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+        return self._is_set
 
 
-Guard = threading.Lock
-"""What two threads must not change at once."""
+Guard = threading.RLock
+"""What two threads must not change at once. Re-entrant: a signal handler may use dibs as well."""
+
+
+def current_loop() -> object:
+    """None: all threads are in one world, and none of them ends without a word."""
+    return None
 
 
 class Background:
     """A piece of work beside the callers, one at a time, that ends by itself or by `stop`."""
+
+    is_cut_off = False
+    """A thread always comes to its end."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start *work*. The caller knows that it is not running."""
+        """Start *work*. RuntimeError: the system has no thread for it."""
         self._thread = threading.Thread(target=work, name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Wait until it has ended. A thread cannot be told to: its work must see that it should."""
         thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
+        # Not alive: it has ended, or could never be started.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout=5)
 
     def abandon(self) -> None:
@@ -100,6 +123,9 @@ class Body:
     def leave(self, error: BaseException | None) -> bool:
         """False: we never ended it."""
         return False
+
+    def resume(self) -> None:
+        """Nothing: nobody can cancel a thread."""
 
 
 class Flight:

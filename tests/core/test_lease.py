@@ -12,13 +12,16 @@ from dibs._core.lease import (
     Won,
     acquire_request,
     extend_request,
+    is_disabled,
     make_token,
     mistake,
     read_acquire,
     read_extend,
     read_peek,
     release_request,
+    shorten_request,
     store_is_out,
+    value_request,
 )
 from dibs._core.request import ErrorReply, Request, first_error, pack, together
 from dibs.errors import UsageError
@@ -52,6 +55,8 @@ def test_requests_are_well_formed(engine: Engine, key: bytes, token: bytes, ttl:
         acquire_request(engine, key, token, ttl),
         extend_request(engine, key, token, ttl),
         release_request(engine, key, token, 1.0),
+        shorten_request(engine, key, token, ttl, 1.0),
+        value_request(key),
     ):
         assert len(commands(request.payload)) == request.replies
         assert all(key in command for command in commands(request.payload))
@@ -131,3 +136,15 @@ def test_many_requests_are_one_write() -> None:
     assert first_error([1, error, None]) is error
     assert first_error([1, None]) is None
     assert first_error(error) is error
+
+
+def test_what_the_switch_in_the_environment_says() -> None:
+    """DIBS_DISABLED: the usual words for yes and no."""
+    assert all(is_disabled(setting) for setting in ("1", "true", " YES ", "on"))
+    assert not any(is_disabled(setting) for setting in ("", "0", "false", "No", "off"))
+
+
+def test_a_switch_that_says_neither_is_a_mistake() -> None:
+    """A typing error must not decide whether anything is guarded."""
+    with pytest.raises(UsageError, match="DIBS_DISABLED"):
+        is_disabled("ture")

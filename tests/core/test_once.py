@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dibs._core.engine import Engine
 from dibs._core.fingerprint import fingerprint
 from dibs._core.lease import WON, Plan
 from dibs._core.once import (
@@ -24,12 +25,15 @@ from dibs._core.once import (
     make_terms,
     met,
     read_claim,
+    read_complete,
     running_record,
 )
+from dibs._core.request import REPEATED, pack
 from dibs.errors import Duplicate, Mismatch, UsageError
 
 TOKEN = b"5a1f-2c@web-1:4711"
 NOW = 1_731_640_000.0
+LUA = Engine(set_nx_get=True, compare_delete="LUA")
 ONE, TWO = fingerprint({"a": 1}), fingerprint({"a": 2})
 
 tokens = st.builds(lambda a, b: b"%x-%x@web-1:%d" % (a, b, b), st.integers(0), st.integers(0))
@@ -270,12 +274,39 @@ def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> Non
 # ---- completing and sentences
 
 
-def test_completing_is_one_command_that_carries_its_script() -> None:
+def test_completing_by_script_is_one_command_that_carries_it() -> None:
     """Nobody may be left to answer a NOSCRIPT; delivered until the lease would have ended."""
-    request = complete_request(b"order:1", b"the claim", b"what is left", 50_000, 12.5)
+    request = complete_request(LUA, b"order:1", b"the claim", b"what is left", 50_000, 12.5)
     assert request.replies == 1 and request.key == b"order:1" and request.until == 12.5
     assert request.payload.startswith(b"*7\r\n$4\r\nEVAL\r\n")
     assert b"complete.lua" in request.payload and b"$5\r\n50000\r\n" in request.payload
+
+
+@pytest.mark.parametrize("native", ["DELEX", "DELIFEQ"])
+def test_completing_is_a_compare_and_set_where_the_server_has_it(native: Any) -> None:
+    """SET … IFEQ … GET: one command without a script, which answers with the old value."""
+    engine = Engine(set_nx_get=True, compare_delete=native)
+    request = complete_request(engine, b"order:1", b"the claim", b"what is left", 50_000, 12.5)
+    words = ("SET", b"order:1", b"what is left", "IFEQ", b"the claim", "PX", 50_000, "GET")
+    assert request.payload == pack(*words)
+    assert (request.replies, request.until) == (1, 12.5)
+
+
+@pytest.mark.parametrize(
+    ("reply", "done"),
+    [
+        (1, True),
+        (b"the claim", True),
+        (b"what is left", True),  # a repeated request
+        (0, False),
+        (REPEATED, False),
+        (None, False),
+        (b"of another", False),
+    ],
+)
+def test_what_the_reply_to_completing_says(reply: Any, done: bool) -> None:
+    """By script 1; by compare-and-set the old value: the claim, or what is left (repeated)."""
+    assert read_complete(reply, b"the claim", b"what is left") is done
 
 
 def test_errors_carry_facts_and_survive_pickling() -> None:

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import io
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
@@ -43,6 +44,30 @@ class Reply(NamedTuple):
         return self.headers.get("idempotent-replayed") == "true"
 
 
+class Gate:
+    """Work that lasts until it is opened, in an event loop or in a thread."""
+
+    def __init__(self) -> None:
+        self._begun = threading.Event()
+        self._open = threading.Event()
+
+    async def begun(self) -> None:
+        while not self._begun.is_set():
+            await asyncio.sleep(0.01)
+
+    def open(self) -> None:
+        self._open.set()
+
+    def pass_through(self) -> None:
+        self._begun.set()
+        assert self._open.wait(20)
+
+    async def apass_through(self) -> None:
+        self._begun.set()
+        while not self._open.is_set():
+            await asyncio.sleep(0.01)
+
+
 class Shop:
     """What the endpoint does: it counts, and answers with how often it has run."""
 
@@ -51,10 +76,23 @@ class Shop:
         self.app = app
         self.runs: list[str] = []
         self.status = 201
+        self.statuses: list[int] = []
         self.headers: dict[str, str] = {}
+        self.gate: Gate | None = None
 
-    def order(self, body: bytes) -> tuple[int, dict[str, str], dict[str, int]]:
+    async def aorder(self, body: bytes) -> tuple[int, dict[str, str], dict[str, int]]:
+        if self.gate is not None:
+            await self.gate.apass_through()
+        return self.order(body, is_through=True)
+
+    def order(
+        self, body: bytes, *, is_through: bool = False
+    ) -> tuple[int, dict[str, str], dict[str, int]]:
+        if self.gate is not None and not is_through:
+            self.gate.pass_through()
         self.runs.append(hashlib.sha256(body).hexdigest())
+        if self.statuses:
+            self.status = self.statuses.pop(0)
         return self.status, self.headers, {"order": len(self.runs)}
 
     async def post(
@@ -146,7 +184,7 @@ async def _asgi(stack: Any, server: Server, shop: Shop, site: Any, policy: Any) 
     from dibs.integrations.asgi import DibsMiddleware, Policy
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        status, headers, answer = shop.order(await read_body(receive))
+        status, headers, answer = await shop.aorder(await read_body(receive))
         body = json.dumps(answer).encode()
         lines = [(b"content-type", b"application/json")]
         lines += [(n.encode(), v.encode()) for n, v in headers.items()]
@@ -188,7 +226,7 @@ async def _starlette(stack: Any, server: Server, shop: Shop, site: Any, policy: 
 
     @once(**policy)
     async def order(request: Request) -> JSONResponse:
-        status, headers, answer = shop.order(await _body_of(request))
+        status, headers, answer = await shop.aorder(await _body_of(request))
         return JSONResponse(answer, status, headers)
 
     app = Starlette(routes=[Route("/{path:path}", order, methods=["POST"])])
@@ -204,7 +242,7 @@ async def _fastapi(stack: Any, server: Server, shop: Shop, site: Any, policy: An
     from dibs.integrations.fastapi import install, once
 
     async def order(request: Request) -> JSONResponse:
-        status, headers, answer = shop.order(await _body_of(request))
+        status, headers, answer = await shop.aorder(await _body_of(request))
         return JSONResponse(answer, status, headers)
 
     order.__annotations__["request"] = Request

@@ -221,7 +221,9 @@ def anew(request: pytest.FixtureRequest) -> Iterator[None]:
     name = "own_server" if "own_server" in request.fixturenames else "valkey"
     server = request.getfixturevalue(name)
     budget = 0.3 if name == "own_server" else 5
-    with override_settings(DIBS_URL=server.url, DIBS_OPTIONS={"budget": budget}):
+    with override_settings(
+        ROOT_URLCONF=__name__, DIBS_URL=server.url, DIBS_OPTIONS={"budget": budget}
+    ):
         yield
         if threads := _made(Dibs):
             threads.close()

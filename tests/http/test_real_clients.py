@@ -12,14 +12,13 @@ from dibs import UsageError
 from dibs.claims import open_claims
 from dibs.testing import Server
 
-from .edges import DECORATORS, EDGES, MIDDLEWARES, opened
+from .edges import EDGES, MIDDLEWARES, Gate, opened
 
 KEYED = {"idempotency-key": "0b4e2f9c-5d6a-4a52-9d0e-2f4a5f0c9a11"}
 REPLAY: dict[str, Any] = {"after": "replay", "key": "required"}
 
 every_edge = pytest.mark.parametrize("edge", EDGES)
 every_middleware = pytest.mark.parametrize("edge", MIDDLEWARES)
-every_decorator = pytest.mark.parametrize("edge", DECORATORS)
 
 
 @pytest.fixture(autouse=True)
@@ -363,6 +362,51 @@ async def test_16_a_refusal_links_to_the_documentation(valkey: Server, edge: str
         for refused in (missing, other):
             assert refused.headers["link"] == f'<{docs}>; rel="describedby"'
         assert "link" not in (await shop.post(headers=KEYED)).headers
+
+
+# ---- 14: waiting
+
+
+@every_edge
+async def test_14_a_duplicate_waits_for_the_answer_of_the_first(valkey: Server, edge: str) -> None:
+    """It is woken by its end, and gets what came of it; its own work is not done."""
+    async with opened(edge, valkey, wait=20, **REPLAY) as shop:
+        gate = Gate()
+        shop.gate = gate
+        tasks = [asyncio.create_task(shop.post(headers=KEYED)) for _ in range(2)]
+        await gate.begun()
+        gate.open()
+        replies = await asyncio.gather(*tasks)
+        assert [reply.status for reply in replies] == [201, 201] and len(shop.runs) == 1
+        assert sorted(reply.is_replay for reply in replies) == [False, True]
+
+
+@every_edge
+async def test_14_a_duplicate_takes_over_when_the_first_fails(valkey: Server, edge: str) -> None:
+    """A 5xx frees the key: who waits has its turn."""
+    async with opened(edge, valkey, wait=20, **REPLAY) as shop:
+        gate = Gate()
+        shop.gate = gate
+        shop.statuses = [503, 201]
+        tasks = [asyncio.create_task(shop.post(headers=KEYED)) for _ in range(2)]
+        await gate.begun()
+        gate.open()
+        replies = await asyncio.gather(*tasks)
+        assert sorted(reply.status for reply in replies) == [201, 503] and len(shop.runs) == 2
+
+
+@every_edge
+async def test_14_patience_ends_with_a_refusal(valkey: Server, edge: str) -> None:
+    """Then it is told that the first is still at work."""
+    async with opened(edge, valkey, wait=0.2, **REPLAY) as shop:
+        gate = Gate()
+        shop.gate = gate
+        first = asyncio.create_task(shop.post(headers=KEYED))
+        await gate.begun()
+        refused = await shop.post(headers=KEYED)
+        assert refused.status == 409 and refused.json["state"] == "running"
+        gate.open()
+        assert (await first).status == 201
 
 
 # ---- settings that make no sense

@@ -73,7 +73,34 @@ async def waiting_here(dibs: AsyncDibs) -> None:
         await asyncio.wait([task])
 
 
-SCENARIOS = [acquire_and_release, fenced, renewed, extended, waiting_here]
+async def claimed(dibs: AsyncDibs) -> None:
+    async with dibs.claim("user:1", window=60):
+        await asyncio.sleep(0)
+
+
+async def claim_waiting_here(dibs: AsyncDibs) -> None:
+    async def other() -> None:
+        async with dibs.claim("user:1", window=60, wait=10):
+            await asyncio.sleep(0.005)
+
+    task = asyncio.ensure_future(other())
+    try:
+        async with dibs.claim("user:1", window=60, wait=10):
+            await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def kept_a_moment(dibs: AsyncDibs) -> None:
+    async with dibs.hold("user:1", ttl=60, at_least=0.05):
+        await asyncio.sleep(0)
+
+
+SCENARIOS = [
+    acquire_and_release, fenced, renewed, extended, waiting_here, claimed, claim_waiting_here,
+    kept_a_moment,
+]  # fmt: skip
 
 
 async def nothing_is_left(server: Server) -> None:
@@ -194,6 +221,61 @@ async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
         task = asyncio.ensure_future(body())
         await asyncio.wait([task])
         assert task.cancelled()
+
+
+@pytest.mark.parametrize("ending", ["returns", "raises"])
+async def test_a_cancellation_and_a_loss_that_meet_at_the_end(valkey: Server, ending: str) -> None:
+    """Both come while the body ends by itself, without another await: the cancellation arrives."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        after = False
+
+        async def body() -> None:
+            nonlocal after
+            task = asyncio.current_task()
+            assert task is not None
+            async with dibs.hold("user:1", ttl=60, renew=True) as lease:
+                task.cancel()
+                lease._lose("told by the test")
+                if ending == "raises":
+                    raise LookupError
+            after = True
+
+        task = asyncio.ensure_future(body())
+        await asyncio.wait([task])
+        assert task.cancelled() and not after
+        await nothing_is_left(valkey)
+
+
+async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
+    """Both are lost in one moment: LeaseLost, and the task is not cancelled afterwards."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(LeaseLost):
+            async with dibs.hold("user:1", ttl=60, renew=True) as outer:
+                async with dibs.hold("user:2", ttl=60, renew=True) as inner:
+                    inner._lose("told by the test")
+                    outer._lose("told by the test")
+        task = asyncio.current_task()
+        assert task is not None and task.cancelling() == 0
+        await asyncio.sleep(0)
+
+
+async def test_a_repeated_acquire_whose_caller_is_cancelled(valkey: Server) -> None:
+    """Both connections take the key, one after the other: it is given back on both."""
+    with FaultProxy(valkey.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=2) as dibs:
+            await dibs.peek("warm:up")
+            before = valkey.commands("set")
+            proxy.delay(requests=1.7)
+            task = asyncio.ensure_future(dibs.try_hold("user:1", ttl=60))
+            await asyncio.sleep(0.05)
+            proxy.delay(replies=0.15)
+            # On the second connection, after half the budget; its reply is still on its way.
+            await aeventually(lambda: valkey.client().exists("user:1") == 1, within=5)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            await aeventually(lambda: valkey.commands("set") >= before + proxy.connections)
+            await nothing_is_left(valkey)
 
 
 async def test_timeouts_around_a_hold_work(valkey: Server) -> None:

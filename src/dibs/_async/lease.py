@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._core.breaker import Outage
+from .._core.engine import Engine
 from .._core.keys import Seconds, seconds
 from .._core.lease import (
     Plan,
@@ -13,15 +14,18 @@ from .._core.lease import (
     milliseconds,
     read_extend,
     release_request,
+    shorten_request,
 )
-from .._core.once import complete_request
-from .._core.request import REPEATED
+from .._core.once import complete_request, read_complete
+from .._core.request import REPEATED, ErrorReply, Request
 from .._tasks import Body, monotonic
 from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError
 from ..events import Kind
 
 if TYPE_CHECKING:
     from .ledger import AsyncLedger
+
+NOT_OURS = "it was not ours any more"
 
 
 class AsyncLease:
@@ -32,8 +36,8 @@ class AsyncLease:
     """
 
     __slots__ = (
-        "_body", "_deadline", "_is_lost", "_is_over", "_is_owed", "_ledger", "_plan", "_since",
-        "_token", "fence", "guarded",
+        "__weakref__", "_body", "_confirmed_at", "_deadline", "_is_lost", "_is_over", "_is_owed",
+        "_ledger", "_plan", "_since", "_token", "fence", "guarded",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +57,7 @@ class AsyncLease:
         self._ledger = ledger
         self._plan = plan
         self._token = token
-        self._since = since
+        self._since = self._confirmed_at = since
         self._deadline = since + plan.ttl
         self._is_over = False
         self._is_lost = False
@@ -93,7 +97,7 @@ class AsyncLease:
         Unavailable: the store is out and the policy is "closed".
         """
         ttl = seconds(ttl, "ttl")
-        if self._is_over or self.lost:
+        if self._is_over or self.lost or self._ledger.is_closed:
             return False
         now = monotonic()
         if not self.guarded:
@@ -111,7 +115,7 @@ class AsyncLease:
         engine = await self._ledger.link.ready(now)
         request = extend_request(engine, self._plan.key, self._token, milliseconds(ttl))
         if not read_extend(await self._ledger.ask(request, now)):
-            self._lose("it was not ours any more")
+            self._lose(NOT_OURS)
             return False
         self._kept_until(now + ttl)
         return True
@@ -119,6 +123,7 @@ class AsyncLease:
     def _kept_until(self, deadline: float) -> None:
         """The server has confirmed that it is ours until *deadline*."""
         self._deadline = deadline
+        self._confirmed_at = monotonic()
         if self._body is not None:
             self._body.stop_at(deadline)
 
@@ -127,7 +132,7 @@ class AsyncLease:
         if self._is_lost or self._is_over:
             return
         self._is_lost = True
-        self._ledger.forget(self, self._plan.key)
+        self._ledger.held.forget(self, self._plan.key)
         held = monotonic() - self._since
         self._ledger.tell("lost", self._plan.name, held=held, cause=cause)
         self._ledger.waiting.next_please(self._plan.key)
@@ -137,6 +142,7 @@ class AsyncLease:
     def release(self) -> Coroutine[object, object, bool]:
         """Give the key back. False: it was not yours any more; nobody's key was touched.
 
+        With `at_least` the key stays taken until that is over; nobody needs to wait for it here.
         Where the store does not answer the release is not lost: it is delivered when the store is
         back, as long as the lease would still run.
         """
@@ -152,22 +158,30 @@ class AsyncLease:
         now = monotonic()
         self._is_lost = was_lost = self._is_lost or (self.guarded and now >= self._deadline)
         self._is_over = True
-        ledger.forget(self, plan.key)
+        ledger.held.forget(self, plan.key)
         if not self.guarded:
             ledger.tell(ended, plan.name, held=now - self._since, guarded=False)
             return False
+        stays = plan.at_least and self._since + plan.at_least - now
         given = False
         try:
             engine = ledger.link.engine or await ledger.link.ready(now)
             if left:
-                request = complete_request(plan.key, self._token, left, left_ms, self._deadline)
+                request = self._completion(engine, left, left_ms)
+            elif stays > 0:
+                request = self._shortening(engine, stays)
             else:
                 request = release_request(engine, plan.key, self._token, self._deadline)
             reply = await ledger.link.send(request, now)
-            if type(reply) is not int:
+            if type(reply) is ErrorReply:
                 reply = await ledger.mend(request, reply, now)
-            # What was left has been left, even by one who had given up hope.
-            given = reply == 1 if left else reply in (1, REPEATED) and not was_lost
+            if left:  # what was left has been left, even by one who had given up hope
+                given = read_complete(reply, self._token, left)
+            else:
+                given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost
+            self._is_lost = not given
+            if given and stays > 0 and not left:
+                ledger.held.keep(self, now + stays)
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
             self._is_owed = True
@@ -180,11 +194,25 @@ class AsyncLease:
             ledger.tell(kind, plan.name, held=now - self._since, guarded=True)
         return given
 
+    def _completion(self, engine: Engine, left: bytes, ms: int) -> Request:
+        return complete_request(engine, self._plan.key, self._token, left, ms, self._deadline)
+
+    def _shortening(self, engine: Engine, stays: float) -> Request:
+        ms = milliseconds(stays)
+        return shorten_request(engine, self._plan.key, self._token, ms, self._deadline)
+
     def _let_go(self) -> float:
         """Stop keeping it: it runs out by itself. How long it was held."""
         self._is_over = True
-        self._ledger.forget(self, self._plan.key)
+        self._ledger.held.forget(self, self._plan.key)
         return monotonic() - self._since
+
+    def _give_up(self) -> None:
+        """Nobody can use it after all: have the key released, without waiting for it."""
+        if not self._is_over:
+            self._let_go()
+            if self.guarded:
+                self._ledger.take_back(self._plan.key, self._token)
 
     def _become_inherited(self) -> None:
         """In a forked child: this lease is the parent's."""
@@ -197,7 +225,22 @@ class AsyncLease:
             state = "lost" if self.lost else f"ends in {self.remaining:.3g} s"
         guarded = "" if self.guarded else ", unguarded"
         fence = "" if self.fence is None else f", fence {self.fence}"
-        return f"<{type(self).__name__} {self._plan.name!r}: {state}{fence}{guarded}>"
+        return f"<AsyncLease {self._plan.name!r}: {state}{fence}{guarded}>"
+
+
+class AsyncRenewedLease(AsyncLease):
+    """A lease that is kept alive – as long as anybody but dibs itself refers to it."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        # Nobody can release it any more. Listeners are told later: this runs wherever garbage is
+        # collected, also inside a listener that holds a lock.
+        if self._is_over or self._is_lost:
+            return
+        with contextlib.suppress(Exception):
+            if self._ledger.owns(self):
+                self._ledger.dropped.append((self._plan.name, self._let_go()))
 
 
 class AsyncHold:
@@ -222,7 +265,12 @@ class AsyncHold:
             raise UsageError("this hold is in use already; call hold() for each with block")
         self._lease = outcome
         if plan.renew and outcome.guarded:
-            self._ledger.keeper.keep_with_body(outcome)
+            try:
+                self._ledger.keeper.keep_with_body(outcome)
+            except BaseException:  # no thread to be had, or a signal handler raised
+                self._lease = None
+                outcome._give_up()  # pyright: ignore[reportPrivateUsage]
+                raise
         return outcome
 
     async def __aexit__(
@@ -245,3 +293,8 @@ class AsyncHold:
                 raise
             # The body's own exception must reach the caller; this one rides along.
             error.add_note(f"dibs could not release {self._plan.name}: {failure}")
+        finally:
+            if body is not None:
+                body.resume()
+        if error is None and self._plan.on_late == "raise" and lease.lost:
+            raise LeaseLost(lease.key, lease.fence, self._plan.name)

@@ -8,7 +8,9 @@ from .._core.fingerprint import fingerprint
 from .._core.keys import Fields, Template
 from .._core.lease import Plan
 from .._core.once import NO_PAYLOAD, Terms
-from .claim import AsyncClaiming
+from .._tasks import settle
+from ..errors import Duplicate
+from .claim import AsyncClaiming, take_claim
 from .ledger import AsyncLedger
 
 P = ParamSpec("P")
@@ -22,6 +24,7 @@ def submitted_once(
     plan_of: Callable[[str], Plan],
     terms: Terms,
     payload: tuple[str, ...],
+    duplicate: Callable[[Duplicate], Any] | None,
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*."""
     key_of = Template(template, function)
@@ -31,7 +34,13 @@ def submitted_once(
     async def once(*args: P.args, **kwargs: P.kwargs) -> T:
         plan = plan_of(key_of(args, kwargs))
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        async with AsyncClaiming(ledger, plan, terms, seen) as claim:
+        try:
+            claim = await take_claim(ledger, plan, terms, seen)
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if duplicate is None:
+                raise
+            return await settle(duplicate(error))
+        async with AsyncClaiming(ledger, plan, terms, seen, claim):
             if claim.replayed:
                 return claim.result
             result: Any = await function(*args, **kwargs)

@@ -2,16 +2,18 @@
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
-from .._tasks import Signal, monotonic
+from .._tasks import Signal, current_loop, monotonic
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .lease import AsyncLease
     from .ledger import AsyncLedger
+
+T = TypeVar("T")
 
 _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
@@ -68,9 +70,12 @@ class AsyncWaiting:
     def __init__(self, ledger: "AsyncLedger") -> None:
         self._ledger = ledger
         self.queues: dict[bytes, AsyncQueue] = {}
+        self._loop: object = None
 
-    async def take(self, plan: Plan) -> "AsyncLease | Holding":
-        """A lease; or, after `plan.wait`, who has it."""
+    async def take(
+        self, plan: Plan, attempt: Callable[[Plan], Awaitable[T | Holding]]
+    ) -> T | Holding:
+        """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
         give_up = monotonic() + plan.wait
         turn = Signal()
         queue = self._join(plan.key, turn)
@@ -78,7 +83,7 @@ class AsyncWaiting:
             await self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding
-            return await self._contend(plan, queue, turn, give_up)
+            return await self._contend(plan, attempt, queue, turn, give_up)
         finally:
             self._leave(plan.key, queue, turn)
 
@@ -98,7 +103,11 @@ class AsyncWaiting:
         self.queues = {}
 
     def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
+        loop = current_loop()
         with self._ledger.guard:
+            if loop is not self._loop:
+                # Whoever waits in these queues does so in a loop that was closed.
+                self._loop, self.queues = loop, {}
             queue = self.queues.get(key)
             if queue is None:
                 queue = self.queues[key] = AsyncQueue(self._ledger)
@@ -112,7 +121,7 @@ class AsyncWaiting:
                 queue.turns[0].set()
                 return
             if self.queues.get(key) is queue:
-                del self.queues[key]
+                self.queues.pop(key, None)
         self._ledger.link.unwatch(key, queue.wake)
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
@@ -128,14 +137,19 @@ class AsyncWaiting:
             await turn.wait(left)
 
     async def _contend(
-        self, plan: Plan, queue: AsyncQueue, turn: Signal, give_up: float
-    ) -> "AsyncLease | Holding":
+        self,
+        plan: Plan,
+        attempt: Callable[[Plan], Awaitable[T | Holding]],
+        queue: AsyncQueue,
+        turn: Signal,
+        give_up: float,
+    ) -> T | Holding:
         while True:
             turn.clear()
             if self._ledger.is_closed:
                 raise UsageError("this AsyncDibs is closed")
             if monotonic() >= queue.look_at:
-                outcome = await self._ledger.attempt(plan)
+                outcome = await attempt(plan)
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
@@ -150,7 +164,8 @@ class AsyncWaiting:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
         here = self._ledger.held_here(plan.key)
         if here is not None:
-            queue.look_again(here.remaining + _JUST_AFTER)
+            # Now and then all the same: another program may delete the key.
+            queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
             watching = await self._ledger.link.watch(plan.key, queue.wake, monotonic())

@@ -37,6 +37,10 @@ class Plan(NamedTuple):
     fence_key: bytes | None
     """Where the fences of this key are counted; None: no fence was asked for."""
     on_outage: "OutagePolicy"
+    at_least: float = 0.0
+    """How long the key stays taken after it was acquired, even if it is released earlier."""
+    on_late: "OnLate" = "ignore"
+    """What a block does that ends after its lease was lost."""
 
     @property
     def name(self) -> str:
@@ -45,6 +49,7 @@ class Plan(NamedTuple):
 
 
 OutagePolicy = Literal["open", "closed"]
+OnLate = Literal["ignore", "raise"]
 
 
 def checked_policy(policy: OutagePolicy) -> OutagePolicy:
@@ -52,6 +57,16 @@ def checked_policy(policy: OutagePolicy) -> OutagePolicy:
     if policy not in ("open", "closed"):  # callers without a type checker
         raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
     return policy
+
+
+def is_disabled(setting: str) -> bool:
+    """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""
+    said = setting.strip().lower()
+    if said in ("1", "true", "yes", "on"):
+        return True
+    if said in ("", "0", "false", "no", "off"):
+        return False
+    raise UsageError("DIBS_DISABLED is 1 or 0 (or true, false, yes, no, on, off), or not set")
 
 
 def checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
@@ -62,6 +77,21 @@ def checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
     if longest < ttl:
         raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
     return longest
+
+
+def checked_at_least(at_least: Seconds, ttl: float) -> float:
+    """*at_least* in seconds. UsageError: it is longer than *ttl*."""
+    least = seconds(at_least, "at_least", zero=True)
+    if least > ttl:
+        raise UsageError(f"at_least ({least:g} s) must not be longer than ttl ({ttl:g} s)")
+    return least
+
+
+def checked_on_late(on_late: OnLate) -> OnLate:
+    """*on_late*. UsageError: there is no such one."""
+    if on_late not in ("ignore", "raise"):  # callers without a type checker
+        raise UsageError(f'on_late is "ignore" or "raise", not {on_late!r}')
+    return on_late
 
 
 def milliseconds(seconds: float) -> int:
@@ -163,7 +193,24 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
     return Request(payload, 1, key, until)
 
 
+def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: float) -> Request:
+    """Let the key expire after *ms*, if it is still ours: a release with `at_least`.
+
+    Read the reply with `read_extend`. Repeating the request is harmless.
+    """
+    if engine.set_ifeq:
+        payload = pack("SET", key, token, "IFEQ", token, "PX", ms)
+    else:
+        payload = run_whole_script("extend", [key], token, ms)
+    return Request(payload, 1, key, until)
+
+
 # ---- peek
+
+
+def value_request(key: bytes) -> Request:
+    """The value of the key: changes nothing."""
+    return Request(pack("GET", key), 1, key)
 
 
 def peek_request(key: bytes) -> Request:

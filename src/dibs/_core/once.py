@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..errors import Duplicate, Mismatch, UsageError
 from .codec import Codec, frame, head_of, make_codec
-from .engine import run_whole_script
+from .engine import Engine, run_whole_script
 from .keys import Seconds, seconds
 from .lease import WON, Plan, Won
-from .request import Reply, Request
+from .request import Reply, Request, pack
 
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
@@ -195,6 +195,19 @@ def _retry_after(terms: Terms, found: Met, now: float) -> float:
 # ---- completing
 
 
-def complete_request(key: bytes, record: bytes, left: bytes, ms: int, until: float) -> Request:
-    """Put *left* in the claim's place, if it still stands; worth delivering until it runs out."""
-    return Request(run_whole_script("complete", [key], record, left, ms), 1, key, until)
+def complete_request(
+    engine: Engine, key: bytes, record: bytes, left: bytes, ms: int, until: float
+) -> Request:
+    """Put *left* in the claim's place, if it still stands; worth delivering until it expires."""
+    if engine.set_ifeq:
+        # With GET the reply is the old value, whether or not it was replaced (Valkey 9, Redis 8.4).
+        payload = pack("SET", key, left, "IFEQ", record, "PX", ms, "GET")
+    else:
+        payload = run_whole_script("complete", [key], record, left, ms)
+    return Request(payload, 1, key, until)
+
+
+def read_complete(reply: Reply, record: bytes, left: bytes) -> bool:
+    """True: *left* is there now. False: the claim was lost before."""
+    # An old value that equals what we leave: the request was repeated, and the first one did it.
+    return reply in (1, record, left)

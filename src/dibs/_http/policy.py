@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from .._core.keys import Seconds
+from .._core.keys import Seconds, seconds
 from .._core.lease import OutagePolicy
 from .._core.once import After, OnError, Terms, make_terms
 from ..errors import UsageError
@@ -26,13 +26,14 @@ class Policy:
 
     *route*: `"POST /orders"`, `"PUT,PATCH /orders/{id}"`, `"* /forms/*"` (every method that
     changes something; `*` is anything, `{id}` one part of the path), less those of *exempt*.
-    *window*, *after*, *on_error*, *message*, *lease*, *on_outage*: as in `Dibs.claim`. *key*:
-    whether a client names its submission itself, in *header*: "never", "optional", "required", or
-    "only", which guards nothing that carries no key. Without a key, a submission is *by*: dotted
-    paths such as `user`, `path.id`, `query.page`, `header.x-tenant`, `body.cart.id` (default: all
-    of path, query and body; the user always counts); and *keyless* and *keyless_window* stand in
-    for *after* and *window*. *most*: bytes of an answer that are kept for a replay. *body_limit*:
-    bytes of a request. *docs*: the address of a page about all this, for refusals.
+    *window*, *after*, *on_error*, *message*, *wait*, *lease*, *on_outage*: as in `Dibs.claim`.
+    *key*: whether a client names its submission itself, in *header*: "never", "optional",
+    "required", or "only", which guards nothing that carries no key. Without a key, a submission is
+    *by*: dotted paths such as `user`, `path.id`, `query.page`, `header.x-tenant`, `body.cart.id`
+    (default: all of path, query and body; the user always counts); and *keyless* and
+    *keyless_window* stand in for *after* and *window*. *most*: bytes of an answer that are kept
+    for a replay. *body_limit*: bytes of a request. *docs*: the address of a page about all this,
+    for refusals.
     """
 
     route: str = field(default="", kw_only=False)
@@ -46,6 +47,7 @@ class Policy:
     keyless_window: Seconds | None = None
     header: str = "Idempotency-Key"
     exempt: tuple[str, ...] = ()
+    wait: Seconds = 0
     lease: Seconds | None = None
     on_outage: OutagePolicy | None = None
     most: int = 256 * 1024
@@ -58,6 +60,7 @@ class Policy:
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         check_paths(self.by)
+        seconds(self.wait, "wait", zero=True)
         object.__setattr__(self, "_terms", self._make_terms())
         object.__setattr__(self, "_without_key", self._make_keyless())
         if self.route:

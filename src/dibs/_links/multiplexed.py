@@ -101,7 +101,10 @@ class MultiplexedLink:
         if self._closed or self._breaker.is_open:
             self._debts.owe(request)
         elif self._line is not None:
-            self._line.send((None, request, monotonic()))
+            now = monotonic()
+            self._line.send((None, request, now))
+            if self._old_lines:
+                self._lay_ghosts(request, now)
         else:
             self._debts.owe(request)
             self._connect()

@@ -23,7 +23,7 @@ from .._core.once import (
     running_record,
 )
 from .._threads import monotonic
-from ..errors import Duplicate, UsageError
+from ..errors import Duplicate, Mismatch, UsageError
 from .lease import Lease
 
 if TYPE_CHECKING:
@@ -145,18 +145,22 @@ class Claim:
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out."""
         claims.closed(self)
-        if self.is_open and self._lease is not None:
-            held = self._lease._let_go()
-            self._lease._ledger.tell("leaked", self.name, held=held, cause=cause)
+        lease = self._lease
+        if self.is_open and lease is not None and lease._ledger.owns(lease):
+            held = lease._let_go()
+            lease._ledger.tell("leaked", self.name, held=held, cause=cause)
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners are told later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
+        lease = self._lease
+        if lease is None:
+            return
         with contextlib.suppress(Exception):
-            if self.is_open and self._lease is not None:
-                claims.closed(self)
-                self._lease._ledger.dropped.append((self.name, self._lease._let_go()))
+            claims.closed(self)
+            if self.is_open and lease._ledger.owns(lease):
+                lease._ledger.dropped.append((self.name, lease._let_go()))
 
     def __repr__(self) -> str:
         if self._lease is None:
@@ -179,51 +183,103 @@ _IN_USE = "this claim is in use already; call claim() for each with block"
 def take_claim(
     ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
 ) -> Claim:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy."""
-    outcome = _ask(ledger, plan, fingerprint)
+    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+
+    With `plan.wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    """
+    since = monotonic()
+    outcome = _ask(ledger, plan, terms, fingerprint)
+    if type(outcome) is Duplicate and plan.wait and outcome.state == "running":
+        outcome = _wait(ledger, plan, terms, fingerprint, outcome)
+    waited = monotonic() - since if plan.wait else None
     if isinstance(outcome, Lease):
-        if outcome.guarded:
-            ledger.keeper.keep(outcome)
-        ledger.tell("claimed", plan.name, guarded=outcome.guarded)
-        return Claim(plan, terms, outcome, _NOTHING)
-    verdict = judge(terms, plan, fingerprint, outcome, time())
-    if isinstance(verdict, Replay):
-        ledger.tell("replayed", plan.name)
-        return Claim(plan, terms, None, verdict.value)
-    if isinstance(verdict, Duplicate):
-        facts = {"retry_after": verdict.retry_after, "state": verdict.state}
-        ledger.tell("duplicate", plan.name, **facts)
+        return _taken(ledger, plan, terms, outcome, waited)
+    if isinstance(outcome, Replay):
+        ledger.tell("replayed", plan.name, waited=waited)
+        return Claim(plan, terms, None, outcome.value)
+    if isinstance(outcome, Duplicate):
+        facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
+        ledger.tell("duplicate", plan.name, waited=waited, **facts)
     else:
         ledger.tell("mismatch", plan.name)
-    raise verdict
+    raise outcome
 
 
-def _ask(ledger: "Ledger", plan: Plan, fingerprint: bytes) -> Lease | Met:
+def _taken(
+    ledger: "Ledger", plan: Plan, terms: Terms, lease: Lease, waited: float | None
+) -> Claim:
+    if lease.guarded:
+        try:
+            ledger.keeper.keep(lease)
+        except BaseException:  # no thread to be had, or a signal handler raised
+            lease._give_up()
+            raise
+    if ledger.listeners:
+        ledger.tell("claimed", plan.name, guarded=lease.guarded, waited=waited)
+    return Claim(plan, terms, lease, _NOTHING)
+
+
+def _ask(
+    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
+) -> Lease | Replay | Duplicate | Mismatch:
+    """One try: a lease, or what the second one is told."""
     known = ledger.known_record(plan.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
-        return met(*known)
-    record = running_record(ledger.new_token(), fingerprint, time())
-    outcome = ledger.acquire(plan, record, read_claim)
-    # Another thread was quicker, between the two looks.
-    return Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
+        found = met(*known)
+    else:
+        record = running_record(ledger.new_token(), fingerprint, time())
+        outcome = ledger.acquire(plan, record, read_claim)
+        if isinstance(outcome, Lease):
+            return outcome
+        # A Holding: another thread was quicker, between the two looks.
+        found = Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
+    return judge(terms, plan, fingerprint, found, time())
+
+
+def _wait(
+    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes, running: Duplicate
+) -> Lease | Replay | Duplicate | Mismatch:
+    """What comes of it at the end of the first one, or of our patience (*running*)."""
+
+    def attempt(plan: Plan) -> Lease | Replay | Duplicate | Mismatch | Holding:
+        outcome = _ask(ledger, plan, terms, fingerprint)
+        if isinstance(outcome, Duplicate) and outcome.state == "running":
+            return Holding(outcome.retry_after, None)
+        return outcome
+
+    outcome = ledger.waiting.take(plan, attempt)
+    if not isinstance(outcome, Holding):
+        return outcome
+    return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)
 
 
 class Claiming:
     """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
-    __slots__ = ("_claim", "_fingerprint", "_ledger", "_plan", "_terms")
+    __slots__ = ("_claim", "_fingerprint", "_given", "_ledger", "_plan", "_terms")
 
-    def __init__(self, ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes) -> None:
+    def __init__(
+        self,
+        ledger: "Ledger",
+        plan: Plan,
+        terms: Terms,
+        fingerprint: bytes,
+        given: Claim | None = None,
+    ) -> None:
         self._ledger = ledger
         self._plan = plan
         self._terms = terms
         self._fingerprint = fingerprint
+        self._given = given
+        """It was taken already, for this block."""
         self._claim: Claim | None = None
 
     def __enter__(self) -> Claim:
         if self._claim is not None:
             raise UsageError(_IN_USE)
-        claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+        claim, self._given = self._given, None
+        if claim is None:
+            claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             claim.finish()

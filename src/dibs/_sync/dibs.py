@@ -1,32 +1,34 @@
 # Printed from src/dibs/_async/dibs.py by tools/unasync.py – do not edit.
 """The front of the house: what users call."""
 
-import functools
+import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.breaker import Outage
 from .._core.cache import CacheOptions, make_recipe, slot_of
 from .._core.fingerprint import fingerprint
-from .._core.keys import Seconds, Template, beside, checked_paths, expand, public_name, seconds
+from .._core.keys import Seconds, beside, checked_paths, expand, public_name, seconds
 from .._core.lease import (
     Holding,
+    OnLate,
     OutagePolicy,
     Plan,
+    checked_at_least,
     checked_max_hold,
+    checked_on_late,
     checked_policy,
+    is_disabled,
     milliseconds,
-    peek_request,
-    read_peek,
 )
 from .._core.once import NO_PAYLOAD, After, ClaimOptions, OnError, Terms, make_terms
 from .._core.shapes import returned_type
-from .._threads import WRONG_WORLD, fits, settle
-from ..errors import Busy, Unavailable, UsageError
+from .._threads import WRONG_WORLD, fits
+from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cached import Cached
 from .claim import Claiming
+from .exclusive import one_at_a_time
 from .lease import Hold, Lease
 from .ledger import Ledger
 from .once import submitted_once
@@ -43,6 +45,9 @@ class Dibs:
     are taken over. *namespace* goes before every key. *budget*: the most that one call to the
     store may cost, in seconds, connecting included. *on_outage*: "open" goes on unguarded,
     "closed" raises Unavailable. Nothing connects before the first use.
+
+    If the environment has DIBS_DISABLED=1 when it is made, nothing is guarded: every verb goes on
+    at once, with `guarded` False, and cached functions are called. A WARNING is logged.
     """
 
     def __init__(
@@ -56,7 +61,9 @@ class Dibs:
     ) -> None:
         self._namespace = namespace
         self._on_outage: OutagePolicy = checked_policy(on_outage)
-        self._ledger = Ledger(target, seconds(budget, "budget"), tuple(listeners))
+        self._is_disabled = off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
+        limit = seconds(budget, "budget")
+        self._ledger = Ledger(target, limit, tuple(listeners), is_disabled=off)
 
     # ---- hold
 
@@ -68,7 +75,9 @@ class Dibs:
         wait: Seconds = 0,
         renew: bool = False,
         max_hold: Seconds | None = None,
+        at_least: Seconds = 0,
         fence: bool = False,
+        on_late: OnLate = "ignore",
         on_outage: OutagePolicy | None = None,
         name: str | None = None,
     ) -> Hold:
@@ -76,10 +85,14 @@ class Dibs:
 
         *wait*: be patient that long, and be woken by the release. *renew*: keep it alive, for
         *max_hold* at most; a body whose lease is lost is cancelled and LeaseLost raised.
-        *fence*: ask for an ever-growing number. *name*: what events and errors call the key
-        (default: its first word), because a key may hold personal data.
+        *at_least*: the key stays taken that long after it was acquired, even if the block ends
+        earlier. *fence*: ask for an ever-growing number. *on_late*: "raise" raises LeaseLost if
+        the block ends well, but after its lease was lost. *name*: what events and errors call the
+        key (default: its first word), because a key may hold personal data.
         """
-        plan = self._plan(key, ttl, wait, fence, on_outage, name, renew, max_hold)
+        plan = self._plan(
+            key, ttl, wait, fence, on_outage, name, renew, max_hold, at_least, on_late
+        )
         return Hold(self._ledger, plan)
 
     def try_hold(
@@ -88,24 +101,22 @@ class Dibs:
         *,
         ttl: Seconds,
         wait: Seconds = 0,
+        at_least: Seconds = 0,
         fence: bool = False,
         on_outage: OutagePolicy | None = None,
         name: str | None = None,
     ) -> Lease | None:
         """A lease that you release yourself, or None: somebody has it."""
-        plan = self._plan(key, ttl, wait, fence, on_outage, name)
+        plan = self._plan(key, ttl, wait, fence, on_outage, name, False, None, at_least)
         outcome = self._ledger.take(plan)
         return outcome if isinstance(outcome, Lease) else None
 
     def peek(self, key: str) -> Holding | None:
-        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
-        request = peek_request(expand(self._namespace, key))
-        try:
-            now, _ = self._ledger.opened()
-            return read_peek(self._ledger.ask(request, now))
-        except Outage as outage:
-            self._ledger.tell("outage", public_name(key), cause=outage.cause)
-            raise Unavailable(outage.cause, public_name(key)) from None
+        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out.
+
+        If it was held here and is not any more, the lease is lost from now on.
+        """
+        return self._ledger.peek(expand(self._namespace, key), public_name(key))
 
     def exclusive(
         self,
@@ -116,37 +127,31 @@ class Dibs:
         wait: Seconds = 0,
         renew: bool = False,
         max_hold: Seconds | None = None,
+        at_least: Seconds = 0,
         fence: bool = False,
+        on_late: OnLate = "ignore",
         on_outage: OutagePolicy | None = None,
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         *template* is filled from the call's arguments. *busy* answers in place of a call that
-        meets Busy; without it Busy is raised. UsageError: the function lacks a field.
+        meets Busy; without it Busy is raised. The other options are those of `hold`.
+        UsageError: the function lacks a field.
         """
-        self._plan("x", ttl, wait, fence, on_outage, template, renew, max_hold)
+
+        def plan_of(key: str) -> Plan:
+            return self._plan(
+                key, ttl, wait, fence, on_outage, template, renew, max_hold, at_least, on_late
+            )
+
+        plan_of("x")
 
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
-            key_of = Template(template, function)
-
-            @functools.wraps(function)
-            def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-                key = key_of(args, kwargs)
-                plan = self._plan(key, ttl, wait, fence, on_outage, template, renew, max_hold)
-                outcome = self._ledger.take(plan)
-                if isinstance(outcome, Lease):
-                    with Hold(self._ledger, plan, outcome):
-                        return function(*args, **kwargs)
-                error = Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
-                if busy is None:
-                    raise error
-                return settle(busy(error))
-
-            return guarded
+            return one_at_a_time(function, self._ledger, template, plan_of, busy)
 
         return decorate
 
@@ -162,6 +167,7 @@ class Dibs:
         payload: object = None,
         message: str | None = None,
         lease: Seconds | None = None,
+        wait: Seconds = 0,
         codec: object = "json",
         type: Any = None,
         on_outage: OutagePolicy | None = None,
@@ -172,15 +178,17 @@ class Dibs:
         *window*: how long another one is a duplicate. *after* a success: "release" leaves nothing,
         "hold" the key, "replay" the result (`claim.complete(…)`), for the rest of the window;
         *on_error* the same. *payload*: under one key, another payload is a Mismatch. *lease*: how
-        long a crash blocks the key (default: the window, but 10 s at most). *message*: what
-        Duplicate says. *codec*, *type*: how a result is kept; see `cached`.
+        long a crash blocks the key (default: the window, but 10 s at most). *wait*: how long a
+        duplicate waits for the end of one that is running; then it gets its result ("replay"), or
+        takes over if that one left nothing. *message*: what Duplicate says. *codec*, *type*: how a
+        result is kept; see `cached`.
         """
         terms = make_terms(
             window=window, lease=lease, after=after, on_error=on_error, message=message,
             codec=codec, type=type,
         )  # fmt: skip
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
-        return self._claim(key, terms, seen, on_outage, name)
+        return self._claim(key, terms, seen, on_outage, name, wait)
 
     def _claim(
         self,
@@ -189,9 +197,10 @@ class Dibs:
         seen: bytes,
         on_outage: OutagePolicy | None,
         name: str | None,
+        wait: Seconds = 0,
     ) -> Claiming:
         """The same with terms that were checked before: integrations make them once."""
-        plan = self._plan(key, terms.lease, 0, False, on_outage, name, True)
+        plan = self._plan(key, terms.lease, wait, False, on_outage, name, True)
         return Claiming(self._ledger, plan, terms, seen)
 
     def once(
@@ -202,8 +211,10 @@ class Dibs:
         after: After = "release",
         on_error: OnError = "release",
         payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
         message: str | None = None,
         lease: Seconds | None = None,
+        wait: Seconds = 0,
         codec: object = "json",
         type: Any = None,
         on_outage: OutagePolicy | None = None,
@@ -211,10 +222,11 @@ class Dibs:
         """Do each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
         *template* is filled from the call's arguments. *payload*: names or dotted paths of
-        arguments that must be the same for the same key, else Mismatch. The other options are
-        those of `claim`. Duplicate: it was submitted before. UsageError: a field is missing.
+        arguments that must be the same for the same key, else Mismatch. *duplicate* answers in
+        place of a call that meets Duplicate. The other options are those of `claim`.
+        Duplicate: it was submitted before. UsageError: a field is missing.
         """
-        self._plan("x", 1, 0, False, on_outage, template)
+        self._plan("x", 1, wait, False, on_outage, template)
         options = ClaimOptions(
             window=window, lease=lease, after=after, on_error=on_error, message=message,
             codec=codec,
@@ -232,9 +244,11 @@ class Dibs:
             terms = make_terms(type=of, **options)
 
             def plan_of(key: str) -> Plan:
-                return self._plan(key, terms.lease, 0, False, on_outage, template, True)
+                return self._plan(key, terms.lease, wait, False, on_outage, template, True)
 
-            return submitted_once(function, self._ledger, template, plan_of, terms, paths)
+            return submitted_once(
+                function, self._ledger, template, plan_of, terms, paths, duplicate
+            )
 
         return decorate
 
@@ -332,6 +346,8 @@ class Dibs:
         name: str | None,
         renew: bool = False,  # noqa: FBT001, FBT002
         max_hold: Seconds | None = None,
+        at_least: Seconds = 0,
+        on_late: OnLate = "ignore",
     ) -> Plan:
         """What was asked for, checked. UsageError: before any I/O."""
         ttl = seconds(ttl, "ttl")
@@ -347,11 +363,14 @@ class Dibs:
             None if max_hold is None else checked_max_hold(max_hold, ttl, renew=renew),
             beside(f"{self._namespace}fence:".encode(), data) if fence else None,
             self._policy(on_outage),
+            checked_at_least(at_least, ttl) if at_least else 0.0,
+            on_late if on_late == "ignore" else checked_on_late(on_late),
         )
 
     def _policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
         """What this call asks for, or else what was said at construction."""
-        return self._on_outage if on_outage is None else checked_policy(on_outage)
+        policy = self._on_outage if on_outage is None else checked_policy(on_outage)
+        return "open" if self._is_disabled else policy
 
     # ---- the end
 

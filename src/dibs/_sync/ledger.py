@@ -2,9 +2,11 @@
 """Which leases this process has, and how it asks the store for more."""
 
 import functools
+import logging
 import math
 import os
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -21,7 +23,9 @@ from .._core.lease import (
     fenced_request,
     make_token,
     mistake,
+    peek_request,
     read_acquire,
+    read_peek,
     release_request,
     store_is_out,
 )
@@ -32,25 +36,40 @@ from .._threads import Flight, Guard, Link, monotonic, off_loop, redis, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import Cache
+from .held import Held
 from .keeper import Keeper
-from .lease import Lease
+from .lease import Lease, RenewedLease
 from .wakeups import Waiting
 
 if TYPE_CHECKING:
     from .._links.embedded import Engine as EmbeddedServer
     from .cluster import ClusterLink
+    from .disabled import DisabledLink
 
 M = TypeVar("M")
 
-_SWEEP = 128
-"""How many leases may be in the table before it is looked through for old ones."""
+CLOSED = "this Dibs is closed"
+_DISABLED = (
+    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached (%s); "
+    "unset it and start again"
+)
+
+_log = logging.getLogger("dibs")
 
 
 class Ledger:
     """The inside of an `Dibs`: the link to the store, the leases, those who wait for one."""
 
-    def __init__(self, target: object, budget: float, listeners: tuple[Listener, ...]) -> None:
+    def __init__(
+        self,
+        target: object,
+        budget: float,
+        listeners: tuple[Listener, ...],
+        *,
+        is_disabled: bool = False,
+    ) -> None:
         self.listeners = listeners
+        self.is_disabled = is_disabled
         self.guard = Guard()
         self.keeper = Keeper(self)
         self.waiting = Waiting(self)
@@ -60,17 +79,22 @@ class Ledger:
         self._embedded: EmbeddedServer | None = None
         self._embedded_is_ours = False
         self._starting: Flight | None = None
-        self._held: dict[bytes, Lease] = {}
-        self._sweep_at = _SWEEP
+        self.held = Held(self)
+        self._held = self.held.entries
         self.dropped: deque[tuple[str, float]] = deque(maxlen=10_000)
-        """Claims that were forgotten without being ended: their names, and how long they lasted."""
+        """What was collected without being ended: its name, and how long it was held."""
         self.is_closed = False
         self._new_identity()
         remember(self)
 
-    def _make_link(self, budget: float) -> "Link | ClusterLink":
+    def _make_link(self, budget: float) -> "Link | ClusterLink | DisabledLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
+        if self.is_disabled:
+            from .disabled import DisabledLink
+
+            _log.warning(_DISABLED, repr(target))
+            return DisabledLink()
         if isinstance(target, Cluster):
             # Imported here: most users never need it, and it costs their start-up time.
             from .cluster import ClusterLink
@@ -89,7 +113,7 @@ class Ledger:
 
     def _take_and_tell(self, plan: Plan) -> Lease | Holding:
         since = monotonic()
-        outcome = (self.waiting.take(plan) if plan.wait else self.attempt(plan))
+        outcome = (self.waiting.take(plan, self.attempt) if plan.wait else self.attempt(plan))
         if self.listeners:
             self._tell_outcome(plan, outcome, monotonic() - since if plan.wait else 0.0)
         return outcome
@@ -104,8 +128,10 @@ class Ledger:
         """A lease, or what *read* makes of the value that is there. *token*: None makes one."""
         now = monotonic()
         key = plan.key
+        if self.is_closed:
+            raise UsageError(CLOSED)
         if key in self._held:
-            here = self.held_here(key)
+            here = self.held.refusal(key, now)
             if here is not None:
                 return here
         if token is None:
@@ -124,7 +150,7 @@ class Ledger:
                 replies = self.mend(request, replies, now)
         except Outage as outage:
             if outage.sent:
-                self._take_back(key, token)
+                self.take_back(key, token)
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
             return self._unguarded(plan, token, now, outage.cause)
@@ -132,15 +158,18 @@ class Ledger:
             raise
         except BaseException:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
-            self._take_back(key, token)
+            self.take_back(key, token)
             raise
         outcome = read(replies, token)
         if not isinstance(outcome, Won):
             return outcome
-        lease = Lease(self, plan, token, now, fence=outcome.fence)
-        self._held[key] = lease
-        if len(self._held) > self._sweep_at:
-            self._sweep()
+        if plan.renew:
+            lease = RenewedLease(self, plan, token, now, fence=outcome.fence)
+            self._held[key] = weakref.ref(lease)
+        else:
+            self._held[key] = lease = Lease(self, plan, token, now, fence=outcome.fence)
+        if len(self._held) > self.held.sweep_at:
+            self.held.sweep(now)
         return lease
 
     def new_token(self) -> bytes:
@@ -149,31 +178,19 @@ class Ledger:
 
     def held_here(self, key: bytes) -> Holding | None:
         """What this process knows of *key* without asking anybody."""
-        lease = self._held.get(key)
-        if lease is None or lease.remaining <= 0:
-            return None
-        return Holding(lease.remaining, self.holder)
+        return self.held.known(key, monotonic())
 
     def known_record(self, key: bytes) -> tuple[bytes, float] | None:
         """The value of *key* and for how long, where this process itself has written it."""
-        lease = self._held.get(key)
-        if lease is None or lease.remaining <= 0:
-            return None
-        return lease._token, lease.remaining  # pyright: ignore[reportPrivateUsage]
+        if self.is_closed:
+            raise UsageError(CLOSED)
+        return self.held.record(key, monotonic())
 
-    def forget(self, lease: Lease, key: bytes) -> None:
-        """*lease* has ended."""
-        if self._held.get(key) is lease:
-            self._held.pop(key, None)
+    def owns(self, lease: Lease) -> bool:
+        """False: this is a forked child, and *lease* is its parent's."""
+        return lease._token.startswith(self._prefix)  # pyright: ignore[reportPrivateUsage]
 
-    def _sweep(self) -> None:
-        """Forget leases that ran out without being released."""
-        for key, lease in list(self._held.items()):
-            if lease.remaining <= 0:
-                self.forget(lease, key)
-        self._sweep_at = 2 * len(self._held) + _SWEEP
-
-    def _take_back(self, key: bytes, token: bytes) -> None:
+    def take_back(self, key: bytes, token: bytes) -> None:
         """Whether the key was taken is not known: give it back, now or when the store is back.
 
         However late that is: a server that was stopped takes the key when it goes on.
@@ -189,12 +206,28 @@ class Ledger:
 
     # ---- asking
 
+    def peek(self, key: bytes, name: str) -> Holding | None:
+        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
+        entry = self.held.entry(key)
+        try:
+            now, _ = self.opened()
+            replies = self.ask(peek_request(key), now)
+        except Outage as outage:
+            self.tell("outage", name, cause=outage.cause)
+            if self.is_disabled:
+                return None
+            raise Unavailable(outage.cause, name) from None
+        self.held.found(entry, replies[0])
+        return read_peek(replies)
+
     def opened(self) -> tuple[float, Engine]:
         """The time, and what the store can do. Outage: it was not reached within the budget.
 
         The embedded engine is started first, at its own pace: that is not an outage.
         """
-        if isinstance(self._target, Embedded) and not self._embedded_is_ours:
+        if self.is_closed:
+            raise UsageError(CLOSED)
+        if isinstance(self._target, Embedded) and not (self._embedded_is_ours or self.is_disabled):
             self._start_embedded(self._target)
         now = monotonic()
         return now, self.link.ready(now)
@@ -270,9 +303,10 @@ class Ledger:
             tell(self.listeners, Event(kind=kind, name=name, at=time(), **facts))
 
     def tell_dropped(self) -> None:
-        """Tell of claims that nobody has any more."""
+        """Tell of leases and claims that nobody has any more."""
         while self.dropped:
             name, held = self.dropped.popleft()
+            _log.warning("%s was dropped without being ended; its key expires by itself", name)
             cause = "nobody has it any more"
             event = Event(kind="leaked", name=name, at=time(), held=held, cause=cause)
             tell(self.listeners, event)
@@ -300,6 +334,7 @@ class Ledger:
         self.is_closed = True
         self.tell_dropped()
         self.cache.close()
+        self.cache.abandon()  # what is in memory would still be served
         self.keeper.close()
         self.link.close()
         self.waiting.wake_all()
@@ -308,9 +343,8 @@ class Ledger:
 
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
-        for lease in self._held.values():
-            lease._become_inherited()  # pyright: ignore[reportPrivateUsage]
-        self._held = {}
+        self.held.abandon()
+        self.dropped.clear()
         self.guard = Guard()
         self.keeper.abandon()
         self.waiting.abandon()

@@ -9,7 +9,9 @@ from .._core.fingerprint import fingerprint
 from .._core.keys import Fields, Template
 from .._core.lease import Plan
 from .._core.once import NO_PAYLOAD, Terms
-from .claim import Claiming
+from .._threads import settle
+from ..errors import Duplicate
+from .claim import Claiming, take_claim
 from .ledger import Ledger
 
 P = ParamSpec("P")
@@ -23,6 +25,7 @@ def submitted_once(
     plan_of: Callable[[str], Plan],
     terms: Terms,
     payload: tuple[str, ...],
+    duplicate: Callable[[Duplicate], Any] | None,
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*."""
     key_of = Template(template, function)
@@ -32,7 +35,13 @@ def submitted_once(
     def once(*args: P.args, **kwargs: P.kwargs) -> T:
         plan = plan_of(key_of(args, kwargs))
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        with Claiming(ledger, plan, terms, seen) as claim:
+        try:
+            claim = take_claim(ledger, plan, terms, seen)
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if duplicate is None:
+                raise
+            return settle(duplicate(error))
+        with Claiming(ledger, plan, terms, seen, claim):
             if claim.replayed:
                 return claim.result
             result: Any = function(*args, **kwargs)

@@ -3,16 +3,18 @@
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
-from .._threads import Signal, monotonic
+from .._threads import Signal, current_loop, monotonic
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .lease import Lease
     from .ledger import Ledger
+
+T = TypeVar("T")
 
 _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
@@ -69,9 +71,12 @@ class Waiting:
     def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
         self.queues: dict[bytes, Queue] = {}
+        self._loop: object = None
 
-    def take(self, plan: Plan) -> "Lease | Holding":
-        """A lease; or, after `plan.wait`, who has it."""
+    def take(
+        self, plan: Plan, attempt: Callable[[Plan], T | Holding]
+    ) -> T | Holding:
+        """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
         give_up = monotonic() + plan.wait
         turn = Signal()
         queue = self._join(plan.key, turn)
@@ -79,7 +84,7 @@ class Waiting:
             self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding
-            return self._contend(plan, queue, turn, give_up)
+            return self._contend(plan, attempt, queue, turn, give_up)
         finally:
             self._leave(plan.key, queue, turn)
 
@@ -99,7 +104,11 @@ class Waiting:
         self.queues = {}
 
     def _join(self, key: bytes, turn: Signal) -> Queue:
+        loop = current_loop()
         with self._ledger.guard:
+            if loop is not self._loop:
+                # Whoever waits in these queues does so in a loop that was closed.
+                self._loop, self.queues = loop, {}
             queue = self.queues.get(key)
             if queue is None:
                 queue = self.queues[key] = Queue(self._ledger)
@@ -113,7 +122,7 @@ class Waiting:
                 queue.turns[0].set()
                 return
             if self.queues.get(key) is queue:
-                del self.queues[key]
+                self.queues.pop(key, None)
         self._ledger.link.unwatch(key, queue.wake)
 
     def _until_first(self, queue: Queue, turn: Signal, give_up: float) -> None:
@@ -129,14 +138,19 @@ class Waiting:
             turn.wait(left)
 
     def _contend(
-        self, plan: Plan, queue: Queue, turn: Signal, give_up: float
-    ) -> "Lease | Holding":
+        self,
+        plan: Plan,
+        attempt: Callable[[Plan], T | Holding],
+        queue: Queue,
+        turn: Signal,
+        give_up: float,
+    ) -> T | Holding:
         while True:
             turn.clear()
             if self._ledger.is_closed:
                 raise UsageError("this Dibs is closed")
             if monotonic() >= queue.look_at:
-                outcome = self._ledger.attempt(plan)
+                outcome = attempt(plan)
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
@@ -151,7 +165,8 @@ class Waiting:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
         here = self._ledger.held_here(plan.key)
         if here is not None:
-            queue.look_again(here.remaining + _JUST_AFTER)
+            # Now and then all the same: another program may delete the key.
+            queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
             watching = self._ledger.link.watch(plan.key, queue.wake, monotonic())

@@ -21,12 +21,11 @@ Django REST framework: `dibs.integrations.drf`.
 import asyncio
 import contextvars
 import functools
-import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.asgi import ASGIRequest
@@ -74,7 +73,7 @@ def guard(policy: Policy, view: View) -> View:
 def _is_async(view: Any) -> bool:
     """True: calling it makes something to be awaited. `dispatch` of a class is always plain."""
     owner = getattr(getattr(view, "func", view), "__self__", None)
-    return inspect.iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
+    return iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
 
 
 def _guard_async(policy: Policy, view: View) -> View:
@@ -125,7 +124,7 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
             return await get_response(request)
         return await _arun(policy, policy.route, request, lambda: get_response(request))
 
-    return amiddleware if inspect.iscoroutinefunction(get_response) else middleware
+    return amiddleware if iscoroutinefunction(get_response) else middleware
 
 
 def _policy_for(policies: tuple[Policy, ...], request: Any) -> Policy | None:

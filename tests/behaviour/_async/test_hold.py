@@ -288,3 +288,91 @@ async def test_the_namespace_holds_for_fences_too(server: Server) -> None:
     async with AsyncDibs(server.url, budget=5, namespace="blue:") as dibs:
         async with dibs.hold("user:1", ttl=5, fence=True):
             assert all(key.startswith("blue:") for key in server.keys())
+
+
+async def test_a_late_block_raises_where_it_is_asked_to(server: Server) -> None:
+    """on_late="raise": a block that ends after its lease was lost does not end as if it had it."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        with pytest.raises(LeaseLost):
+            async with dibs.hold("user:1", ttl=0.05, on_late="raise"):
+                await sleep(0.1)
+        with pytest.raises(LeaseLost):
+            async with dibs.hold("user:2", ttl=60, on_late="raise"):
+                server.client().set("user:2", "another", px=60_000)
+        assert server.client().get("user:2") == b"another"
+        async with dibs.hold("user:3", ttl=0.05) as lease:  # the default: only the lease says so
+            await sleep(0.1)
+        assert lease.lost
+        async with dibs.hold("user:4", ttl=60, on_late="raise", at_least=0.001) as lease:
+            pass
+        assert not lease.lost
+
+
+async def test_a_late_block_never_masks_what_its_body_raised(server: Server) -> None:
+    """The body's own exception reaches the caller, late or not."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        with pytest.raises(LookupError):
+            async with dibs.hold("user:1", ttl=0.05, on_late="raise"):
+                await sleep(0.1)
+                raise LookupError
+
+        @dibs.exclusive("user:{number}", ttl=0.05, on_late="raise")
+        async def work(number: int) -> str:
+            await sleep(0.1)
+            return "late"
+
+        with pytest.raises(LeaseLost):
+            await work(2)
+        with pytest.raises(UsageError, match="on_late"):
+            dibs.hold("user:1", ttl=1, on_late="shout")  # type: ignore[arg-type]
+
+
+async def test_a_key_that_was_deleted_elsewhere_can_be_taken_again(server: Server) -> None:
+    """DEL or FLUSHDB by another program: this process learns of it, and stops refusing."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        stuck = await dibs.try_hold("user:1", ttl=600)
+        assert stuck is not None
+        server.client().delete("user:1")
+        deadline = time.monotonic() + 10
+        while (lease := await dibs.try_hold("user:1", ttl=600)) is None:
+            assert time.monotonic() < deadline, "refused until its own lease would have ended"
+            await sleep(0.05)
+        assert stuck.lost and await stuck.release() is False
+        assert await lease.release() is True
+
+
+async def test_a_waiter_learns_that_the_key_was_deleted(server: Server) -> None:
+    """It waits for a lease of its own process, whose key an operator deletes."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        assert await dibs.try_hold("user:1", ttl=600) is not None
+        server.client().delete("user:1")
+        async with dibs.hold("user:1", ttl=5, wait=15) as lease:
+            assert lease.guarded
+
+
+async def test_peek_tells_the_process_that_its_key_is_gone(server: Server) -> None:
+    """peek() finds nobody, or somebody else: the lease here is lost from then on."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        first = await dibs.try_hold("user:1", ttl=600)
+        assert await dibs.peek("user:1") is not None
+        assert first is not None and not first.lost
+        server.flush()
+        assert await dibs.peek("user:1") is None
+        assert first.lost
+        second = await dibs.try_hold("user:1", ttl=600)
+        assert second is not None
+        server.client().set("user:1", "another", px=60_000)
+        assert await dibs.peek("user:1") is not None
+        assert second.lost
+
+
+async def test_refusals_of_an_old_lease_ask_at_most_once_a_second(server: Server) -> None:
+    """Held by this process for long: still Busy without a round trip; the look is beside it."""
+    async with AsyncDibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=60):
+        await sleep(1.1)
+        before = server.commands()
+        for _ in range(500):
+            assert await dibs.try_hold("user:1", ttl=5) is None
+        await sleep(0.2)
+        assert server.commands() - before <= 2
+        assert await dibs.try_hold("user:1", ttl=5) is None

@@ -1,5 +1,10 @@
 """What `renew` and `max_hold` promise, on every engine."""
 
+import gc
+import logging
+
+import pytest
+
 from dibs import AsyncDibs, Event
 from dibs.testing import Server
 
@@ -88,3 +93,40 @@ async def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server)
             await sleep(1.4)
             assert lease.remaining > 50
             assert server.client().pttl("user:1") > 50_000
+
+
+async def test_a_hold_that_nobody_has_any_more_is_not_renewed(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Entered by hand and dropped: its key runs out, an event and a line in the log say so."""
+    events: list[Event] = []
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        with caplog.at_level(logging.WARNING, "dibs"):
+            await dibs.hold("user:1", ttl=1.2, renew=True).__aenter__()
+            gc.collect()
+            await eventually(lambda: "leaked" in [event.kind for event in events])
+        leaked = next(event for event in events if event.kind == "leaked")
+        assert leaked.name == "user:*" and leaked.cause is not None and leaked.held is not None
+        assert "user:*" in caplog.text and "user:1" not in caplog.text
+        await eventually(lambda: server.keys() == [])
+        assert [event.kind for event in events].count("leaked") == 1
+        async with dibs.hold("user:1", ttl=5):
+            pass
+
+
+@pytest.mark.parametrize("kept", ["the lease", "the hold"])
+async def test_a_hold_that_somebody_still_has_is_renewed(server: Server, kept: str) -> None:
+    """The lease or the hold is enough: whoever has it can still release it."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        hold = dibs.hold("user:1", ttl=0.6, renew=True)
+        lease = await hold.__aenter__()
+        mine = lease if kept == "the lease" else hold
+        del hold, lease
+        gc.collect()
+        await sleep(1.0)
+        assert server.keys() == ["user:1"]
+        if kept == "the lease":
+            assert await mine.release()  # type: ignore[union-attr]
+        else:
+            await mine.__aexit__(None, None, None)  # type: ignore[union-attr]
+        assert server.keys() == []

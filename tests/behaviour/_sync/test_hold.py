@@ -289,3 +289,91 @@ def test_the_namespace_holds_for_fences_too(server: Server) -> None:
     with Dibs(server.url, budget=5, namespace="blue:") as dibs:
         with dibs.hold("user:1", ttl=5, fence=True):
             assert all(key.startswith("blue:") for key in server.keys())
+
+
+def test_a_late_block_raises_where_it_is_asked_to(server: Server) -> None:
+    """on_late="raise": a block that ends after its lease was lost does not end as if it had it."""
+    with Dibs(server.url, budget=5) as dibs:
+        with pytest.raises(LeaseLost):
+            with dibs.hold("user:1", ttl=0.05, on_late="raise"):
+                sleep(0.1)
+        with pytest.raises(LeaseLost):
+            with dibs.hold("user:2", ttl=60, on_late="raise"):
+                server.client().set("user:2", "another", px=60_000)
+        assert server.client().get("user:2") == b"another"
+        with dibs.hold("user:3", ttl=0.05) as lease:  # the default: only the lease says so
+            sleep(0.1)
+        assert lease.lost
+        with dibs.hold("user:4", ttl=60, on_late="raise", at_least=0.001) as lease:
+            pass
+        assert not lease.lost
+
+
+def test_a_late_block_never_masks_what_its_body_raised(server: Server) -> None:
+    """The body's own exception reaches the caller, late or not."""
+    with Dibs(server.url, budget=5) as dibs:
+        with pytest.raises(LookupError):
+            with dibs.hold("user:1", ttl=0.05, on_late="raise"):
+                sleep(0.1)
+                raise LookupError
+
+        @dibs.exclusive("user:{number}", ttl=0.05, on_late="raise")
+        def work(number: int) -> str:
+            sleep(0.1)
+            return "late"
+
+        with pytest.raises(LeaseLost):
+            work(2)
+        with pytest.raises(UsageError, match="on_late"):
+            dibs.hold("user:1", ttl=1, on_late="shout")  # type: ignore[arg-type]
+
+
+def test_a_key_that_was_deleted_elsewhere_can_be_taken_again(server: Server) -> None:
+    """DEL or FLUSHDB by another program: this process learns of it, and stops refusing."""
+    with Dibs(server.url, budget=5) as dibs:
+        stuck = dibs.try_hold("user:1", ttl=600)
+        assert stuck is not None
+        server.client().delete("user:1")
+        deadline = time.monotonic() + 10
+        while (lease := dibs.try_hold("user:1", ttl=600)) is None:
+            assert time.monotonic() < deadline, "refused until its own lease would have ended"
+            sleep(0.05)
+        assert stuck.lost and stuck.release() is False
+        assert lease.release() is True
+
+
+def test_a_waiter_learns_that_the_key_was_deleted(server: Server) -> None:
+    """It waits for a lease of its own process, whose key an operator deletes."""
+    with Dibs(server.url, budget=5) as dibs:
+        assert dibs.try_hold("user:1", ttl=600) is not None
+        server.client().delete("user:1")
+        with dibs.hold("user:1", ttl=5, wait=15) as lease:
+            assert lease.guarded
+
+
+def test_peek_tells_the_process_that_its_key_is_gone(server: Server) -> None:
+    """peek() finds nobody, or somebody else: the lease here is lost from then on."""
+    with Dibs(server.url, budget=5) as dibs:
+        first = dibs.try_hold("user:1", ttl=600)
+        assert dibs.peek("user:1") is not None
+        assert first is not None and not first.lost
+        server.flush()
+        assert dibs.peek("user:1") is None
+        assert first.lost
+        second = dibs.try_hold("user:1", ttl=600)
+        assert second is not None
+        server.client().set("user:1", "another", px=60_000)
+        assert dibs.peek("user:1") is not None
+        assert second.lost
+
+
+def test_refusals_of_an_old_lease_ask_at_most_once_a_second(server: Server) -> None:
+    """Held by this process for long: still Busy without a round trip; the look is beside it."""
+    with Dibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=60):
+        sleep(1.1)
+        before = server.commands()
+        for _ in range(500):
+            assert dibs.try_hold("user:1", ttl=5) is None
+        sleep(0.2)
+        assert server.commands() - before <= 2
+        assert dibs.try_hold("user:1", ttl=5) is None

@@ -1,0 +1,59 @@
+"""The link of a process in which dibs is switched off: every call is an outage, at once."""
+
+from typing import Any, NoReturn
+
+from .._core.breaker import Outage
+from .._core.engine import Engine
+from .._core.request import Request
+from .._core.watch import Tracked, Watching
+from .._links.watchers import Wake
+
+_CAUSE = "disabled"
+
+
+class AsyncDisabledLink:
+    """Never connects. The same verbs as a `Link`."""
+
+    engine: Engine | None = None
+
+    async def ready(self, now: float) -> Engine:
+        """Outage: always."""
+        _refuse()
+
+    async def send(self, request: Request, now: float) -> Any:
+        """Outage: always."""
+        _refuse()
+
+    async def send_all(self, requests: list[Request], now: float) -> list[Any]:
+        """Outage: always."""
+        _refuse()
+
+    async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
+        """Outage: always."""
+        _refuse()
+
+    async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """Outage: always."""
+        _refuse()
+
+    def post(self, request: Request) -> None:
+        """Nothing: there is nothing to take back."""
+
+    def owe(self, request: Request) -> None:
+        """Nothing: nothing was taken."""
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """Nothing: nobody watches."""
+
+    def distrust(self) -> None:
+        """Nothing: there is no connection."""
+
+    async def aclose(self) -> None:
+        """Nothing: there is no connection."""
+
+    def abandon(self) -> None:
+        """Nothing: there is no connection."""
+
+
+def _refuse() -> NoReturn:
+    raise Outage(_CAUSE, sent=False)

@@ -1,0 +1,90 @@
+"""A closed Dibs says so, whatever is asked of it."""
+
+import pytest
+
+from dibs import AsyncDibs, UsageError
+from dibs.testing import Server
+
+from .._tasks import eventually
+
+
+async def _refuses_everything(dibs: AsyncDibs) -> None:
+    loaded: list[str] = []
+
+    @dibs.exclusive("user:{number}", ttl=5)
+    async def exclusive(number: int) -> None:
+        loaded.append("exclusive")
+
+    @dibs.once("order:{number}", window=5)
+    async def once(number: int) -> None:
+        loaded.append("once")
+
+    async def load() -> str:
+        loaded.append("load")
+        return "loaded"
+
+    with pytest.raises(UsageError, match="closed"):
+        await dibs.try_hold("user:1", ttl=5)
+    with pytest.raises(UsageError, match="closed"):
+        await dibs.try_hold("user:1", ttl=5, wait=1)
+    with pytest.raises(UsageError, match="closed"):
+        async with dibs.hold("user:2", ttl=5, renew=True):
+            loaded.append("hold")
+    with pytest.raises(UsageError, match="closed"):
+        async with dibs.claim("order:1", window=5):
+            loaded.append("claim")
+    for number in (1, 2):
+        with pytest.raises(UsageError, match="closed"):
+            await exclusive(number)
+        with pytest.raises(UsageError, match="closed"):
+            await once(number)
+    with pytest.raises(UsageError, match="closed"):
+        await dibs.peek("user:1")
+    with pytest.raises(UsageError, match="closed"):
+        await dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    with pytest.raises(UsageError, match="closed"):
+        await dibs.get_or_load("menu:2", load, ttl=60)
+    assert loaded == []
+
+
+async def test_a_closed_dibs_refuses_every_verb(server: Server) -> None:
+    """UsageError: also for keys that it held, claims that it ran and values that it remembered."""
+
+    async def load() -> str:
+        return "before"
+
+    dibs = AsyncDibs(server.url, budget=5)
+    lease = await dibs.try_hold("user:1", ttl=60)
+    claiming = dibs.claim("order:1", window=60)
+    await claiming.__aenter__()
+    await dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    await dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    await dibs.aclose()
+    await _refuses_everything(dibs)
+    assert lease is not None and await lease.release() is False
+    assert await lease.extend(5) is False
+
+
+async def test_a_closed_dibs_hands_out_nothing_in_an_outage(own_server: Server) -> None:
+    """Closed while the store was out: not even an unguarded lease."""
+    dibs = AsyncDibs(own_server.url, budget=0.1)
+    assert await dibs.try_hold("user:1", ttl=60) is not None
+    own_server.kill()
+
+    async def is_out() -> bool:
+        lease = await dibs.try_hold("user:2", ttl=5)
+        return lease is not None and not lease.guarded
+
+    while not await is_out():
+        pass
+    await dibs.aclose()
+    await _refuses_everything(dibs)
+
+
+async def test_a_dibs_that_was_never_used_can_be_closed(valkey: Server) -> None:
+    """Nothing connected, nothing to close: and still it is closed."""
+    dibs = AsyncDibs(valkey.url)
+    await dibs.aclose()
+    await dibs.aclose()
+    await _refuses_everything(dibs)
+    await eventually(lambda: valkey.keys() == [])

@@ -1,0 +1,130 @@
+# Printed from tests/behaviour/_async/test_at_least.py by tools/unasync.py – do not edit.
+"""What `at_least=` promises, on every engine."""
+
+import time
+
+import pytest
+
+from dibs import Dibs, Busy, Event, UsageError
+from dibs.testing import Server
+
+from .._threads import Beside, eventually, sleep
+
+
+def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
+    """Released at once: True, and yet nobody gets it, here or elsewhere, until at_least is over."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        lease = one.try_hold("user:1", ttl=60, at_least=2)
+        assert lease is not None
+        assert lease.release() is True
+        assert not lease.lost and lease.remaining == 0.0
+        for dibs in (one, two):
+            with pytest.raises(Busy) as caught:
+                with dibs.hold("user:1", ttl=5):
+                    pytest.fail("held twice")
+            assert 0 < caught.value.retry_after <= 2
+            assert caught.value.holder == one._ledger.holder
+        assert 0 < server.client().pttl("user:1") <= 2000
+        holding = one.peek("user:1")
+        assert holding is not None and holding.remaining <= 2
+        eventually(lambda: server.keys() == [])
+        with one.hold("user:1", ttl=5):
+            pass
+
+
+def test_a_release_with_at_least_is_one_round_trip(server: Server) -> None:
+    """Shortening the ttl takes the place of the delete; refusals here ask nobody."""
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold("warm:up", ttl=5, at_least=0.001):
+            pass
+        lease = dibs.try_hold("user:1", ttl=60, at_least=30)
+        assert lease is not None
+        before = server.commands()
+        assert lease.release()
+        # A script counts the commands it runs, too: EVAL, GET, PEXPIRE.
+        assert server.commands() - before <= 3
+        before = server.commands()
+        assert dibs.try_hold("user:1", ttl=5) is None
+        assert server.commands() == before
+
+
+def test_a_block_that_outlasts_at_least_gives_its_key_back(server: Server) -> None:
+    """Longer than at_least: released as ever."""
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold("user:1", ttl=60, at_least=0.05):
+            sleep(0.1)
+        assert server.keys() == []
+
+
+def test_a_body_that_raises_keeps_its_key_as_long(server: Server) -> None:
+    """Whoever releases it, and why: the key stays taken."""
+    with Dibs(server.url, budget=5) as dibs:
+        with pytest.raises(LookupError):
+            with dibs.hold("user:1", ttl=60, at_least=30):
+                raise LookupError
+        assert 20_000 < server.client().pttl("user:1") <= 30_000
+
+
+def test_with_renewal_it_is_counted_from_the_acquire(server: Server) -> None:
+    """A renewed lease is cut to what is left of at_least, not of its last renewal."""
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold("user:1", ttl=30, renew=True, at_least=20) as lease:
+            assert lease.extend(60)
+        assert 10_000 < server.client().pttl("user:1") <= 20_000
+        assert dibs.try_hold("user:1", ttl=5) is None
+
+
+def test_waiters_get_it_when_at_least_is_over(server: Server) -> None:
+    """The release wakes them, they see how long it takes still, and come back in time."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        lease = one.try_hold("user:1", ttl=30, at_least=1)
+        assert lease is not None
+        since = time.monotonic()
+
+        def wait(dibs: Dibs) -> float:
+            with dibs.hold("user:1", ttl=5, wait=15):
+                return time.monotonic() - since
+
+        waiters = [Beside(wait, dibs) for dibs in (one, two)]
+        sleep(0.1)
+        lease.release()
+        for waiter in waiters:
+            assert 0.9 < waiter.result() < 5, "not before, and not when the ttl ends"
+
+
+def test_a_decorated_function_keeps_its_key(server: Server) -> None:
+    """exclusive(at_least=…): the next tap is refused though the answer was quick."""
+    with Dibs(server.url, budget=5) as dibs:
+
+        @dibs.exclusive("tap:{user_id}", ttl=30, at_least=20, busy=lambda error: "wait")
+        def answer(user_id: str) -> str:
+            return "sunny"
+
+        assert [answer("a") for _ in range(3)] == ["sunny", "wait", "wait"]
+        assert answer("b") == "sunny"
+
+
+def test_a_lease_that_was_lost_keeps_nothing(server: Server) -> None:
+    """Another holder's key is not touched by a late release with at_least."""
+    events: list[Event] = []
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        lease = dibs.try_hold("user:1", ttl=60, at_least=30)
+        assert lease is not None
+        server.client().set("user:1", "another", px=50_000)
+        assert lease.release() is False
+        assert server.client().get("user:1") == b"another"
+        assert server.client().pttl("user:1") > 40_000
+    assert [event.kind for event in events] == ["acquired", "late"]
+
+
+def test_at_least_is_checked(server: Server) -> None:
+    """Not longer than the ttl, not negative: UsageError, before anything is sent."""
+    with Dibs(server.url) as dibs:
+        with pytest.raises(UsageError, match="at_least"):
+            dibs.hold("user:1", ttl=5, at_least=6)
+        with pytest.raises(UsageError, match="at_least"):
+            dibs.try_hold("user:1", ttl=5, at_least=-1)
+        with pytest.raises(UsageError, match="at_least"):
+            dibs.exclusive("user:{id}", ttl=5, at_least=5.1)
+        with dibs.hold("user:1", ttl=5, at_least=5):
+            pass

@@ -1,0 +1,91 @@
+# Printed from tests/behaviour/_async/test_closed.py by tools/unasync.py – do not edit.
+"""A closed Dibs says so, whatever is asked of it."""
+
+import pytest
+
+from dibs import Dibs, UsageError
+from dibs.testing import Server
+
+from .._threads import eventually
+
+
+def _refuses_everything(dibs: Dibs) -> None:
+    loaded: list[str] = []
+
+    @dibs.exclusive("user:{number}", ttl=5)
+    def exclusive(number: int) -> None:
+        loaded.append("exclusive")
+
+    @dibs.once("order:{number}", window=5)
+    def once(number: int) -> None:
+        loaded.append("once")
+
+    def load() -> str:
+        loaded.append("load")
+        return "loaded"
+
+    with pytest.raises(UsageError, match="closed"):
+        dibs.try_hold("user:1", ttl=5)
+    with pytest.raises(UsageError, match="closed"):
+        dibs.try_hold("user:1", ttl=5, wait=1)
+    with pytest.raises(UsageError, match="closed"):
+        with dibs.hold("user:2", ttl=5, renew=True):
+            loaded.append("hold")
+    with pytest.raises(UsageError, match="closed"):
+        with dibs.claim("order:1", window=5):
+            loaded.append("claim")
+    for number in (1, 2):
+        with pytest.raises(UsageError, match="closed"):
+            exclusive(number)
+        with pytest.raises(UsageError, match="closed"):
+            once(number)
+    with pytest.raises(UsageError, match="closed"):
+        dibs.peek("user:1")
+    with pytest.raises(UsageError, match="closed"):
+        dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    with pytest.raises(UsageError, match="closed"):
+        dibs.get_or_load("menu:2", load, ttl=60)
+    assert loaded == []
+
+
+def test_a_closed_dibs_refuses_every_verb(server: Server) -> None:
+    """UsageError: also for keys that it held, claims that it ran and values that it remembered."""
+
+    def load() -> str:
+        return "before"
+
+    dibs = Dibs(server.url, budget=5)
+    lease = dibs.try_hold("user:1", ttl=60)
+    claiming = dibs.claim("order:1", window=60)
+    claiming.__enter__()
+    dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    dibs.get_or_load("menu:1", load, ttl=60, local=True)
+    dibs.close()
+    _refuses_everything(dibs)
+    assert lease is not None and lease.release() is False
+    assert lease.extend(5) is False
+
+
+def test_a_closed_dibs_hands_out_nothing_in_an_outage(own_server: Server) -> None:
+    """Closed while the store was out: not even an unguarded lease."""
+    dibs = Dibs(own_server.url, budget=0.1)
+    assert dibs.try_hold("user:1", ttl=60) is not None
+    own_server.kill()
+
+    def is_out() -> bool:
+        lease = dibs.try_hold("user:2", ttl=5)
+        return lease is not None and not lease.guarded
+
+    while not is_out():
+        pass
+    dibs.close()
+    _refuses_everything(dibs)
+
+
+def test_a_dibs_that_was_never_used_can_be_closed(valkey: Server) -> None:
+    """Nothing connected, nothing to close: and still it is closed."""
+    dibs = Dibs(valkey.url)
+    dibs.close()
+    dibs.close()
+    _refuses_everything(dibs)
+    eventually(lambda: valkey.keys() == [])

@@ -1,0 +1,138 @@
+"""One AsyncDibs in one event loop after another, as the workers of job queues use it.
+
+A loop that is closed takes its tasks along without a word: unlike `asyncio.run`, nobody cancels
+them, so nothing that they were to undo is undone.
+"""
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs
+from dibs.testing import Server
+
+
+@pytest.fixture(autouse=True)
+def loops_are_cut_off() -> Iterator[None]:
+    """Transports and tasks of a closed loop complain when they are collected; that is the point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+def in_a_loop(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run *work* in a loop of its own, which is then closed, whatever else runs in it."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    try:
+        return loop.run_until_complete(work())
+    finally:
+        loop.close()
+
+
+def test_a_hold_is_renewed_in_the_next_loop(valkey: Server) -> None:
+    """The keeper of the first loop is gone: the second loop has its own."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+
+    async def first() -> None:
+        async with dibs.hold("user:1", ttl=30, renew=True):
+            await asyncio.sleep(0.05)
+
+    async def second() -> tuple[bool, bool]:
+        async with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+            await asyncio.sleep(1.2)
+            taken = valkey.keys() == ["user:1"]
+            lost = lease.lost
+        await dibs.aclose()
+        return lost, taken
+
+    in_a_loop(first)
+    assert in_a_loop(second) == (False, True)
+
+
+def test_a_claim_is_renewed_in_the_next_loop(valkey: Server) -> None:
+    """The second job of a worker takes longer than its lease: nobody else gets it."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+
+    @dibs.once("job:{number}", window=60, lease=0.6)
+    async def job(number: int) -> bool:
+        await asyncio.sleep(1.2)
+        return valkey.keys() == [f"job:{number}"]
+
+    async def last() -> bool:
+        kept = await job(3)
+        await dibs.aclose()
+        return kept
+
+    assert in_a_loop(lambda: job(1)) is True
+    assert in_a_loop(lambda: job(2)) is True
+    assert in_a_loop(last) is True
+
+
+def test_a_lease_that_was_cut_off_with_its_loop(valkey: Server) -> None:
+    """Its task will never go on: the next loop works, and what was cut off runs out."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+
+    async def hang() -> None:
+        async with dibs.hold("user:1", ttl=0.6, renew=True):
+            await asyncio.sleep(600)
+
+    async def first() -> None:
+        task = asyncio.ensure_future(hang())
+        await asyncio.sleep(0.1)
+        assert not task.done()
+
+    async def second() -> bool:
+        async with dibs.hold("user:2", ttl=0.6, renew=True) as lease:
+            await asyncio.sleep(1.5)
+            kept = not lease.lost
+        async with dibs.hold("user:1", ttl=5, wait=5):
+            pass
+        await dibs.aclose()
+        return kept
+
+    in_a_loop(first)
+    gc.collect()
+    assert in_a_loop(second) is True
+
+
+def test_waiters_that_were_cut_off_do_not_stand_in_the_way(valkey: Server) -> None:
+    """They are first in the queue for ever; who waits in the next loop is served all the same."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+    waiters: list[asyncio.Task[Any]] = []
+
+    async def first() -> None:
+        assert await dibs.try_hold("user:1", ttl=1) is not None
+        for _ in range(3):
+            waiters.append(asyncio.ensure_future(dibs.try_hold("user:1", ttl=5, wait=600)))
+        await asyncio.sleep(0.1)
+
+    async def second() -> bool:
+        lease = await dibs.try_hold("user:1", ttl=5, wait=10)
+        released = lease is not None and await lease.release()
+        await dibs.aclose()
+        return released
+
+    in_a_loop(first)
+    assert in_a_loop(second) is True
+    assert not any(waiter.done() for waiter in waiters)
+
+
+def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:
+    """close() has nobody to wait for, and says nothing."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+    kept: list[Any] = []
+
+    async def first() -> None:
+        hold = dibs.hold("user:1", ttl=30, renew=True)
+        kept.append(hold)
+        kept.append(await hold.__aenter__())
+        await asyncio.sleep(0.05)
+
+    in_a_loop(first)
+    in_a_loop(dibs.aclose)

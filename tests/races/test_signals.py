@@ -1,0 +1,240 @@
+"""Signal handlers that use dibs, or raise, wherever their thread happens to be."""
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Event
+from dibs.testing import Server, eventually
+
+from ..conftest import Spawn
+
+
+def use_it_inside_its_own_lock(url: str) -> list[bool]:
+    from dibs import Dibs
+
+    with Dibs(url, budget=5) as dibs:
+        with dibs._ledger.guard:  # as if the signal had come in here
+            with dibs.hold("user:1", ttl=5, renew=True) as lease:
+                seen = [lease.guarded, dibs.try_hold("user:1", ttl=5, wait=0.05) is None]
+            seen.append(dibs.try_hold("user:1", ttl=5, wait=0.05) is not None)
+    return seen
+
+
+def test_a_handler_does_not_wait_for_its_own_thread(valkey: Server, spawn: Spawn) -> None:
+    """The interrupted code has the lock: the handler goes on, it does not wait for ever."""
+    assert spawn(use_it_inside_its_own_lock, valkey.url).result(within=20) == [True, True, True]
+
+
+def interrupt_it_everywhere(url: str, rounds: int) -> list[object]:
+    import signal
+    import time
+
+    from dibs import Dibs
+
+    handled = 0
+    with Dibs(url, budget=5) as dibs:
+
+        def handler(signum: int, frame: object) -> None:
+            nonlocal handled
+            with dibs.hold(f"signal:{handled}", ttl=5, renew=True):
+                handled += 1
+            # Not periodic: handlers that take longer than the period would never end.
+            signal.setitimer(signal.ITIMER_REAL, 0.0003)
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        until = time.monotonic() + 20
+        lost = done = 0
+        while done < rounds and time.monotonic() < until:
+            with dibs.hold("user:1", ttl=5, renew=True, wait=5) as lease:
+                lost += lease.lost
+            done += 1
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    return [done, handled > 10, lost]
+
+
+def test_signals_at_any_moment(valkey: Server, spawn: Spawn) -> None:
+    """A thousand signals into holds, renewals and releases: no deadlock, no lease lost."""
+    assert spawn(interrupt_it_everywhere, valkey.url, 400).result(within=40) == [400, True, 0]
+    assert valkey.keys() == []
+
+
+def wake_the_waiter_from_a_handler(url: str) -> bool:
+    import signal
+    import threading
+
+    from dibs import Dibs
+
+    with Dibs(url, budget=5) as dibs:
+        lease = dibs.try_hold("user:1", ttl=60)
+        assert lease is not None
+        signal.signal(signal.SIGALRM, lambda *_: lease.release())
+        threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGALRM)).start()
+        with dibs.hold("user:1", ttl=5, wait=15) as mine:
+            return mine.guarded
+
+
+def test_a_handler_wakes_the_thread_that_it_interrupts(valkey: Server, spawn: Spawn) -> None:
+    """The handler releases what its own thread waits for."""
+    assert spawn(wake_the_waiter_from_a_handler, valkey.url).result(within=20) is True
+
+
+class TimeIsUp(Exception):
+    """What a job queue raises in its workers: a soft time limit."""
+
+
+def refusing_threads(monkeypatch: pytest.MonkeyPatch, error: BaseException, times: int) -> None:
+    """The system has no thread for the keeper, the first *times*."""
+    start = threading.Thread.start
+    left = [times]
+
+    def refuse(thread: threading.Thread) -> Any:
+        if thread.name == "dibs keeper" and left[0]:
+            left[0] -= 1
+            raise error
+        return start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), TimeIsUp()])
+@pytest.mark.parametrize("verb", ["hold", "claim"])
+def test_a_keeper_that_cannot_be_started_once(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException, verb: str
+) -> None:
+    """The caller is told and the key released; the next one is renewed, and close() is quiet."""
+    refusing_threads(monkeypatch, error, 1)
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def guarded() -> Any:
+            if verb == "hold":
+                return dibs.hold("user:1", ttl=0.6, renew=True)
+            return dibs.claim("user:1", window=60, lease=0.6)
+
+        with pytest.raises(type(error)), guarded():
+            pytest.fail("not kept alive")
+        assert valkey.keys() == []
+        with guarded() as held:
+            threading.Event().wait(1.2)
+            assert not held.lost
+            assert valkey.keys() == ["user:1"]
+        assert valkey.keys() == []
+
+
+def test_closing_after_the_keeper_could_not_be_started(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing to join: close() does not raise."""
+    refusing_threads(monkeypatch, RuntimeError("can't start new thread"), 1000)
+    dibs = Dibs(valkey.url, budget=5)
+    for _ in range(3):
+        with pytest.raises(RuntimeError), dibs.hold("user:1", ttl=5, renew=True):
+            pytest.fail("not kept alive")
+    dibs.close()
+    assert valkey.keys() == []
+
+
+def test_a_handler_that_raises_while_the_keeper_starts(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread runs, but start() raised: leases are renewed, by one thread."""
+    start = threading.Thread.start
+    interrupted = [False]
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "dibs keeper" and not interrupted[0]:
+            interrupted[0] = True
+            signal.raise_signal(signal.SIGUSR1)
+
+    def handler(signum: int, frame: object) -> None:
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    try:
+        with Dibs(valkey.url, budget=5) as dibs:
+            with pytest.raises(TimeIsUp), dibs.hold("user:1", ttl=5, renew=True):
+                pytest.fail("interrupted before")
+            with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
+                threading.Event().wait(1.0)
+                assert not lease.lost
+                keepers = [each for each in threading.enumerate() if each.name == "dibs keeper"]
+                assert len(keepers) == 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_keeper_goes_on_after_an_error_that_nobody_expected(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the leases are renewed all the same."""
+    events: list[Event] = []
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        ask_all = dibs._ledger.ask_all
+        failed: list[bool] = []
+
+        def fail_once(*args: Any) -> Any:
+            if not failed:
+                failed.append(True)
+                raise MemoryError
+            return ask_all(*args)
+
+        monkeypatch.setattr(dibs._ledger, "ask_all", fail_once)
+        with dibs.hold("user:1", ttl=0.9, renew=True) as lease:
+            eventually(lambda: "renewed" in [event.kind for event in events])
+            assert failed and not lease.lost
+    assert "could not renew" in caplog.text
+
+
+def fork_with_something_dropped(url: str) -> list[object]:
+    import gc
+    import os
+
+    from dibs import Dibs
+
+    leaked: list[str] = []
+
+    def listener(event: object) -> None:
+        if getattr(event, "kind", "") == "leaked":
+            leaked.append(getattr(event, "name", ""))
+
+    dibs = Dibs(url, budget=5, listeners=[listener])
+    with Dibs("redis://127.0.0.1:1", listeners=[listener]) as out:
+        unguarded = out.claim("out:1", window=60).__enter__()
+        held = dibs.hold("held:1", ttl=60, renew=True)
+        held.__enter__()
+        lost = dibs.claim("lost:1", window=60).__enter__()
+        lost._lease._lose("told by the program")
+        dibs._ledger.dropped.append(("dropped:*", 1.0))  # collected, and not yet told
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            try:
+                leaked.clear()
+                del unguarded, held, lost
+                gc.collect()
+                dibs.peek("user:1")
+                with dibs.hold("mine:1", ttl=5):
+                    pass
+                out._ledger.tell_dropped()
+                os.write(writer, repr(leaked).encode())
+            finally:
+                os._exit(0)
+        os.wait()
+        child = os.read(reader, 1000).decode()
+        del unguarded, held, lost
+        gc.collect()
+        dibs._ledger.tell_dropped()
+        out._ledger.tell_dropped()
+    dibs.close()
+    return [child, sorted(leaked)]
+
+
+def test_only_the_parent_tells_what_the_parent_dropped(valkey: Server, spawn: Spawn) -> None:
+    """After a fork both halves collect the same objects: one of them had leased them."""
+    child, parent = spawn(fork_with_something_dropped, valkey.url).result()
+    assert child == "[]"
+    assert parent == ["dropped:*", "held:*", "lost:*", "out:*"]

@@ -86,25 +86,26 @@ class OrderService:
 
     # ---- placing
 
+    @once(
+        key="optional",
+        header=KEY,
+        after="replay",
+        window=REMEMBERED,
+        keyless="hold",
+        keyless_window=WINDOW,
+        lease=LEASE,
+        message="This order was placed a moment ago.",
+    )
     async def place(self, request: Request, order: NewOrder, customer: Customer) -> Response:
         """Place an order, once.
 
         With the header Idempotency-Key, whoever submits it again gets the same order, also in an
         outage of Redis. Without it, the same order is refused for ten seconds.
         """
-        way = self._place_by_key if KEY in request.headers else self._place_by_content
-        return await way(request=request, order=order, customer=customer)
-
-    @once(window=WINDOW, after="hold", lease=LEASE, message="This order was placed a moment ago.")
-    async def _place_by_content(
-        self, *, request: Request, order: NewOrder, customer: str
-    ) -> Response:
-        """What is not named by its client is new: the next one may want the same again."""
-        return await self._place(customer, uuid4().hex, order)
-
-    @once(window=REMEMBERED, after="replay", key="required", header=KEY, lease=LEASE)
-    async def _place_by_key(self, *, request: Request, order: NewOrder, customer: str) -> Response:
-        return await self._place(customer, submission_of(customer, request.headers[KEY]), order)
+        key = request.headers.get(KEY)
+        # What is not named by its client is new: the next one may want the same again.
+        submission = uuid4().hex if key is None else submission_of(customer, key)
+        return await self._place(customer, submission, order)
 
     async def _place(self, customer: str, submission: str, new: NewOrder) -> Response:
         now = datetime.now(UTC)

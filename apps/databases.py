@@ -59,6 +59,9 @@ class Patience(NamedTuple):
         )
 
 
+USUAL = Patience()
+
+
 def _seconds(read: Callable[[str], str], name: str, default: float) -> float:
     text = read(name)
     try:
@@ -70,7 +73,7 @@ def _seconds(read: Callable[[str], str], name: str, default: float) -> float:
     return value
 
 
-def open_engine(url: str, *, example: str, patience: Patience = Patience()) -> Engine:  # noqa: B008
+def open_engine(url: str, *, example: str, patience: Patience = USUAL) -> Engine:
     """Where connections come from; nothing connects yet.
 
     ValueError: the URL is none of SQLite or PostgreSQL; *example* is one that would do.

@@ -60,7 +60,7 @@ class _Asked:
     branch_id: str
     kinds: list[str] = field(default_factory=list[str])
     has_failed: bool = False
-    """The load failed, and that is logged."""
+    """The load failed, and that is logged: what follows from it need not be."""
 
     @property
     def how(self) -> str:
@@ -137,14 +137,10 @@ class ActiveMenus:
         _log.info("menu of branch %s: the store-service is called", branch_id)
         try:
             return await self._store.resolve_active(branch_id)
-        except NoMenu:
-            await self._menu.invalidate(branch_id)  # a "no" is an answer: no old menu now
-            raise
         except (Refused, Unreachable) as error:
-            level = logging.ERROR if isinstance(error, Refused) else logging.WARNING
-            _log.log(level, "menu of branch %s: %s", branch_id, error)
-            if asked := _asked.get():
-                asked.has_failed = True
+            _log_failure(branch_id, error)
+            if isinstance(error, NoMenu):
+                await self._menu.invalidate(branch_id)  # a "no" is an answer: no old menu now
             raise
 
     async def _renewed(self, asked: _Asked, old: ActiveMenu) -> Served:
@@ -187,8 +183,16 @@ class ActiveMenus:
             return
         asked.kinds.append(event.kind)
         level, words = _LOGGED.get(event.kind, (logging.NOTSET, ""))
-        if words and not (event.kind == "degraded" and asked.has_failed):
+        if words and not asked.has_failed:
             _log.log(level, "menu of branch %s: %s", asked.branch_id, words)
+
+
+def _log_failure(branch_id: str, error: Refused | Unreachable) -> None:
+    """That there is no menu is INFO; no answer is a WARNING, and an error of its own an ERROR."""
+    levels = {NoMenu: logging.INFO, Unreachable: logging.WARNING}
+    _log.log(levels.get(type(error), logging.ERROR), "menu of branch %s: %s", branch_id, error)
+    if asked := _asked.get():
+        asked.has_failed = True
 
 
 def _is_cluster(redis_url: str) -> bool:

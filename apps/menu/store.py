@@ -278,7 +278,7 @@ async def _on_invalid(request: Request, error: Invalid) -> Response:
 
 
 async def _on_outage(request: Request, error: Exception) -> Response:
-    _log.error("The database does not answer: %s", error)
+    _log.error("The database does not answer: %s", type(error).__name__)
     return problem(503, "The database does not answer.", headers={"Retry-After": "1"})
 
 

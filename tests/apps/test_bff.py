@@ -684,9 +684,10 @@ async def test_the_life_of_a_menu_is_in_the_log(
         menus = ActiveMenus(valkey.url, store, stale=0)
         for _ in range(2):
             await menus.find(BRANCH)
-        say.body = refusal("99999")
-        with pytest.raises(Refused):
-            await menus.find("another")
+        for code in ("99999", "40401"):
+            say.body = refusal(code)
+            with pytest.raises(Refused):
+                await menus.find(f"branch-{code}")
         await menus.aclose()
         await store.aclose()
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
@@ -695,7 +696,10 @@ async def test_the_life_of_a_menu_is_in_the_log(
         ("INFO", f"menu of branch {BRANCH}: the store-service is called"),
         ("DEBUG", f"menu of branch {BRANCH}: rebuilt"),
         ("DEBUG", f"menu of branch {BRANCH}: hit"),
-        ("DEBUG", "menu of branch another: miss"),
-        ("INFO", "menu of branch another: the store-service is called"),
-        ("ERROR", "menu of branch another: the store-service answered 99999"),
+        ("DEBUG", "menu of branch branch-99999: miss"),
+        ("INFO", "menu of branch branch-99999: the store-service is called"),
+        ("ERROR", "menu of branch branch-99999: the store-service answered 99999"),
+        ("DEBUG", "menu of branch branch-40401: miss"),
+        ("INFO", "menu of branch branch-40401: the store-service is called"),
+        ("INFO", "menu of branch branch-40401: the store-service answered 40401"),
     ]

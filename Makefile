@@ -21,7 +21,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run test check pytest test-all bench benchmarks verdicts print pins clean
+.PHONY: help setup run test check pytest test-all test-frameworks bench benchmarks verdicts print pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -62,6 +62,12 @@ test-all: $(UV) ## every test on each installed Python among 3.11, 3.12, 3.13
 	done; \
 	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
 
+# Old frameworks use what is deprecated since; that is no failure of ours.
+test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest version of each framework
+	@$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)"
+	@$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
+		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)"
+
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt
 
@@ -81,6 +87,7 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
 	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
 	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@$(PIN) pyproject.toml --group oldest -o requirements/oldest.txt
 	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import random
 import sqlite3
@@ -16,7 +17,7 @@ from .double_submits import POLICY
 Execute = Callable[[bytes], None]
 
 
-def run(framework: str, url: str, database: str, port: int) -> None:
+def run(framework: str, url: str, database: str, port: int, server: str = "") -> None:
     """Serve it, until the process is killed."""
 
     def execute(body: bytes) -> None:
@@ -24,26 +25,37 @@ def run(framework: str, url: str, database: str, port: int) -> None:
         with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
             connection.execute("INSERT INTO executions VALUES (?)", (json.loads(body)["intent"],))
 
-    build, serve = _BUILT[framework]
-    serve(build(url, execute), port)
+    build, usual = _BUILT[framework]
+    SERVERS[server or usual](build(url, execute), port)
 
 
 # ---- servers
 
 
-def _by_uvicorn(app: Any, port: int) -> None:
+def _by_uvicorn(app: Any, port: int, http: Any = "h11") -> None:
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical")
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical", http=http)
 
 
-def _by_gunicorn(app: Any, port: int) -> None:
+def _by_hypercorn(app: Any, port: int) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    config = Config()
+    config.bind = [f"127.0.0.1:{port}"]
+    config.loglevel = "CRITICAL"
+    asyncio.run(serve(app, config, mode="asgi"))
+
+
+def _by_gunicorn(app: Any, port: int, kind: str = "gthread") -> None:
     from gunicorn.app.base import BaseApplication
 
     class Application(BaseApplication):
         def load_config(self) -> None:
             options = {
-                "bind": f"127.0.0.1:{port}", "threads": 16, "worker_class": "gthread",
+                "bind": f"127.0.0.1:{port}", "worker_class": kind,
+                "threads": 16 if kind == "gthread" else 1,
                 "loglevel": "critical", "reuse_port": True, "control_socket_disable": True,
             }  # fmt: skip
             for name, value in options.items():
@@ -54,6 +66,15 @@ def _by_gunicorn(app: Any, port: int) -> None:
             return app
 
     Application().run()
+
+
+SERVERS: dict[str, Callable[[Any, int], None]] = {
+    "uvicorn": _by_uvicorn,
+    "uvicorn httptools": functools.partial(_by_uvicorn, http="httptools"),
+    "hypercorn": _by_hypercorn,
+    "gunicorn": _by_gunicorn,
+    "gunicorn sync": functools.partial(_by_gunicorn, kind="sync"),
+}
 
 
 # ---- applications
@@ -192,13 +213,13 @@ def _drf(url: str, execute: Execute) -> Any:
     return _django(url, execute, view=view)
 
 
-_BUILT: dict[str, tuple[Callable[[str, Execute], Any], Callable[[Any, int], None]]] = {
-    "asgi": (_asgi, _by_uvicorn),
-    "starlette": (_starlette, _by_uvicorn),
-    "fastapi": (_fastapi, _by_uvicorn),
-    "flask": (_flask, _by_gunicorn),
-    "wsgi": (_wsgi, _by_gunicorn),
-    "django": (_django, _by_gunicorn),
-    "django-asgi": (_django_asgi, _by_uvicorn),
-    "drf": (_drf, _by_gunicorn),
+_BUILT: dict[str, tuple[Callable[[str, Execute], Any], str]] = {
+    "asgi": (_asgi, "uvicorn"),
+    "starlette": (_starlette, "uvicorn"),
+    "fastapi": (_fastapi, "uvicorn"),
+    "flask": (_flask, "gunicorn"),
+    "wsgi": (_wsgi, "gunicorn"),
+    "django": (_django, "gunicorn"),
+    "django-asgi": (_django_asgi, "uvicorn"),
+    "drf": (_drf, "gunicorn"),
 }

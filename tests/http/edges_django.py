@@ -120,7 +120,8 @@ def _rest_view(name: str, shop: Any, policy: dict[str, Any]) -> Any:
     from dibs.integrations.drf import once as rest_once
 
     def post(self: Any, request: Any) -> Any:
-        files = [file.read() for file in request.FILES.values()]
+        is_form = request.content_type.startswith("multipart/")
+        files = [file.read() for file in request.FILES.values()] if is_form else []
         status, headers, answer = shop.order(b"".join(files) or request._request.body)
         return Response(answer, status=status, headers=headers)
 

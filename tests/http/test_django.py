@@ -117,7 +117,7 @@ class Whole(View):
 
 
 class AsyncOrders(View):
-    @method_decorator(replaying)
+    @replaying  # itself: `method_decorator` is for async methods only in recent versions
     async def post(self, request: Any) -> Any:
         return shop.order(request)
 

@@ -317,7 +317,8 @@ async def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
             first = await client.post(path, headers=KEYED)
             assert first.status_code == 201 and not is_replay(first)
             assert is_replay(await client.post(path, headers=KEYED))
-    assert {event.name for event in events} == {"POST /orders/{id}"}
+    # Before 1.0 Starlette tells which endpoint it is, and not which route.
+    assert {event.name for event in events} <= {"POST /orders/{id}", "POST plain"}
 
 
 async def test_two_mounts_of_one_application_are_two_places(valkey: Server) -> None:

@@ -115,10 +115,11 @@ class AsgiBody:
 class WsgiBody:
     """The body of a request under WSGI. `file` is what the application reads in its place."""
 
-    __slots__ = ("data", "file", "long")
+    __slots__ = ("data", "file", "long", "size")
 
     def __init__(self) -> None:
         self.data = b""
+        self.size = 0
         self.long: LongBody | None = None
         file = tempfile.SpooledTemporaryFile(SHORT)  # noqa: SIM115 – see close()
         self.file: IO[bytes] = cast("IO[bytes]", file)
@@ -126,10 +127,10 @@ class WsgiBody:
     def read(self, source: Any, headers: dict[str, str], limit: int) -> KeyTrouble | None:
         """Read to the end. Returns what is wrong with it: it broke off, or is too long."""
         length = declared_length(headers)
-        size = self._copy(source, headers, limit, length)
-        if size > limit:
+        self.size = self._copy(source, headers, limit, length)
+        if self.size > limit:
             return too_large(limit)
-        if length is not None and size < length:
+        if length is not None and self.size < length:
             return INCOMPLETE
         self.file.seek(0)
         if self.long is None:

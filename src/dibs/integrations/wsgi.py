@@ -82,6 +82,10 @@ class DibsMiddleware:
             body.close()
             return give(outcome, start_response)
         environ["wsgi.input"] = body.file
+        if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
+            environ["CONTENT_LENGTH"] = str(
+                body.size
+            )  # it is known now, and not in chunks any more
         watched = _Watched(applied(policy, submission), outcome, start_response, body.close)
         return watched.run(self._app, environ)
 

@@ -34,7 +34,7 @@ class Event:
     guarded: bool | None = None
     """acquired, claimed, released: False when the store was out and the policy let it through."""
     waited: float | None = None
-    """acquired, busy, waited: seconds spent waiting for somebody else."""
+    """acquired, busy, waited, claimed, replayed, duplicate: seconds spent waiting for others."""
     held: float | None = None
     """released, completed, late, lost, leaked: seconds since it was acquired or claimed."""
     retry_after: float | None = None

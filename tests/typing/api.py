@@ -63,3 +63,17 @@ def threads() -> None:
     except Busy as error:
         assert_type(error.retry_after, float)
         assert_type(error.holder, str | None)
+
+
+def options() -> None:
+    with dibs.hold("a:1", ttl=5, at_least=1, on_late="raise", renew=True):
+        pass
+    assert_type(dibs.try_hold("a:1", ttl=5, at_least=timedelta(seconds=1)), Lease | None)
+
+    @dibs.once("o:{n}", window=5, wait=1, duplicate=lambda error: error.retry_after)
+    def work(n: int) -> float:
+        return 1.0
+
+    assert_type(work(1), float)
+    with dibs.claim("o:1", window=5, wait=1) as claim:
+        assert_type(claim.guarded, bool)

@@ -194,7 +194,7 @@ class AsyncKeeper:
         except (Outage, UsageError):
             return  # not known: what was promised locally stands
         for entry, value in zip(entries, values, strict=True):
-            if not isinstance(value, Outage):
+            if not isinstance(value, Outage | UsageError):  # nor may a user without GET lose it
                 self._ledger.held.found(entry, value)
 
     async def _renew(self, leases: "list[AsyncLease]", now: float) -> None:

@@ -60,8 +60,8 @@ class Dibs:
         listeners: Iterable[Listener] = (),
     ) -> None:
         self._namespace = namespace
-        self._on_outage: OutagePolicy = checked_policy(on_outage)
         self._is_disabled = off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
+        self._on_outage: OutagePolicy = self._policy(checked_policy(on_outage))
         limit = seconds(budget, "budget")
         self._ledger = Ledger(target, limit, tuple(listeners), is_disabled=off)
 
@@ -362,14 +362,16 @@ class Dibs:
             renew,
             None if max_hold is None else checked_max_hold(max_hold, ttl, renew=renew),
             beside(f"{self._namespace}fence:".encode(), data) if fence else None,
-            self._policy(on_outage),
+            self._on_outage if on_outage is None else self._policy(on_outage),
             checked_at_least(at_least, ttl) if at_least else 0.0,
             on_late if on_late == "ignore" else checked_on_late(on_late),
         )
 
     def _policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
         """What this call asks for, or else what was said at construction."""
-        policy = self._on_outage if on_outage is None else checked_policy(on_outage)
+        if on_outage is None:
+            return self._on_outage
+        policy = checked_policy(on_outage)
         return "open" if self._is_disabled else policy
 
     # ---- the end

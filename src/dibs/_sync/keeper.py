@@ -195,7 +195,7 @@ class Keeper:
         except (Outage, UsageError):
             return  # not known: what was promised locally stands
         for entry, value in zip(entries, values, strict=True):
-            if not isinstance(value, Outage):
+            if not isinstance(value, Outage | UsageError):  # nor may a user without GET lose it
                 self._ledger.held.found(entry, value)
 
     def _renew(self, leases: "list[Lease]", now: float) -> None:

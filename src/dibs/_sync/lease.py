@@ -37,7 +37,7 @@ class Lease:
 
     __slots__ = (
         "__weakref__", "_body", "_confirmed_at", "_deadline", "_is_lost", "_is_over", "_is_owed",
-        "_ledger", "_plan", "_since", "_token", "fence", "guarded",
+        "_ledger", "_plan", "_since", "_stays_until", "_token", "fence", "guarded",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,9 @@ class Lease:
         self._is_lost = False
         self._is_owed = False
         self._body: Body | None = None
+        if plan.at_least:
+            # From now on, not from the request: a slow reply must not shorten it.
+            self._stays_until = monotonic() + plan.at_least
 
     @property
     def key(self) -> str:
@@ -162,7 +165,7 @@ class Lease:
         if not self.guarded:
             ledger.tell(ended, plan.name, held=now - self._since, guarded=False)
             return False
-        stays = plan.at_least and self._since + plan.at_least - now
+        stays = plan.at_least and self._stays_until - now
         given = False
         try:
             engine = ledger.link.engine or ledger.link.ready(now)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from dibs import AsyncDibs, Busy, Event, UsageError
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 from .._tasks import Beside, eventually, sleep
 
@@ -114,6 +114,18 @@ async def test_a_lease_that_was_lost_keeps_nothing(server: Server) -> None:
         assert server.client().get("user:1") == b"another"
         assert server.client().pttl("user:1") > 40_000
     assert [event.kind for event in events] == ["acquired", "late"]
+
+
+async def test_a_slow_reply_does_not_shorten_it(valkey: Server, proxy: FaultProxy) -> None:
+    """It counts from the moment the caller has the key, not from the request for it."""
+    async with AsyncDibs(proxy.url, budget=5) as dibs:
+        await dibs.peek("warm:up")
+        proxy.delay(replies=1.0)
+        lease = await dibs.try_hold("user:1", ttl=60, at_least=60)
+        assert lease is not None
+        proxy.delay()
+        assert await lease.release()
+        assert valkey.client().pttl("user:1") > 59_300
 
 
 async def test_at_least_is_checked(server: Server) -> None:

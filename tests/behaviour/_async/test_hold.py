@@ -376,3 +376,17 @@ async def test_refusals_of_an_old_lease_ask_at_most_once_a_second(server: Server
         await sleep(0.2)
         assert server.commands() - before <= 2
         assert await dibs.try_hold("user:1", ttl=5) is None
+
+
+async def test_a_look_that_the_server_forbids_loses_nothing(own_server: Server) -> None:
+    """A user without GET: the look beside a refusal fails, and the lease stays what it was."""
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "someone", "on", ">secret", "~*", "&*", "+@all", "-get"
+    )
+    url = own_server.url.replace("redis://", "redis://someone:secret@")
+    async with AsyncDibs(url, budget=5) as dibs, dibs.hold("user:1", ttl=60) as lease:
+        await sleep(1.1)
+        assert await dibs.try_hold("user:1", ttl=5) is None
+        await sleep(0.3)
+        assert not lease.lost
+        assert await dibs.try_hold("user:1", ttl=5) is None

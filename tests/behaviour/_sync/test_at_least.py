@@ -6,7 +6,7 @@ import time
 import pytest
 
 from dibs import Dibs, Busy, Event, UsageError
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 from .._threads import Beside, eventually, sleep
 
@@ -115,6 +115,18 @@ def test_a_lease_that_was_lost_keeps_nothing(server: Server) -> None:
         assert server.client().get("user:1") == b"another"
         assert server.client().pttl("user:1") > 40_000
     assert [event.kind for event in events] == ["acquired", "late"]
+
+
+def test_a_slow_reply_does_not_shorten_it(valkey: Server, proxy: FaultProxy) -> None:
+    """It counts from the moment the caller has the key, not from the request for it."""
+    with Dibs(proxy.url, budget=5) as dibs:
+        dibs.peek("warm:up")
+        proxy.delay(replies=1.0)
+        lease = dibs.try_hold("user:1", ttl=60, at_least=60)
+        assert lease is not None
+        proxy.delay()
+        assert lease.release()
+        assert valkey.client().pttl("user:1") > 59_300
 
 
 def test_at_least_is_checked(server: Server) -> None:

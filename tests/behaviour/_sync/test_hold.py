@@ -377,3 +377,17 @@ def test_refusals_of_an_old_lease_ask_at_most_once_a_second(server: Server) -> N
         sleep(0.2)
         assert server.commands() - before <= 2
         assert dibs.try_hold("user:1", ttl=5) is None
+
+
+def test_a_look_that_the_server_forbids_loses_nothing(own_server: Server) -> None:
+    """A user without GET: the look beside a refusal fails, and the lease stays what it was."""
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "someone", "on", ">secret", "~*", "&*", "+@all", "-get"
+    )
+    url = own_server.url.replace("redis://", "redis://someone:secret@")
+    with Dibs(url, budget=5) as dibs, dibs.hold("user:1", ttl=60) as lease:
+        sleep(1.1)
+        assert dibs.try_hold("user:1", ttl=5) is None
+        sleep(0.3)
+        assert not lease.lost
+        assert dibs.try_hold("user:1", ttl=5) is None

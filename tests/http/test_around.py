@@ -236,3 +236,16 @@ def looking(get_response: Any) -> Any:
 
 looking.async_capable = True  # type: ignore[attr-defined]
 looking.sync_capable = False  # type: ignore[attr-defined]
+
+
+# ---- bodies that are changed on their way
+
+
+@pytest.mark.parametrize("edge", ["asgi", "starlette", "fastapi"])
+async def test_7_a_body_that_was_unpacked_outside_is_whole(valkey: Server, edge: str) -> None:
+    """Under ASGI the server says when a client has left; the length may be that of the wire."""
+    async with opened(edge, valkey, after="replay", key="required") as shop:
+        headers = {**KEYED, "content-type": "application/json", "content-length": "22"}
+        for replayed in (False, True):
+            call = await Call(shop.app, headers=headers, body=b"{}").run()
+            assert (call.status, call.is_replay) == (201, replayed)

@@ -24,41 +24,51 @@ PIECE = 256 * 1024
 class AsgiBody:
     """The body of a request under ASGI. `receive` hands it on, message by message."""
 
-    __slots__ = ("_buffer", "_file", "_hash", "_messages", "_receive", "_size", "is_gone", "long")
+    # What few bodies need is set on the class: most are short, and come in one message.
+    _size = 0
+    _file: IO[bytes] | None = None
+    _hash: BodyHash | None = None
+    _buffer: list[bytes]
+    is_gone = False
+    """The client left before it had said everything."""
+    long: LongBody | None = None
+    """What is known of a body that is not held in memory."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._messages: deque[Message] = deque()
-        self._size = 0
-        self._file: IO[bytes] | None = None
-        self._hash: BodyHash | None = None
-        self._buffer: list[bytes] = []
-        self.is_gone = False
-        """The client left before it had said everything."""
-        self.long: LongBody | None = None
-        """What is known of a body that is not held in memory."""
 
     @property
     def data(self) -> bytes:
         """The body, if it is short. Put together when asked for, not kept beside its pieces."""
+        if len(self._messages) == 1:
+            return self._messages[0].get("body", b"")
         return b"".join([message.get("body", b"") for message in self._messages])
 
     async def read(self, headers: dict[str, str], limit: int) -> KeyTrouble | None:
         """Read to the end. Returns what is wrong with it: it broke off, or is too long."""
-        while await self._read_message(headers, limit):
-            pass
+        message = await self._receive()
+        if self._is_all(message, limit):
+            self._messages.append(message)
+            return None
+        while await self._take(message, headers, limit):
+            message = await self._receive()
         if self._size > limit:
             return too_large(limit)
-        if self.is_gone or self._size < (declared_length(headers) or 0):
+        if self.is_gone:
             return INCOMPLETE
         if self._file is not None and self._hash is not None:
             await asyncio.to_thread(self._rewind, self._file)
             self.long = self._hash.result()
         return None
 
-    async def _read_message(self, headers: dict[str, str], limit: int) -> bool:
+    def _is_all(self, message: Message, limit: int) -> bool:
+        """True: the first message is a whole, short body."""
+        is_last = message["type"] == "http.request" and not message.get("more_body")
+        return is_last and len(message.get("body", b"")) <= min(SHORT, limit)
+
+    async def _take(self, message: Message, headers: dict[str, str], limit: int) -> bool:
         """One message. False: it was the last."""
-        message = await self._receive()
         if message["type"] == "http.disconnect":
             self.is_gone = True
             return False

@@ -82,10 +82,10 @@ def _body(
     length = declared_length(headers) or 0
     if length > limit:
         return too_large(limit)
-    found = _read(request)
-    size = len(found[0]) if found[1] is None else _counted(plain_request(request))
-    if size is not None and size < length:
-        return INCOMPLETE
+    found, plain = _read(request), plain_request(request)
+    size = len(found[0]) if found[1] is None else _counted(plain)
+    if size is not None and size < length and hasattr(plain, "environ"):
+        return INCOMPLETE  # under ASGI, Django itself sees that the client has left
     return too_large(limit) if size is not None and size > limit else found
 
 

@@ -96,12 +96,11 @@ class DibsMiddleware:
         if trouble is not None:
             return trouble
         said = await settled(self._user(scope)) if self._user else None
-        who = who_of(scope, headers, said, self._site.session_cookie)
-        path = place_of(scope)
+        who = who_of(scope, headers, named, said, self._site.session_cookie)
         facts = Facts(
             method=scope["method"],
             route=policy.route,
-            path=path,
+            path=place_of(scope),
             query=query_of(scope),
             headers=named,
             body=body.data,
@@ -112,7 +111,8 @@ class DibsMiddleware:
             service=self._site.service,
             host=self._site.host(named.get("host", "")),
         )
-        return submission_of(policy, facts, values_of(headers, policy.header), self._site.secret)
+        keys = values_of(headers, policy.header) if policy.header.lower() in named else []
+        return submission_of(policy, facts, keys, self._site.secret)
 
     async def _close(self) -> None:
         """Close what is ours. The application may live again, as it does in tests."""
@@ -237,6 +237,8 @@ def mount_of(scope: Scope) -> str:
 
 def _fields_of(policy: Policy, scope: Scope) -> dict[str, str]:
     """The `{fields}` of the route, from whichever path fits it."""
+    if "{" not in policy.route:
+        return {}
     for path in paths_of(scope):
         if policy.covers(scope["method"], path):
             return policy.parts_of(path)
@@ -268,16 +270,18 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     )
 
 
-def who_of(scope: Scope, headers: Headers, said: object, session: str | None) -> Identity:
-    """Who submits. HTTP/2 may send cookies in several lines."""
+def who_of(
+    scope: Scope, headers: Headers, named: dict[str, str], said: object, session: str | None
+) -> Identity:
+    """Who submits. *named*: the last line of each header. HTTP/2 may send cookies in several."""
     client = scope.get("client")
     return identify(
         said,
         session=session,
-        authorization="; ".join(values_of(headers, "authorization")),
-        cookies="; ".join(values_of(headers, "cookie")),
+        authorization=named.get("authorization", ""),
+        cookies="; ".join(values_of(headers, "cookie")) if "cookie" in named else "",
         address=client[0] if client else None,
-        agent="; ".join(values_of(headers, "user-agent")),
+        agent=named.get("user-agent", ""),
     )
 
 

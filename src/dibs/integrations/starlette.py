@@ -248,12 +248,13 @@ class _Desk:
         if policy.key == "only" and not keys:
             return None
         said = await settled(edge.user(request)) if edge.user is not None else None
-        who = who_of(request.scope, headers, said, edge.site.session_cookie)
+        named = dict(headers)
+        who = who_of(request.scope, headers, named, said, edge.site.session_cookie)
         self._form_of = request
-        body = await _body_of(request, dict(headers), policy.body_limit)
+        body = await _body_of(request, named, policy.body_limit)
         if isinstance(body, KeyTrouble):
             return body
-        facts = _facts_of(request, name, edge.site)._replace(
+        facts = _facts_of(request, name, named, edge.site)._replace(
             user=who.user, client=who.client, body=body[0], fields=body[1]
         )
         return submission_of(policy, facts, keys, edge.site.secret)
@@ -275,9 +276,9 @@ class _Desk:
         await (self._send if self._recorder is None else self._recorder.send)(message)
 
 
-def _facts_of(request: Request, name: str, site: Site) -> Facts:
+def _facts_of(request: Request, name: str, headers: dict[str, str], site: Site) -> Facts:
     """All but the body and who it is."""
-    scope, headers = request.scope, dict(header_lines(request.scope))
+    scope = request.scope
     return Facts(
         method=request.method,
         # Where a mounted application hangs is no part of the name: it may hold a value.
@@ -297,9 +298,8 @@ async def _body_of(
     request: Request, headers: dict[str, str], limit: int
 ) -> tuple[bytes, list[Field] | None] | KeyTrouble:
     """The body, or the fields and files of a form; or what is wrong with it."""
-    length = declared_length(headers) or 0
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if length > limit:
+    if (declared_length(headers) or 0) > limit:
         return too_large(limit)
     try:
         body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
@@ -308,9 +308,7 @@ async def _body_of(
             return b"", by_name([await _field(name, value) for name, value in form])
     except ClientDisconnect:
         return INCOMPLETE
-    if len(body) > limit:
-        return too_large(limit)
-    return INCOMPLETE if len(body) < length else (body, None)
+    return too_large(limit) if len(body) > limit else (body, None)
 
 
 async def _bytes_of(request: Request, kind: str) -> bytes | None:

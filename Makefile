@@ -27,7 +27,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies bench benchmarks print pins clean
+	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -100,11 +100,21 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
 	@$(BIN)/python -m tests.scenarios $(ARGS)
 
+# Old frameworks use what is deprecated since; that is no failure of ours.
+test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest version of each framework
+	@$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)"
+	@$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
+		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)"
+
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt
 
 benchmarks: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+verdicts: ## what the torture suite says about other middlewares, anew in docs/torture.md
+	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
+	@.venv-bench/bin/python tools/write_verdicts.py
 
 print: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
@@ -115,6 +125,7 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
 	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
 	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@$(PIN) pyproject.toml --group oldest -o requirements/oldest.txt
 	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt

@@ -1,7 +1,14 @@
 """SQLite or PostgreSQL, as the menu and the orders use them: connections that threads share."""
 
+import asyncio
+import contextlib
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -14,31 +21,89 @@ from sqlalchemy import (
     create_engine,
     event,
     make_url,
+    text,
 )
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+THREADS = 10
+"""How many may ask the database at once; it has a connection for each of them."""
+STARTING = 60.0
+"""Seconds that making the tables may take: other processes may be at it, and come first."""
 _LOCK_WAIT = 30.0
 """How long a writer of SQLite waits for another one, in seconds."""
-_CONNECT_WAIT = 5
-"""How long PostgreSQL may take to accept a connection, in seconds."""
+T = TypeVar("T")
 
 
-def open_engine(url: str, *, example: str) -> Engine:
+class Patience(NamedTuple):
+    """How long a caller waits for the database, in seconds. Then it is out."""
+
+    statement: float = 5.0
+    """For PostgreSQL's answers to one call, all its statements together."""
+    pool: float = 2.0
+    """For its turn, while all threads and connections are in use."""
+    connect: float = 2.0
+    """For a connection to be accepted; whole seconds, 2 at least."""
+
+    @classmethod
+    def read(cls, read: Callable[[str], str]) -> "Patience":
+        """From DATABASE_STATEMENT_SECONDS, _POOL_SECONDS and _CONNECT_SECONDS.
+
+        ValueError: which one is no number of seconds.
+        """
+        default = cls()
+        return cls(
+            _seconds(read, "DATABASE_STATEMENT_SECONDS", default.statement),
+            _seconds(read, "DATABASE_POOL_SECONDS", default.pool),
+            _seconds(read, "DATABASE_CONNECT_SECONDS", default.connect),
+        )
+
+
+USUAL = Patience()
+
+
+def _seconds(read: Callable[[str], str], name: str, default: float) -> float:
+    text = read(name)
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 3600:
+        raise ValueError(f"{name} must be a number of seconds, more than 0 and less than 3600.")
+    return value
+
+
+def open_engine(url: str, *, example: str, patience: Patience = USUAL) -> Engine:
     """Where connections come from; nothing connects yet.
 
     ValueError: the URL is none of SQLite or PostgreSQL; *example* is one that would do.
     """
     parsed = _parsed(url, example)
     if parsed.drivername != "sqlite":
-        arguments = {"connect_timeout": _CONNECT_WAIT}
-        return create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
+        return _open_postgresql(parsed, patience)
     arguments = {"timeout": _LOCK_WAIT, "check_same_thread": False}
     # A database in memory belongs to its connection, so there must be one, for all threads.
     in_memory = parsed.database in (None, "", ":memory:")
-    only_one = {"pool_size": 1, "max_overflow": 0} if in_memory else {}
+    only_one = {"pool_size": 1, "max_overflow": 0} if in_memory else {"pool_timeout": patience.pool}
     engine = create_engine(parsed, poolclass=QueuePool, connect_args=arguments, **only_one)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _open_postgresql(url: URL, patience: Patience) -> Engine:
+    """A server that is slow ends a statement itself; one that hangs is left by our own clock."""
+    # Only where it is used: SQLite needs no driver.
+    from .postgresql import open_connection
+
+    arguments = {
+        "connect_timeout": max(round(patience.connect), 2),
+        "options": f"-c statement_timeout={max(round(patience.statement * 1000), 1)}",
+    }
+    engine = create_engine(
+        url, pool_pre_ping=True, pool_timeout=patience.pool, connect_args=arguments
+    )
+    event.listen(engine, "do_connect", open_connection)
     return engine
 
 
@@ -49,6 +114,13 @@ def writing(engine: Engine) -> Engine:
     not both go on.
     """
     return engine.execution_options(begin="BEGIN IMMEDIATE")
+
+
+def wait_for_start(connection: Connection, key: int) -> None:
+    """Returns when nobody else is making the tables. SQLite has locked already."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL statement_timeout = {round(STARTING * 1000)}"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 def _parsed(url: str, example: str) -> URL:
@@ -69,6 +141,60 @@ def _on_connect(connection: Any, record: object) -> None:
 
 def _on_begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+
+# ---- threads
+
+_call = threading.local()
+
+
+def seconds_left() -> float | None:
+    """Until this thread's call of the database has taken too long. None: it has no limit."""
+    until: float | None = getattr(_call, "until", None)
+    return None if until is None else max(until - monotonic(), 0.0)
+
+
+class Threads:
+    """The threads in which a database is asked: as many at once as it has connections."""
+
+    def __init__(self, name: str, patience: Patience) -> None:
+        self._patience = patience
+        self._workers = ThreadPoolExecutor(THREADS, name)
+        self._turns = asyncio.Semaphore(THREADS)
+
+    async def ask(self, call: Callable[..., T], *arguments: Any, longest: float | None = None) -> T:
+        """What the database says to *call*, which may take *longest* seconds.
+
+        PoolTimeout: all threads were busy for too long. OperationalError: it did not answer.
+        """
+        try:
+            async with asyncio.timeout(self._patience.pool):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise PoolTimeout("no thread was free in time") from None
+        work = self._workers.submit(_limited, longest or self._patience.statement, call, *arguments)
+        # Not when the caller leaves: a thread of its own may still be at work then.
+        work.add_done_callback(self._next(asyncio.get_running_loop()))
+        return await asyncio.wrap_future(work)
+
+    def close(self) -> None:
+        """Waits for calls under way; it blocks."""
+        self._workers.shutdown()
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> Callable[[Future[Any]], None]:
+        def release(work: Future[Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(self._turns.release)
+
+        return release
+
+
+def _limited(longest: float, call: Callable[..., T], *arguments: Any) -> T:
+    _call.until = monotonic() + longest
+    try:
+        return call(*arguments)
+    finally:
+        _call.until = None
 
 
 # ---- columns

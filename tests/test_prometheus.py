@@ -650,7 +650,13 @@ FIRING: list[tuple[str, str, Happening, float | None]] = [
         lambda c: c.hear("released", times=99, held=0.2, guarded=True),
         None,
     ),
-    ("DibsLongHolds", "few", lambda c: c.hear("released", times=19, held=99.0, guarded=True), None),
+    ("DibsLongHolds", "one", lambda c: c.hear("released", held=299.0, guarded=True), None),
+    (
+        "DibsLongHolds",
+        "one slow stream of holds",
+        lambda c: c.hear("released", times=15, held=60.0, guarded=True),
+        60,
+    ),
     (
         "DibsLongHolds",
         "30 s",

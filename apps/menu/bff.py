@@ -1,6 +1,6 @@
 """The menu BFF: what a guest gets who scans the QR code on the table.
 
-GET  /menus/active?branchId=…&tableId=…   200 · 400 · 502 with the code · 503 + Retry-After
+GET  /menus/active?branchId=…&tableId=…   200 · 400 · 404: no menu · 502 with the code · 503
 POST /admin/branches/{branchId}/menus     what the store-service says; readers get it at once
 GET  /health                              200: this process answers
 GET  /ready                               200 ok, or degraded: one of two is out · 503: both are
@@ -12,13 +12,9 @@ it behind) · miss (this request loaded it) · shared (another one did, and this
 """
 
 import hmac
-import logging
 import re
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import fields
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,30 +23,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dibs import AsyncDibs, Event, Unavailable
+from dibs import Unavailable
 
+from .active_menus import ActiveMenus
 from .bff_settings import Settings
-from .downstream import LONGEST, ActiveMenu, Published, Refused, StoreClient, Unreachable
+from .downstream import NoMenu, Published, Refused, StoreClient, Unreachable
 from .problems import on_http_error, problem
 
-CACHE_KEY = "cis:menu:active:v1:{branch_id}"
-LOCK_KEY = "lock:cis:menu:active:v1:{branch_id}"
-LOAD_TIMEOUT = LONGEST + 2
 _LONGEST_BODY = 1024 * 1024
-_ID = re.compile(r"(?!\.{1,2}\Z)[^\x00-\x1f\x7f/?#]{1,64}")
-_log = logging.getLogger(__name__)
-
-_HOW = {
-    "hit": "hit",
-    "local_hit": "hit",
-    "stale": "stale",
-    "miss": "miss",
-    "reelected": "miss",
-    "waited": "shared",
-    "degraded": "bypass",
-}
-_told: ContextVar[list[str] | None] = ContextVar("told", default=None)
-"""What dibs said about the current request. Nothing: it shared another request's answer."""
+_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+_BRANCH = re.compile(rf"(?!\.{{1,2}}\Z)[^{_CONTROL}/?#{{}}]{{1,64}}")
+_TABLE = re.compile(rf"[^{_CONTROL}]{{0,64}}")
 
 
 class MenuBff:
@@ -59,9 +42,8 @@ class MenuBff:
     def __init__(self, settings: Settings | None = None) -> None:
         """Without *settings*, those of the environment, read on entry."""
         self._settings = settings
-        self._happened = Counter[str]()
         self._admin_token = ""
-        self._dibs: AsyncDibs
+        self._menus: ActiveMenus
         self._store: StoreClient
 
     @property
@@ -79,56 +61,22 @@ class MenuBff:
         """ValueError: a setting cannot be used. Nothing connects before it is needed."""
         settings = self._settings or Settings.from_environment()
         self._admin_token = settings.admin_token
-        self._dibs = AsyncDibs(settings.redis_url, listeners=[self._heard])
         self._store = StoreClient(settings.store_service_url)
-        self._menu = self._dibs.cached(
-            CACHE_KEY,
-            lock_key=LOCK_KEY,
-            ttl=180,
-            jitter=0.2,
-            min_ttl=60,
-            lock_ttl=3,
-            poll=0.08,
-            wait=LOAD_TIMEOUT,
-            stale=settings.stale,
-            load_timeout=LOAD_TIMEOUT,
-        )(self._load)
+        self._menus = ActiveMenus(settings.redis_url, self._store, stale=settings.stale)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._dibs.aclose()
+        await self._menus.aclose()
         await self._store.aclose()
-
-    # ---- the cache
-
-    async def _load(self, branch_id: str, table_id: str | None = None) -> ActiveMenu:
-        """The menu, from the store-service. The table is for its log only: it is in no key."""
-        try:
-            return await self._store.resolve_active(branch_id, table_id)
-        except Refused:
-            await self._menu.invalidate(branch_id)  # a "no" is an answer: no old menu now
-            raise
-        except Unreachable as error:
-            _log.warning("%s", error)  # also where nobody waits for it: an old menu was served
-            raise
-
-    def _heard(self, event: Event) -> None:
-        self._happened[event.kind] += 1
-        told = _told.get()
-        if told is not None:
-            told.append(event.kind)
 
     # ---- answers
 
     async def find_active(self, request: Request) -> Response:
         """The menu that the branch serves now: cached, old, or asked for."""
         branch_id = _checked(request.query_params.get("branchId"))
-        table_id = request.query_params.get("tableId") or None
-        told: list[str] = []
-        _told.set(told)
-        menu = await self._menu(branch_id, table_id and table_id[:64])
-        how = next((_HOW[kind] for kind in told if kind in _HOW), "shared")
-        return JSONResponse(_print(menu), headers={"X-Cache": how, "Cache-Control": "no-cache"})
+        _check_table(request.query_params.get("tableId", ""))
+        menu, how = await self._menus.find(branch_id)
+        return JSONResponse(menu.printed(), headers={"X-Cache": how, "Cache-Control": "no-cache"})
 
     async def publish(self, request: Request) -> Response:
         """Hand a new version to the store-service; whoever reads from now on gets it."""
@@ -138,9 +86,9 @@ class MenuBff:
         try:
             published = await self._store.publish(branch_id, edition)
         except Unreachable:
-            await self._menu.invalidate(branch_id)  # in doubt it was published
+            await self._menus.invalidate(branch_id)  # in doubt it was published
             raise
-        told = await self._menu.invalidate(branch_id) if published.is_done else False
+        told = await self._menus.invalidate(branch_id) if published.is_done else False
         return _forwarded(published, "done" if told else "later" if published.is_done else "none")
 
     async def health(self, request: Request) -> Response:
@@ -149,7 +97,11 @@ class MenuBff:
 
     async def ready(self, request: Request) -> Response:
         """Without Redis menus are still loaded, without the store-service still read."""
-        parts = {"redis": await self._redis_answers(), "storeService": await self._store_answers()}
+        redis_answers, store_answers = (
+            await self._menus.is_redis_there(),
+            await self._is_store_there(),
+        )
+        parts = {"redis": redis_answers, "storeService": store_answers}
         report = {name: "ok" if answers else "out" for name, answers in parts.items()}
         if not any(parts.values()):
             return problem(503, "Neither Redis nor the store-service answers.", facts=report)
@@ -157,7 +109,7 @@ class MenuBff:
 
     async def stats(self, request: Request) -> Response:
         """How often each event of the cache happened."""
-        return JSONResponse(dict(self._happened))
+        return JSONResponse(dict(self._menus.happened))
 
     def _only_admins(self, request: Request) -> None:
         given = request.headers.get("Authorization", "").encode()
@@ -166,14 +118,7 @@ class MenuBff:
         ):
             raise HTTPException(401, "This needs a token.", {"WWW-Authenticate": "Bearer"})
 
-    async def _redis_answers(self) -> bool:
-        try:
-            await self._dibs.peek("cis:menu:ready")
-        except Unavailable:
-            return False
-        return True
-
-    async def _store_answers(self) -> bool:
+    async def _is_store_there(self) -> bool:
         try:
             await self._store.check()
         except Unreachable:
@@ -192,6 +137,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
 
     handlers: dict[Any, Any] = {
         HTTPException: on_http_error,
+        NoMenu: _on_no_menu,
         Refused: _on_refusal,
         Unreachable: _on_outage,
         Unavailable: _on_outage,
@@ -207,9 +153,17 @@ def _checked(branch_id: str | None) -> str:
     """The branch. 400: it is missing, blank, or cannot be one."""
     if branch_id is None or not branch_id.strip():
         raise HTTPException(400, "branchId is required")
-    if not _ID.fullmatch(branch_id):
-        raise HTTPException(400, "branchId must have 1 to 64 characters, none of them / ? or #")
+    if not _BRANCH.fullmatch(branch_id):
+        detail = "branchId must have 1 to 64 characters, none of them / ? # { } or a control one"
+        raise HTTPException(400, detail)
     return branch_id
+
+
+def _check_table(table_id: str) -> None:
+    """400: it cannot be a table. Nobody else is asked about it: all tables share the menu."""
+    if not _TABLE.fullmatch(table_id):
+        detail = "tableId must have at most 64 characters, none of them a control character"
+        raise HTTPException(400, detail)
 
 
 async def _body(request: Request) -> bytes:
@@ -225,14 +179,14 @@ async def _body(request: Request) -> bytes:
 # ---- out
 
 
-def _print(menu: ActiveMenu) -> dict[str, Any]:
-    # Not dataclasses.asdict: it copies every dish for every guest.
-    return {field.name: getattr(menu, field.name) for field in fields(menu)}
-
-
 def _forwarded(published: Published, invalidated: str) -> Response:
     headers = {"X-Cache-Invalidated": invalidated}
     return Response(published.body, published.status, headers, published.media_type)
+
+
+async def _on_no_menu(request: Request, error: NoMenu) -> Response:
+    facts = {"responseCode": error.code, "msg": error.msg}
+    return problem(404, error.reason, facts=facts, headers={"Cache-Control": "no-cache"})
 
 
 async def _on_refusal(request: Request, error: Refused) -> Response:

@@ -12,10 +12,9 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    text,
 )
 
-from apps.databases import open_engine, writing
+from apps.databases import USUAL, Patience, open_engine, wait_for_start, writing
 
 from .documents import hash_of
 from .menus import Branch, Category, Chain, Edition, Item, Menu, NewVersion, TimeWindow, Version
@@ -40,9 +39,9 @@ class MenuDatabase:
     sqlalchemy.exc.OperationalError, from any method: the database does not answer.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience: Patience = USUAL) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = open_engine(url, example="sqlite:///menu.db")
+        self._engine = open_engine(url, example="sqlite:///menu.db", patience=patience)
         self._writer = writing(self._engine)
 
     def __repr__(self) -> str:
@@ -58,8 +57,7 @@ class MenuDatabase:
         Any number of processes may do so at once: the first does it, the others find it done.
         """
         with self._writer.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _START_LOCK})
+            wait_for_start(connection, _START_LOCK)
             metadata.create_all(connection)
             if connection.scalar(select(func.count()).select_from(branches)) == 0:
                 _fill(connection, chain)

@@ -1,13 +1,17 @@
 """The store-service as the BFF sees it: over HTTP, with deadlines, and not to be trusted."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 
 SUCCESS = "00000"
+NO_MENU = {"40401": "There is no such branch.", "40402": "The branch serves nothing now."}
+"""The codes that say that there is no menu to show. Every other code is the store's own trouble."""
 LONGEST = 5.0
 """What one call may take, in seconds: each of its reads; all of it, the cache's load_timeout."""
 _CONNECT = 1.0
@@ -37,9 +41,23 @@ class ActiveMenu:
     categories: list[dict[str, Any]]
     items: list[dict[str, Any]]
 
+    def printed(self) -> dict[str, Any]:
+        """As guests get it."""
+        # Not dataclasses.asdict: it copies every dish for every guest.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When its time window ends. None: the store-service does not say so, or not clearly."""
+        try:
+            at = datetime.fromisoformat(self.timeWindow["endsAt"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return at if at.tzinfo is not None else None
+
 
 class Refused(Exception):
-    """The store-service answered, and its answer was no: a code other than 00000."""
+    """The store-service answered with a code other than 00000."""
 
     def __init__(self, code: str, msg: str) -> None:
         super().__init__(code, msg)
@@ -47,7 +65,16 @@ class Refused(Exception):
         self.msg = msg
 
     def __str__(self) -> str:
-        return f"the store-service answered {self.code}: {self.msg}"
+        return f"the store-service answered {self.code}"
+
+
+class NoMenu(Refused):
+    """It has no menu for this branch: there is no such branch, or it serves nothing now."""
+
+    @property
+    def reason(self) -> str:
+        """A sentence for the guest."""
+        return NO_MENU[self.code]
 
 
 class Unreachable(Exception):
@@ -85,10 +112,14 @@ class StoreClient:
             trust_env=False,  # a proxy for the world outside is not for the service next door
         )
 
-    async def resolve_active(self, branch_id: str, table_id: str | None) -> ActiveMenu:
-        """The branch's menu. Refused: there is none. Unreachable: nobody can tell."""
-        question = {"branchId": branch_id, "tableId": table_id}
-        return converted(_data(await self._ask("POST", "/resolveActive", json=question)))
+    async def resolve_active(self, branch_id: str) -> ActiveMenu:
+        """The branch's menu. NoMenu: there is none. Refused, Unreachable: nobody can tell.
+
+        All guests of the branch share the answer, so nothing of one guest's request is in the
+        question: no table.
+        """
+        answer = await self._ask("POST", "/resolveActive", json={"branchId": branch_id})
+        return converted(_data(answer))
 
     async def publish(self, branch_id: str, edition: bytes) -> Published:
         """What was said to a new version. Unreachable: it may be published, or not."""
@@ -118,11 +149,28 @@ class StoreClient:
 
 
 def converted(data: Mapping[str, Any]) -> ActiveMenu:
-    """The seed's convertToResult: seven fields, whatever else there is. Unreachable: one lacks."""
+    """The seed's convertToResult: seven fields, whatever else there is.
+
+    Unreachable: one is missing, or cannot be sent to a guest as JSON.
+    """
     for name, kind in _FIELDS.items():
-        if not isinstance(data.get(name), kind):
+        value = data.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise Unreachable(f"its answer has no {name}")
-    return ActiveMenu(**{name: data[name] for name in _FIELDS})
+    for name in ("categories", "items"):
+        if not all(isinstance(each, dict) for each in data[name]):
+            raise Unreachable(f"its answer has {name} that are no objects")
+    menu = ActiveMenu(**{name: data[name] for name in _FIELDS})
+    _check_sendable(menu)
+    return menu
+
+
+def _check_sendable(menu: ActiveMenu) -> None:
+    """Unreachable: Python reads it as JSON, and nobody else would: NaN, 1e999, half a character."""
+    try:
+        json.dumps(menu.printed(), ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise Unreachable("its answer cannot be sent as JSON") from None
 
 
 def _data(answer: httpx.Response) -> Mapping[str, Any]:
@@ -134,5 +182,5 @@ def _data(answer: httpx.Response) -> Mapping[str, Any]:
     if not isinstance(code, str):
         raise Unreachable(f"HTTP {answer.status_code} without a responseCode")
     if code != SUCCESS:
-        raise Refused(code, str(body.get("msg") or ""))
+        raise (NoMenu if code in NO_MENU else Refused)(code, str(body.get("msg") or ""))
     return body["data"] if isinstance(body.get("data"), dict) else {}

@@ -17,7 +17,6 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +30,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from apps.databases import STARTING, Patience, Threads
 
 from .database import Active, MenuDatabase
 from .documents import (
@@ -52,8 +53,6 @@ SUCCESS = "00000"
 UNKNOWN_BRANCH = "40401"
 NO_ACTIVE_MENU = "40402"
 _LONGEST_BODY = 1024 * 1024
-_THREADS = 10
-"""How many may ask the database at once; it has a connection for each of them."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -64,6 +63,7 @@ class Settings(NamedTuple):
     database_url: str = "sqlite:///menu.db"
     delay: float = 0.0
     """How much slower /resolveActive is made, in seconds."""
+    patience: Patience = Patience()
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -72,7 +72,8 @@ class Settings(NamedTuple):
         delay = config("STORE_DELAY_SECONDS", cast=float, default=0.0)
         if not (math.isfinite(delay) and delay >= 0):
             raise ValueError(f"STORE_DELAY_SECONDS must be 0 or more, not {delay}.")
-        return cls(config("DATABASE_URL", default="") or cls().database_url, delay)
+        url = config("DATABASE_URL", default="") or cls().database_url
+        return cls(url, delay, Patience.read(lambda name: config(name, default="")))
 
 
 class StoreService:
@@ -84,7 +85,7 @@ class StoreService:
         self._delay = 0.0
         self._arrived = 0
         self._database: MenuDatabase
-        self._threads: ThreadPoolExecutor
+        self._threads: Threads
 
     @property
     def routes(self) -> list[Route]:
@@ -103,10 +104,10 @@ class StoreService:
         """ValueError: a setting cannot be used. OperationalError: there is no such database."""
         settings = self._settings or Settings.from_environment()
         self._delay = settings.delay
-        self._database = MenuDatabase(settings.database_url)
-        self._threads = ThreadPoolExecutor(_THREADS, "store")
+        self._database = MenuDatabase(settings.database_url, settings.patience)
+        self._threads = Threads("store", settings.patience)
         try:
-            await self._ask(self._database.prepare, sample_chain())
+            await self._threads.ask(self._database.prepare, sample_chain(), longest=STARTING)
         except BaseException:
             self._close()
             raise
@@ -117,11 +118,11 @@ class StoreService:
 
     async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
         """What the database says to *call*."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+        return await self._threads.ask(call, *arguments)
 
     def _close(self) -> None:
         # Threads first: a cancelled request leaves one behind that still has a connection.
-        self._threads.shutdown()
+        self._threads.close()
         self._database.close()
 
     # ---- answers
@@ -277,7 +278,7 @@ async def _on_invalid(request: Request, error: Invalid) -> Response:
 
 
 async def _on_outage(request: Request, error: Exception) -> Response:
-    _log.error("The database does not answer: %s", error)
+    _log.error("The database does not answer: %s", type(error).__name__)
     return problem(503, "The database does not answer.", headers={"Retry-After": "1"})
 
 

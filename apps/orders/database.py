@@ -11,11 +11,10 @@ from sqlalchemy import (
     Select,
     insert,
     select,
-    text,
 )
 from sqlalchemy.exc import IntegrityError
 
-from apps.databases import open_engine, writing
+from apps.databases import Patience, open_engine, wait_for_start, writing
 
 from .orders import Line, NewOrder, Order
 from .schema import lines, metadata, orders
@@ -38,9 +37,9 @@ class OrderDatabase:
     sqlalchemy.exc.OperationalError, from any method: the database does not answer.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience: Patience) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = open_engine(url, example="sqlite:///orders.db")
+        self._engine = open_engine(url, example="sqlite:///orders.db", patience=patience)
         self._writer = writing(self._engine)
 
     def __repr__(self) -> str:
@@ -53,8 +52,7 @@ class OrderDatabase:
     def prepare(self) -> None:
         """The tables are there. Any number of processes may make them at once."""
         with self._writer.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _START_LOCK})
+            wait_for_start(connection, _START_LOCK)
             metadata.create_all(connection)
 
     def ping(self) -> None:

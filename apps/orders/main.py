@@ -8,8 +8,8 @@ GET  /health             200: this process answers
 GET  /ready              200 ok, or degraded: Redis is out · 503: the database is
 GET  /metrics            Prometheus
 
-Whatever is not 2xx is problem+json. `X-User-Id` says who submits; that it is true is for a gateway
-to make sure of.
+Whatever is not 2xx is problem+json, or the seed's `Result` where the settings say so.
+`X-User-Id` says who submits; that it is true is for a gateway to make sure of.
 """
 
 import os
@@ -26,8 +26,10 @@ from dibs import AsyncDibs, Unavailable
 from dibs.integrations.fastapi import install
 from dibs.integrations.prometheus import PrometheusListener
 
+from .life_cycle import log_life_cycle
 from .orders import PlacedOrder
 from .problems import DATABASE_IS_OUT, HANDLERS, REFUSED, ShortBodies, problem
+from .results import ResultEnvelope
 from .seed_cases import router
 from .service import KEY, OrderService
 from .settings import Settings
@@ -83,8 +85,14 @@ class Probes:
 
 
 def who(request: Request) -> str | None:
-    """Who submits, for the guard: the seed's endpoints do without a name."""
-    return request.headers.get("x-user-id") or (request.client.host if request.client else None)
+    """Who submits, for the guard: the seed's endpoints do without a name.
+
+    Each says what it is, or a name that looks like an address would be taken for that address.
+    """
+    name = request.headers.get("x-user-id")
+    if name:
+        return f"user {name}"
+    return f"address {request.client.host}" if request.client else None
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -94,9 +102,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """
     settings = settings or Settings.from_environment()
     registry = CollectorRegistry()
-    listener = PrometheusListener(registry)
-    dibs = AsyncDibs(settings.redis_url, namespace="orders:", budget=BUDGET, listeners=[listener])
-    service = OrderService(settings.database_url, registry)
+    listeners = [PrometheusListener(registry), log_life_cycle]
+    dibs = AsyncDibs(settings.redis_url, namespace="orders:", budget=BUDGET, listeners=listeners)
+    service = OrderService(settings.database_url, registry, settings.patience)
     probes = Probes(dibs, service, registry)
 
     @asynccontextmanager
@@ -107,7 +115,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPI(title="Orders", lifespan=lifespan, exception_handlers=HANDLERS, responses=REFUSED)
     app.add_middleware(ShortBodies)
-    install(app, dibs, user=who)
+    install(app, dibs, user=who, secret=settings.usable_secret())
+    if settings.refusals == "result":
+        app.add_middleware(ResultEnvelope)  # outermost: what the guard refuses is one of them
     _add_routes(app, service, probes)
     return app
 

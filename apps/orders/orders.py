@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 Sku = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
 
 class Line(BaseModel):
     """So many of one thing."""
@@ -64,6 +66,6 @@ class PlacedOrder(BaseModel):
 def submission_of(customer: str, key: str) -> str:
     """Under which the database knows what a client calls *key*; `abc` and `"abc"` are the same."""
     text = key.strip()
-    if text.startswith('"'):
-        text = re.sub(r"\\(.)", r"\1", text[1:-1])
+    if quoted := _QUOTED.match(text):  # what follows are parameters, which are not the key's
+        text = re.sub(r"\\(.)", r"\1", quoted[1])
     return hashlib.sha256(json.dumps([customer, text]).encode()).hexdigest()

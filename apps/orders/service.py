@@ -5,7 +5,6 @@ import functools
 import logging
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 from uuid import uuid4
@@ -14,6 +13,7 @@ from fastapi import Depends, Header, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
 
+from apps.databases import STARTING, Patience, Threads
 from dibs.integrations.fastapi import once
 
 from .database import OrderDatabase
@@ -27,8 +27,6 @@ REMEMBERED = 24 * 3600
 LEASE = 5
 """Seconds until another may submit what a process was at work on when it died."""
 KEY = "Idempotency-Key"
-_THREADS = 10
-"""How many may ask the database at once; it has a connection for each of them."""
 _ID = re.compile(r"[0-9a-f]{32}")
 _USER = re.compile(r"[\x21-\x7e]{1,64}")
 T = TypeVar("T")
@@ -48,10 +46,11 @@ Customer = Annotated[str, Depends(customer_of)]
 class OrderService:
     """The database and the answers from it: ready on entry, closed on exit."""
 
-    def __init__(self, database_url: str, registry: CollectorRegistry) -> None:
+    def __init__(self, database_url: str, registry: CollectorRegistry, patience: Patience) -> None:
         """Nothing connects yet. ValueError: there can be no such database."""
-        self._database = OrderDatabase(database_url)
-        self._threads: ThreadPoolExecutor
+        self._patience = patience
+        self._database = OrderDatabase(database_url, patience)
+        self._threads: Threads
         self._placed = Counter(
             "orders_placed",
             "Orders: created, or found in the database when they were submitted again.",
@@ -61,9 +60,9 @@ class OrderService:
 
     async def __aenter__(self) -> "OrderService":
         """OperationalError: there is no such database."""
-        self._threads = ThreadPoolExecutor(_THREADS, "orders")
+        self._threads = Threads("orders", self._patience)
         try:
-            await self._ask(self._database.prepare)
+            await self._threads.ask(self._database.prepare, longest=STARTING)
         except BaseException:
             self._close()
             raise
@@ -74,11 +73,11 @@ class OrderService:
 
     async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
         """What the database says to *call*."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+        return await self._threads.ask(call, *arguments)
 
     def _close(self) -> None:
         # Threads first: a cancelled request leaves one behind that still has a connection.
-        self._threads.shutdown()
+        self._threads.close()
         self._database.close()
 
     async def check(self) -> None:
@@ -87,25 +86,26 @@ class OrderService:
 
     # ---- placing
 
+    @once(
+        key="optional",
+        header=KEY,
+        after="replay",
+        window=REMEMBERED,
+        keyless="hold",
+        keyless_window=WINDOW,
+        lease=LEASE,
+        message="This order was placed a moment ago.",
+    )
     async def place(self, request: Request, order: NewOrder, customer: Customer) -> Response:
         """Place an order, once.
 
         With the header Idempotency-Key, whoever submits it again gets the same order, also in an
         outage of Redis. Without it, the same order is refused for ten seconds.
         """
-        way = self._place_by_key if KEY in request.headers else self._place_by_content
-        return await way(request=request, order=order, customer=customer)
-
-    @once(window=WINDOW, after="hold", lease=LEASE, message="This order was placed a moment ago.")
-    async def _place_by_content(
-        self, *, request: Request, order: NewOrder, customer: str
-    ) -> Response:
-        """What is not named by its client is new: the next one may want the same again."""
-        return await self._place(customer, uuid4().hex, order)
-
-    @once(window=REMEMBERED, after="replay", key="required", header=KEY, lease=LEASE)
-    async def _place_by_key(self, *, request: Request, order: NewOrder, customer: str) -> Response:
-        return await self._place(customer, submission_of(customer, request.headers[KEY]), order)
+        key = request.headers.get(KEY)
+        # What is not named by its client is new: the next one may want the same again.
+        submission = uuid4().hex if key is None else submission_of(customer, key)
+        return await self._place(customer, submission, order)
 
     async def _place(self, customer: str, submission: str, new: NewOrder) -> Response:
         now = datetime.now(UTC)

@@ -1,7 +1,7 @@
 """The `cached` panel: a restaurant's menu, and 200 guests who scan its QR code at once.
 
 GET  /menu/branches           200: the chain
-GET  /menu/active?branch=…    200: the menu, and how it was got · 502 · 503
+GET  /menu/active?branch=…    200: the menu, and how it was got · 404 · 502 · 503
 POST /menu/publish            {"branch", "percent" | "copyOf"}   201 · what the service says
 POST /menu/rush               {"branch", "algorithm": "dibs" | "seed"}   200 · 409: one is under way
 

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import json
 import re
+import secrets
 import shutil
 import tempfile
 from collections import Counter
@@ -184,8 +185,12 @@ async def _open_shop(engine: Engine, open_until: AsyncExitStack) -> Child:
     open_until.callback(shutil.rmtree, folder, ignore_errors=True)
     shop = Child("apps.orders.main:app", folder=folder)
     open_until.push_async_callback(shop.aclose)
-    database = f"sqlite:///{folder}/orders.db"
-    await shop.start({"REDIS_URL": engine.target, "DATABASE_URL": database})
+    settings = {
+        "REDIS_URL": engine.target,
+        "DATABASE_URL": f"sqlite:///{folder}/orders.db",
+        "ORDERS_SECRET": secrets.token_hex(),
+    }
+    await shop.start(settings)
     return shop
 
 

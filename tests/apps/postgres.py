@@ -6,8 +6,10 @@ import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,26 @@ class Postgres:
         if self._keeper is not None:
             self._keeper.communicate(timeout=20)
             self._keeper = None
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It hangs: connections stay open and are even accepted, nothing answers."""
+        pids = self._pids()
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _pids(self) -> list[int]:
+        """The server and all its processes; each is in a session of its own."""
+        main = int(Path(self._data, "postmaster.pid").read_text().split()[0])
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True)
+        pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+        return [main, *(pid for pid, parent in pairs if parent == main)]
 
     def close(self) -> None:
         """Nothing is left of it."""

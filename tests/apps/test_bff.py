@@ -6,24 +6,28 @@ Two BFF processes share one store-service, as behind a load balancer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 import redis
 
+from apps.menu.active_menus import ActiveMenus
 from apps.menu.bff_settings import Settings
-from apps.menu.downstream import LONGEST
+from apps.menu.downstream import LONGEST, Refused, StoreClient
 from dibs.testing import Child, Server, eventually
 from dibs.testing.servers import free_port
+from tests.topologies import start_cluster
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -35,6 +39,7 @@ FIELDS = [
     "menuVersionId", "versionNo", "bizDate", "timeWindow", "versionHash", "categories", "items",
 ]  # fmt: skip
 RAISE = {"priceChangePercent": 5}
+NEVER_STALE = {"MENU_STALE_SECONDS": "0"}
 
 
 # ------------------------------------------------------------------------------- processes
@@ -167,6 +172,21 @@ def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return problem
 
 
+def ended(menu: dict[str, Any]) -> bool:
+    return datetime.now(UTC) > datetime.fromisoformat(menu["timeWindow"]["endsAt"])
+
+
+def has_menu(server: Server) -> bool:
+    """Whether a menu is cached: what a failed load leaves behind is none."""
+    return b"menuVersionId" in (redis_of(server).get(KEY) or b"")
+
+
+def read_menu(bff: Bff) -> dict[str, Any]:
+    """The menu, once it is served: for a second, a failed load is the answer to everybody."""
+    eventually(lambda: bff.read().status_code == 200)
+    return bff.read().json()
+
+
 def make_stale(server: Server) -> None:
     """As if the ttl were over: what is left is the time for which an old menu may be served."""
     assert redis_of(server).pexpire(KEY, int(STALE * 1000) - 1000)
@@ -245,10 +265,10 @@ def test_what_is_not_there(street: Street) -> None:
 
 
 def test_a_no_has_a_code(street: Street, valkey: Server) -> None:
-    """502 with the store-service's code, and nothing is cached: every guest gets a new answer."""
+    """404 with the store-service's code, and nothing is cached: every guest gets a new answer."""
     before = street.store.calls
     for _ in range(2):
-        problem = is_problem(street.first.read("nowhere"), 502)
+        problem = is_problem(street.first.read("nowhere"), 404)
         assert problem["responseCode"] == "40401" and "nowhere" in problem["msg"]
     assert street.store.calls == before + 2
     eventually(lambda: valkey.keys() == [])
@@ -260,11 +280,13 @@ def test_without_the_store_service(run: Run, valkey: Server) -> None:
     _, bff = run(store, Bff(valkey.url, store.url))
     store.child.kill()
     assert is_problem(bff.read(), 503) and int(bff.read().headers["Retry-After"]) >= 1
-    eventually(lambda: valkey.keys() == [])
+    assert not has_menu(valkey)
     assert bff.http.get("/ready").json()["status"] == "degraded"
 
     store.again()
-    menu = bff.read().json()
+    menu = read_menu(bff)
+    calls = store.calls
+    assert calls == 1
     store.child.kill()
     make_stale(valkey)
     for _ in range(3):
@@ -281,11 +303,111 @@ def test_an_old_menu_ends_with_a_no(run: Run, valkey: Server) -> None:
     with saying(200, good_answer()) as say:
         [bff] = run(Bff(valkey.url, say.url))
         assert bff.read().status_code == 200
-        say.body = json.dumps({"responseCode": "40402", "msg": "closed", "data": None}).encode()
+        say.body = refusal("40402")
         make_stale(valkey)
         assert bff.read().headers["X-Cache"] == "stale"
-        eventually(lambda: bff.read().status_code == 502)
-        assert is_problem(bff.read(), 502)["responseCode"] == "40402"
+        eventually(lambda: bff.read().status_code == 404)
+        assert is_problem(bff.read(), 404)["responseCode"] == "40402"
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [("40401", "There is no such branch."), ("40402", "The branch serves nothing now.")],
+)
+def test_no_menu_is_the_guests_answer_and_no_error_of_the_store(
+    nonsense: Nonsense, valkey: Server, code: str, detail: str
+) -> None:
+    """404 with the code: "closed now" and "no such branch" are not a bad gateway."""
+    nonsense.say.status, nonsense.say.body = 200, refusal(code)
+    problem = is_problem(nonsense.bff.read(), 404)
+    assert (problem["responseCode"], problem["detail"]) == (code, detail)
+    eventually(lambda: valkey.keys() == [])
+
+
+def test_an_error_of_the_store_keeps_the_old_menu(run: Run, valkey: Server) -> None:
+    """99999 says nothing about the menu: the old one is served; without one it is a 502."""
+    with saying(200, good_answer()) as say:
+        [bff] = run(Bff(valkey.url, say.url))
+        assert bff.read().status_code == 200
+        say.body = refusal("99999")
+        make_stale(valkey)
+        called = say.calls
+        assert bff.read().headers["X-Cache"] == "stale"
+        eventually(lambda: say.calls == called + 1)
+        for _ in range(10):
+            assert bff.read().headers["X-Cache"] == "stale"
+        assert is_problem(bff.read("another"), 502)["responseCode"] == "99999"
+
+
+def test_what_is_no_json_for_others_is_never_cached(nonsense: Nonsense, valkey: Server) -> None:
+    """NaN from the store-service is its error; the next menu is served and cached as usual."""
+    nonsense.say.status = 200
+    nonsense.say.body = good_answer().replace(b'"versionNo": 1', b'"versionNo": NaN')
+    is_problem(nonsense.bff.read(), 503)
+    for items in (b'[{"price": NaN}]', b'[{"price": -Infinity}]', b'[{"price": 1e999}]',
+                  b'[{"name": "\\ud800"}]', b"[1]"):  # fmt: skip
+        valkey.flush()
+        nonsense.say.body = good_answer().replace(b'"items": []', b'"items": ' + items)
+        is_problem(nonsense.bff.read(), 503)
+        assert not has_menu(valkey)
+    nonsense.say.body = good_answer()
+    read_menu(nonsense.bff)
+    assert nonsense.bff.read().headers["X-Cache"] == "hit"
+
+
+@pytest.mark.parametrize("table", ["%00", "A%0A7", "%1b", "%7f", "%c2%85", "x" * 65])
+def test_a_table_is_checked_at_the_door(street: Street, valkey: Server, table: str) -> None:
+    """400 for this guest alone: nobody else is asked, and nobody else fails."""
+    before = street.store.calls
+    path = f"/menus/active?branchId={BRANCH}&tableId={table}"
+    assert "tableId" in is_problem(street.first.http.get(path), 400)["detail"]
+    assert street.store.calls == before and valkey.keys() == []
+
+
+def test_nothing_of_a_guest_goes_into_a_shared_load(nonsense: Nonsense, valkey: Server) -> None:
+    """The question to the store-service is the same whoever asks first: the branch alone."""
+    nonsense.say.status, nonsense.say.body = 200, good_answer()
+    read_menu(nonsense.bff)
+    assert json.loads(nonsense.say.asked[-1]) == {"branchId": BRANCH}
+
+
+def test_a_menu_ends_with_its_time_window(run: Run, valkey: Server) -> None:
+    """At its `endsAt` a menu is not fresh any more, whatever is left of its ttl."""
+    with saying(200, b"") as say:
+        run(first := Bff(valkey.url, say.url), second := Bff(valkey.url, say.url))
+        say.body = good_answer(ends_in=2.0)
+        lunch = first.read().json()
+        say.body = good_answer(version=2, ends_in=3600)
+        eventually(lambda: ended(lunch))
+        for bff in (first, second):
+            answer = bff.read()
+            assert (answer.status_code, answer.json()["versionNo"]) == (200, 2)
+        assert say.calls == 2 and first.read().headers["X-Cache"] == "hit"
+
+
+def test_an_ended_menu_is_shown_as_stale_while_nobody_has_another(run: Run, valkey: Server) -> None:
+    """The store-service fails after the end: the old menu is better than none, and marked."""
+    with saying(200, b"") as say:
+        run(bff := Bff(valkey.url, say.url), strict := Bff(valkey.url, say.url, **NEVER_STALE))
+        say.body = good_answer(ends_in=2.0)
+        lunch = bff.read().json()
+        say.status = 500
+        eventually(lambda: ended(lunch))
+        for _ in range(3):
+            assert bff.read().headers["X-Cache"] == "stale"
+        assert say.calls == 2  # it is not asked for every guest
+        is_problem(strict.read(), 503)
+
+
+def test_a_store_whose_clock_is_behind_is_not_asked_for_every_guest(
+    run: Run, valkey: Server
+) -> None:
+    """It says that the ended menu is the one: then it is shown, and cached for a while."""
+    with saying(200, good_answer(ends_in=-60)) as say:
+        [bff] = run(Bff(valkey.url, say.url))
+        for _ in range(20):
+            assert bff.read().status_code == 200
+        assert say.calls <= 3
 
 
 @pytest.mark.parametrize(
@@ -298,7 +420,7 @@ def test_garbage_is_silence(nonsense: Nonsense, valkey: Server, status: int, bod
     """Whatever is not the store-service's language: 503, nothing cached."""
     nonsense.say.status, nonsense.say.body = status, body
     is_problem(nonsense.bff.read(), 503)
-    eventually(lambda: valkey.keys() == [])
+    assert not has_menu(valkey)
 
 
 def test_a_store_service_that_hangs(run: Run, valkey: Server) -> None:
@@ -309,9 +431,21 @@ def test_a_store_service_that_hangs(run: Run, valkey: Server) -> None:
     answers, took = asyncio.run(rush(bff, guests=10))
     assert {answer.status_code for answer in answers} == {503}
     assert LONGEST - 0.5 < took < LONGEST + 3
-    eventually(lambda: valkey.keys() == [])
+    assert not has_menu(valkey)
     store.child.thaw()
     eventually(lambda: bff.read().status_code == 200)
+
+
+async def test_a_failed_load_is_the_answer_of_all_processes(run: Run, valkey: Server) -> None:
+    """Three processes, a store-service that hangs: it is asked once, and all are told so."""
+    with saying(200, good_answer()) as say:
+        say.hangs.set()
+        bffs = run(*(Bff(valkey.url, say.url) for _ in range(3)))
+        answers, _ = await rush(*bffs, guests=30)
+        say.hangs.clear()
+        assert {answer.status_code for answer in answers} == {503}
+        assert say.calls == 1
+        await asyncio.to_thread(eventually, lambda: bffs[1].read().status_code == 200)
 
 
 def test_a_bff_that_dies_while_it_loads(run: Run, valkey: Server) -> None:
@@ -320,9 +454,8 @@ def test_a_bff_that_dies_while_it_loads(run: Run, valkey: Server) -> None:
     run(store, first := Bff(valkey.url, store.url), second := Bff(valkey.url, store.url))
     with ThreadPoolExecutor(20) as guests:
         lost = guests.submit(first.read)
-        eventually(lambda: LOCK in valkey.keys())
+        eventually(lambda: LOCK in valkey.keys() and store.calls == 1)
         waiting = [guests.submit(second.read) for _ in range(10)]
-        time.sleep(0.3)
         first.child.kill()
         assert isinstance(lost.exception(), httpx.TransportError)
         assert {answer.result().status_code for answer in waiting} == {200}
@@ -360,6 +493,25 @@ def test_without_anybody(run: Run, own_server: Server) -> None:
     since = time.monotonic()
     is_problem(bff.read(), 503)
     assert time.monotonic() - since < 2
+
+
+# ------------------------------------------------------------------------------- a cluster
+
+
+async def test_in_a_cluster(run: Run, start_server: Callable[..., Server]) -> None:
+    """The lock is in the slot of its menu: 60 guests are one call, and publishing works."""
+    nodes = await asyncio.to_thread(start_cluster, start_server)
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+    store = Store(delay=0.4)
+    run(store, first := Bff(url, store.url), second := Bff(url, store.url))
+    answers, _ = await rush(first, second, guests=60)
+    assert {answer.status_code for answer in answers} == {200}
+    assert store.calls == 1
+    assert first.http.get("/ready").json()["status"] == "ok"
+    published = first.publish(RAISE)
+    assert published.headers["X-Cache-Invalidated"] == "done"
+    assert second.read().json()["versionNo"] == published.json()["versionNo"]
+    assert [key for node in nodes for key in node.keys()] == [KEY]
 
 
 # ------------------------------------------------------------------------------- publishing
@@ -440,11 +592,20 @@ def test_settings_are_checked(monkeypatch: pytest.MonkeyPatch, name: str, value:
 
 
 class Saying(ThreadingHTTPServer):
-    """A store-service that says whatever it is told to say."""
+    """A store-service that says whatever it is told to say; or nothing, while it hangs."""
 
     daemon_threads = True
     status = 200
     body = b""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked: list[bytes] = []
+        self.hangs = Event()
+
+    @property
+    def calls(self) -> int:
+        return len(self.asked)
 
     @property
     def url(self) -> str:
@@ -455,7 +616,13 @@ class _Answer(BaseHTTPRequestHandler):
     server: Saying
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.asked.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        while self.server.hangs.is_set():
+            time.sleep(0.05)
+        with contextlib.suppress(OSError):  # who asked may have gone
+            self.answer()
+
+    def answer(self) -> None:
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
@@ -471,14 +638,23 @@ def saying(status: int, body: bytes) -> Iterator[Saying]:
         server.status, server.body = status, body
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def good_answer() -> bytes:
+def refusal(code: str) -> bytes:
+    return json.dumps({"responseCode": code, "msg": "no", "data": None}).encode()
+
+
+def good_answer(*, version: int = 1, ends_in: float | None = None) -> bytes:
+    """A menu; *ends_in*: seconds until its time window ends, if it says so."""
     data = dict.fromkeys(["menuVersionId", "bizDate", "versionHash"], "x")
-    parts = {"timeWindow": {}, "categories": [], "items": [], "versionNo": 1}
+    end = datetime.now(UTC) + timedelta(seconds=ends_in or 0)
+    window = {} if ends_in is None else {"endsAt": end.isoformat()}
+    parts = {"timeWindow": window, "categories": [], "items": [], "versionNo": version}
     return json.dumps({"responseCode": "00000", "msg": "", "data": data | parts}).encode()
 
 
@@ -492,3 +668,38 @@ def nonsense(servers: Callable[..., Server]) -> Iterator[Nonsense]:
     with saying(200, b"") as say, running() as run:
         [bff] = run(Bff(servers("valkey").url, say.url))
         yield Nonsense(say, bff)
+
+
+# ------------------------------------------------------------------------------- the log
+
+
+async def test_the_life_of_a_menu_is_in_the_log(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Miss, call and rebuild, then hits, at the seed's levels; a failure with what was wrong."""
+    caplog.set_level("DEBUG", "apps.menu")
+    with saying(200, good_answer()) as say:
+        store = StoreClient(say.url)
+        menus = ActiveMenus(valkey.url, store, stale=0)
+        for _ in range(2):
+            await menus.find(BRANCH)
+        for code in ("99999", "40401"):
+            say.body = refusal(code)
+            with pytest.raises(Refused):
+                await menus.find(f"branch-{code}")
+        await menus.aclose()
+        await store.aclose()
+    ours = [record for record in caplog.records if record.name.startswith("apps.menu")]
+    said = [(record.levelname, record.getMessage()) for record in ours]
+    assert said == [
+        ("DEBUG", f"menu of branch {BRANCH}: miss"),
+        ("INFO", f"menu of branch {BRANCH}: the store-service is called"),
+        ("DEBUG", f"menu of branch {BRANCH}: rebuilt"),
+        ("DEBUG", f"menu of branch {BRANCH}: hit"),
+        ("DEBUG", "menu of branch branch-99999: miss"),
+        ("INFO", "menu of branch branch-99999: the store-service is called"),
+        ("ERROR", "menu of branch branch-99999: the store-service answered 99999"),
+        ("DEBUG", "menu of branch branch-40401: miss"),
+        ("INFO", "menu of branch branch-40401: the store-service is called"),
+        ("INFO", "menu of branch branch-40401: the store-service answered 40401"),
+    ]

@@ -100,7 +100,7 @@ def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -
     wrong = visitor.post("/menu/rush", json={"branch": BRANCH, "algorithm": "hope"})
     assert wrong.json()["error"] == "algorithm must be dibs or seed."
     nowhere = visitor.get("/menu/active", params={"branch": "nowhere"})
-    assert nowhere.status_code == 502 and nowhere.json()["code"] == "40401"
+    assert nowhere.status_code == 404 and nowhere.json()["code"] == "40401"
     assert visitor.post("/menu/publish", json={"branch": BRANCH}).status_code == 400
     for path in ("/menu/rush", "/menu/publish"):
         stranger = httpx.post(playground.url + path, json={"branch": BRANCH}, trust_env=False)

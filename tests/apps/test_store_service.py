@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.databases import USUAL, Patience
 from apps.menu.database import MenuDatabase
 from apps.menu.documents import hash_of, parse_menu, print_menu
 from apps.menu.menus import Invalid, TimeWindow
@@ -44,9 +45,11 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def served(url: str, *, delay: float = 0.0) -> AsyncIterator[httpx.AsyncClient]:
+async def served(
+    url: str, *, delay: float = 0.0, patience: Patience = USUAL
+) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody who talks to the service on that database."""
-    app = create_app(Settings(url, delay))
+    app = create_app(Settings(url, delay, patience))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://store") as client:
@@ -698,6 +701,23 @@ async def test_a_database_that_is_down_is_a_503(postgres: Postgres) -> None:
         finally:
             postgres.start()
         assert await active(client, "tpe-main") == before
+
+
+async def test_a_database_that_hangs_is_a_503(postgres: Postgres) -> None:
+    """Also for more callers than there are threads; afterwards menus are served again."""
+    patience = Patience(statement=1, pool=1, connect=2)
+    async with served(postgres.new_database(), patience=patience) as client:
+        await active(client, "tpe-main")
+        with postgres.frozen():
+            async with asyncio.timeout(20):  # hung for ever, before
+                question = {"branchId": "tpe-main"}
+                calls = [client.post("/resolveActive", json=question) for _ in range(30)]
+                for answer in await asyncio.gather(*calls):
+                    assert_problem(answer, 503)
+        async with asyncio.timeout(20):
+            while (await client.get("/health")).status_code == 503:
+                await asyncio.sleep(0.05)
+        await active(client, "tpe-main")
 
 
 async def test_a_database_may_be_restarted(postgres: Postgres) -> None:

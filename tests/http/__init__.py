@@ -62,6 +62,10 @@ class Call:
         """The client hangs up."""
         self._left.set()
 
+    def leave_after_body(self) -> None:
+        """The client hangs up when what it has sent was read."""
+        self._inbox.append(DISCONNECT)
+
     async def _receive(self) -> Message:
         if self._inbox and not self._left.is_set():
             return self._inbox.popleft()

@@ -117,7 +117,7 @@ class Whole(View):
 
 
 class AsyncOrders(View):
-    @method_decorator(replaying)
+    @replaying  # itself: `method_decorator` is for async methods only in recent versions
     async def post(self, request: Any) -> Any:
         return shop.order(request)
 
@@ -221,7 +221,9 @@ def anew(request: pytest.FixtureRequest) -> Iterator[None]:
     name = "own_server" if "own_server" in request.fixturenames else "valkey"
     server = request.getfixturevalue(name)
     budget = 0.3 if name == "own_server" else 5
-    with override_settings(DIBS_URL=server.url, DIBS_OPTIONS={"budget": budget}):
+    with override_settings(
+        ROOT_URLCONF=__name__, DIBS_URL=server.url, DIBS_OPTIONS={"budget": budget}
+    ):
         yield
         if threads := _made(Dibs):
             threads.close()
@@ -387,19 +389,16 @@ def test_by_a_part_of_the_path() -> None:
 
 PEOPLE: list[tuple[str, dict[str, str]]] = [
     ("10.0.0.1", {}),
-    ("10.0.0.2", {}),
     ("10.0.0.3", {"authorization": "Bearer a"}),
     ("10.0.0.3", {"authorization": "10.0.0.1"}),
-    ("10.0.0.3", {"cookie": "session=a"}),
     ("10.0.0.3", {"x-login": "42"}),
     ("10.0.0.3", {"x-login": "43"}),
     ("10.0.0.3", {"authorization": "42"}),
-    ("10.0.0.3", {"cookie": "42"}),
 ]
 
 
 def test_nobody_gets_the_answer_of_somebody_else() -> None:
-    """By user, login, cookies or address; a header does not pass for a user or an address."""
+    """By user or login; a header does not pass for a user."""
     with override_settings(MIDDLEWARE=[f"{__name__}.login"]):
         for address, headers in PEOPLE:
             for number in range(2):
@@ -415,7 +414,7 @@ async def test_nobody_gets_the_answer_of_somebody_else_async() -> None:
     """The same, asked in a way that does not stop the event loop."""
     with override_settings(MIDDLEWARE=[f"{__name__}.login"]):
         async with visiting() as client:
-            for _, headers in PEOPLE[2:]:
+            for _, headers in PEOPLE:
                 for number in range(2):
                     answer = await sent(client, "/areplay/x/", headers={**KEYED, **headers})
                     assert is_replay(answer) is (number == 1), headers
@@ -582,7 +581,7 @@ async def test_an_async_stream_is_guarded_until_its_end(valkey: Server) -> None:
 
 
 def test_forms_and_files() -> None:
-    """A file reaches the view and is no part of the key; the values of a field are, in order."""
+    """A file reaches the view, and counts; so do the values of a field, in order."""
     from io import BytesIO
 
     seen: list[Any] = []
@@ -592,11 +591,12 @@ def test_forms_and_files() -> None:
         return HttpResponse(status=201)
 
     shop.order = lambda request, how="": upload(request)  # type: ignore[method-assign]
-    for number, tags in enumerate((["a", "b"], ["a", "b"], ["b", "a"])):
-        file = BytesIO(b"%d" % number)
+    sent = [(["a", "b"], b"0"), (["a", "b"], b"0"), (["b", "a"], b"0"), (["a", "b"], b"1")]
+    for tags, content in sent:
+        file = BytesIO(content)
         file.name = "a.png"
         Client().post("/wide/", {"tag": tags, "file": file})
-    assert seen == [(["a", "b"], b"0"), (["b", "a"], b"2")]
+    assert seen == sent[1:]
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data"])
@@ -655,13 +655,13 @@ guarded = override_settings(MIDDLEWARE=[f"{__name__}.login", MIDDLEWARE], DIBS_P
 @guarded
 def test_the_middleware_guards_routes() -> None:
     """By their policies; what the view answers is what is replayed, errors included."""
-    shop.outcomes["404"] = _raises(Http404)
+    shop.outcomes["409"] = lambda request: HttpResponse("taken", status=409)
     shop.outcomes["page"] = _page
-    for how, status in (("x", 201), ("404", 404), ("page", 200)):
+    for how, status in (("x", 201), ("409", 409), ("page", 200)):
         first, again = [sent(Client(), f"/m/{how}/") for _ in range(2)]
         assert first.status_code == again.status_code == status
         assert first.content == again.content and is_replay(again)
-    assert shop.runs == ["x", "404", "page"]
+    assert shop.runs == ["x", "409", "page"]
     assert sent(Client(), "/m/x/", {"other": 1}).status_code == 422
     assert sent(Client(), "/m/x/", headers={}).status_code == 400
 

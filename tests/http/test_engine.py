@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from dibs import Duplicate, Mismatch, Unavailable, UsageError
 from dibs._http.answers import Answer, refusal, replay
+from dibs._http.bodies import BodyHash
 from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.facts import Facts, KeyTrouble, Submission, read_key, submission_of
-from dibs._http.forms import fields_of_multipart
+from dibs._http.forms import FormReader, fields_of_multipart
 from dibs._http.kept import KEPT, Kept, keepable
 from dibs._http.openapi import documented
 from dibs._http.policy import Policy, find
@@ -233,14 +234,17 @@ def test_a_form_is_the_same_whatever_its_boundary() -> None:
     assert form_key(("a", "", b"1"), ("b", "", b"2"), boundary='"quoted one"') == first
 
 
-def test_uploads_are_left_out_of_a_form() -> None:
-    """Also where there is nothing else, and where no file was chosen."""
+def test_uploads_are_a_part_of_a_form() -> None:
+    """By their names and all of their bytes, also where there is nothing else."""
     first = form_key(("title", "", b"cat"), ("file", "cat.png", b"\x89PNG 1"))
-    assert form_key(("title", "", b"cat"), ("file", "cat.png", b"\x89PNG 2")) == first
+    assert form_key(("title", "", b"cat"), ("file", "cat.png", b"\x89PNG 1"), boundary="b") == first
+    assert form_key(("title", "", b"cat"), ("file", "cat.png", b"\x89PNG 2")) != first
+    assert form_key(("title", "", b"cat"), ("file", "dog.png", b"\x89PNG 1")) != first
     assert form_key(("title", "", b"dog"), ("file", "cat.png", b"\x89PNG 1")) != first
-    assert form_key(("title", "", b"cat")) == first
+    assert form_key(("title", "", b"cat")) != first
     alone = form_key(("file", "cat.png", b"1"), boundary="one")
-    assert form_key(("file", "dog.png", b"2"), boundary="two") == alone
+    assert form_key(("file", "cat.png", b"1"), boundary="two") == alone
+    assert form_key(("file", "cat.png", b"2"), boundary="two") != alone
 
 
 def test_the_values_of_one_name_are_in_their_order() -> None:
@@ -310,27 +314,64 @@ def test_json_that_is_nested_beyond_reason_is_its_bytes() -> None:
     assert key(facts(deep[1]), by=["body.0.0"]) == key(facts(deep[2]), by=["body.0.0"])
 
 
-def test_of_a_long_body_its_beginning_and_its_length_count() -> None:
-    """What was not read cannot be compared; what is known is."""
-    cut: dict[str, Any] = {"is_whole": False, "headers": {**JSON, "content-length": "2000000"}}
-    one = facts(b'{"cart":1', **cut)
-    assert key(one) == key(facts(b'{"cart":1', **cut))
-    assert key(one) != key(facts(b'{"cart":2', **cut))
-    assert key(one) != key(one._replace(headers={**JSON, "content-length": "2000001"}))
-    assert key(one, by=["body.cart"]) != key(facts(b'{"cart":2', **cut), by=["body.cart"])
-    assert key(one, by=["path.id"]) == key(facts(b'{"cart":2', **cut), by=["path.id"])
+def long(body: bytes, size: int, headers: dict[str, str] = JSON) -> Facts:
+    """What an edge knows of a body that it does not hold in memory, cut into pieces of *size*."""
+    hashing = BodyHash(headers["content-type"])
+    for start in range(0, len(body), size):
+        hashing.add(body[start : start + size])
+    return facts(b"", long=hashing.result(), headers=headers)
 
 
-def test_of_a_long_form_the_fields_before_its_file_count() -> None:
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
+def test_of_a_long_body_every_byte_counts_however_it_was_cut(size: int) -> None:
+    """A retry is not cut where the first try was."""
+    body = b'{"cart":' + b"1" * 3000 + b"}"
+    first = long(body, 10_000)
+    assert key(first) == key(long(body, size))
+    assert key(first) != key(long(body[:-2] + b"2}", size))
+    assert key(first) != key(long(body + b" ", size))
+    assert key(first, by=["body.cart"]) == key(long(body, size), by=["body.cart"])
+    assert key(first, by=["path.id"]) == key(long(b"{}", size), by=["path.id"])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 64, 1000])
+def test_of_a_long_form_all_fields_and_files_count_however_it_was_cut(size: int) -> None:
     """A big upload that is sent twice is the same, though its boundary is not."""
 
-    def cut(title: bytes, boundary: str) -> Facts:
-        headers, body = form(("title", "", title), ("file", "a.mp4", b"0" * 500), boundary=boundary)
-        headers["content-length"] = "99000000"
-        return facts(body[:300], headers=headers, is_whole=False)
+    def upload(title: bytes, end: bytes, boundary: str, cut: int) -> Facts:
+        file = ("file", "a.mp4", b"\r\n--x" * 500 + end)
+        headers, body = form(("title", "", title), file, boundary=boundary)
+        return long(body, cut, headers)
 
-    assert key(cut(b"cat", "aaaa")) == key(cut(b"cat", "bbbb"))
-    assert key(cut(b"cat", "aaaa")) != key(cut(b"dog", "aaaa"))
+    first = upload(b"cat", b"1", "aaaa", 100_000)
+    assert key(first) == key(upload(b"cat", b"1", "bbbbbbbb", size))
+    assert key(first) != key(upload(b"dog", b"1", "aaaa", size))
+    assert key(first) != key(upload(b"cat", b"2", "aaaa", size))
+    by_title: dict[str, Any] = {"by": ["body.title"]}
+    assert key(first, **by_title) == key(upload(b"cat", b"2", "cccc", size), **by_title)
+    assert key(first, **by_title) != key(upload(b"dog", b"1", "cccc", size), **by_title)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200), st.lists(st.integers(1, 30), min_size=1), st.sampled_from("ab"))
+def test_a_form_is_read_the_same_however_it_was_cut(
+    body: bytes, sizes: list[int], mark: str
+) -> None:
+    """Also what is no form at all."""
+    body = b"--a\r\n" + body.replace(b"0", b"\r\n--a").replace(b"1", b"\r\n\r\n") + b"\r\n--a--"
+    whole, cut = FormReader(mark.encode()), FormReader(mark.encode())
+    whole.add(body)
+    while body:
+        for size in sizes:
+            cut.add(body[:size])
+            body = body[size:]
+    assert whole.fields() == cut.fields()
+
+
+def test_kinds_of_bodies_are_apart() -> None:
+    """A form and a list of pairs in JSON that say the same are not the same."""
+    bodies = [(b"a=1", FORM), (b'[["a","1"]]', JSON), (b'[["a","1"]]', {"content-type": "text/x"})]
+    assert len({key(facts(body, headers=headers)) for body, headers in bodies}) == 3
 
 
 # ---- the client's key
@@ -400,8 +441,10 @@ def test_the_payload_is_told_apart_by_query_and_body() -> None:
     assert first != payload(facts(b'{"a":1,"b":3}'))
     assert first != payload(facts(b'{"a":1,"b":2}', query="dry=1"))
     one = form(("a", "", b"1"), ("f", "x.png", b"1"), boundary="one")
-    two = form(("a", "", b"1"), ("f", "y.png", b"2"), boundary="two")
+    two = form(("a", "", b"1"), ("f", "x.png", b"1"), boundary="two")
+    other = form(("a", "", b"1"), ("f", "x.png", b"2"), boundary="one")
     assert payload(facts(one[1], headers=one[0])) == payload(facts(two[1], headers=two[0]))
+    assert payload(facts(one[1], headers=one[0])) != payload(facts(other[1], headers=other[0]))
 
 
 # ---- anything that may come
@@ -417,7 +460,7 @@ WORDS = st.text(max_size=30)
 PATHS = st.sampled_from(
     ["user", "path", "path.id", "query", "query.a", "header.x", "body", "body.a"]
 )
-USES: st.SearchStrategy[Any] = st.sampled_from(["never", "optional", "required"])
+USES: st.SearchStrategy[Any] = st.sampled_from(["never", "optional", "only", "required"])
 
 
 @settings(max_examples=200)
@@ -427,13 +470,17 @@ USES: st.SearchStrategy[Any] = st.sampled_from(["never", "optional", "required"]
 )  # fmt: skip
 def test_no_request_makes_the_engine_fail(
     body: bytes, kind: str, method: str, path: str, query: str, user: str | None,
-    lines: list[str], use: Any, by: list[str], is_whole: bool,
+    lines: list[str], use: Any, by: list[str], is_long: bool,
 ) -> None:  # fmt: skip
     """Whatever bytes and headers come: a key or a refusal, the same for the same, no exception."""
     seen = Facts(
         method=method, route="r", path=path, query=query, headers={"content-type": kind},
-        body=body, user=user, is_whole=is_whole,
+        body=body, user=user,
     )  # fmt: skip
+    if is_long:
+        hashing = BodyHash(kind)
+        hashing.add(body)
+        seen = seen._replace(body=b"", long=hashing.result())
     policy = Policy(window=1, key=use, by=tuple(by))
     found = submission_of(policy, seen, lines, SECRET)
     assert found == submission_of(policy, seen, lines, SECRET)
@@ -609,12 +656,13 @@ def test_a_message_is_in_the_body_in_its_own_language() -> None:
 
 def test_a_replay_is_the_first_answer_and_says_so() -> None:
     """Its length is counted again; a 204 has none."""
-    answer = replay(Kept(201, (("x-a", "b"),), b"body"))
+    policy = Policy(window=1)
+    answer = replay(policy, Kept(201, (("x-a", "b"),), b"body"))
     assert answer.status == 201 and answer.body == b"body"
     assert answer.headers == (
         ("x-a", "b"), ("idempotent-replayed", "true"), ("content-length", "4"),
     )  # fmt: skip
-    assert "content-length" not in dict(replay(Kept(204, (), b"")).headers)
+    assert "content-length" not in dict(replay(policy, Kept(204, (), b"")).headers)
 
 
 # ---- decorators and documents

@@ -29,6 +29,7 @@ from fastapi import (
     Request,
     Response,
     UploadFile,
+    routing,
 )
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
@@ -472,7 +473,7 @@ async def test_streams_and_files(valkey: Server, tmp_path: Path) -> None:
 
 
 async def test_a_form_with_a_file(valkey: Server) -> None:
-    """The file reaches the endpoint; it is no part of the key, its fields are."""
+    """The file reaches the endpoint; its fields count, and so does the file."""
     app = FastAPI()
     runs: list[tuple[str, bytes]] = []
 
@@ -482,10 +483,11 @@ async def test_a_form_with_a_file(valkey: Server) -> None:
         runs.append((title, await file.read()))
 
     async with visiting(valkey, app) as client:
-        for number, title in enumerate(("cat", "cat", "dog")):
-            files = {"file": ("a.png", b"%d" % number)}
+        sent = [("cat", b"0"), ("cat", b"0"), ("dog", b"0"), ("cat", b"1")]
+        for title, content in sent:
+            files = {"file": ("a.png", content)}
             await client.post("/pictures", data={"title": title}, files=files)
-        assert runs == [("cat", b"0"), ("dog", b"2")]
+        assert runs == sent[1:]
 
 
 async def test_a_plain_form(valkey: Server) -> None:
@@ -570,6 +572,8 @@ async def test_an_application_mounted_in_a_router(valkey: Server) -> None:
 
     api.mount("/inner", inner)
     app.include_router(api, prefix="/api")
+    if not hasattr(routing, "iter_route_contexts"):  # earlier versions leave mounts out
+        app.mount("/api/inner", inner)
     async with visiting(valkey, app) as client:
         for path in ("/api/inner/orders", "/api/inner/refunds"):
             assert (await client.post(path, json={"cart": 1})).status_code == 200, path

@@ -219,18 +219,14 @@ def test_by_a_part_of_the_path(dibs: Dibs) -> None:
 
 
 def test_nobody_gets_the_answer_of_somebody_else(dibs: Dibs) -> None:
-    """By login, cookies or address; a header does not pass for an address."""
+    """By login; without a login, the key is nobody's in particular, and not theirs."""
     app = shop(dibs)
     app.post("/orders")(replaying(lambda: "ordered"))
     people: list[tuple[str, dict[str, str]]] = [
         ("10.0.0.1", {}),
-        ("10.0.0.2", {}),
         ("10.0.0.3", {"Authorization": "Bearer a"}),
         ("10.0.0.3", {"Authorization": "Bearer b"}),
-        ("10.0.0.3", {"Cookie": "session=a"}),
-        ("10.0.0.3", {"Cookie": "session=b"}),
         ("10.0.0.3", {"Authorization": "10.0.0.1"}),
-        ("10.0.0.3", {"Cookie": "10.0.0.1"}),
     ]
     for address, headers in people:
         for number in range(2):
@@ -419,7 +415,7 @@ def test_the_view_reads_what_was_sent(dibs: Dibs) -> None:
 
 
 def test_forms_and_files(dibs: Dibs) -> None:
-    """A file reaches the view and is no part of the key; the values of a field are, in order."""
+    """A file reaches the view, and counts; so do the values of a field, in order."""
     app = shop(dibs)
     runs: list[Any] = []
 
@@ -429,10 +425,11 @@ def test_forms_and_files(dibs: Dibs) -> None:
         runs.append((request.form.getlist("tag"), request.files["file"].read()))
         return "kept"
 
-    for number, tags in enumerate((["a", "b"], ["a", "b"], ["b", "a"])):
-        data = {"tag": tags, "file": (io.BytesIO(b"%d" % number), "a.png")}
+    sent = [(["a", "b"], b"0"), (["a", "b"], b"0"), (["b", "a"], b"0"), (["a", "b"], b"1")]
+    for tags, content in sent:
+        data = {"tag": tags, "file": (io.BytesIO(content), "a.png")}
         app.test_client().post("/pictures", data=data)
-    assert runs == [(["a", "b"], b"0"), (["b", "a"], b"2")]
+    assert runs == sent[1:]
 
 
 def test_what_is_too_long_to_be_read_is_not_claimed(valkey: Server, dibs: Dibs) -> None:

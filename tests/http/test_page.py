@@ -23,12 +23,15 @@ def test_every_option_has_a_row_with_its_true_default(option: "dataclasses.Field
         assert row == f'`"{option.default}"`'
     elif isinstance(option.default, int):
         assert int(row) == option.default
+    elif option.default in (None, ()):
+        assert row in ("none", "all") or row.startswith(("that of", "the window"))
 
 
 def test_every_refusal_has_a_row() -> None:
     """Each kind of problem that can be answered is explained, with its status."""
     source = Path(answers.__file__).read_text("utf-8")
-    kinds = set(re.findall(r'_problem\(\d+, "([\w-]+)"', source)) | {"key-missing", "key-malformed"}
+    told = {"key-missing", "key-malformed", "incomplete", "too-large"}
+    kinds = set(re.findall(r'_problem\(policy, \d+, "([\w-]+)"', source)) | told
     assert len(kinds) >= 7
     for kind in kinds:
         assert f"`urn:dibs:{kind}`" in PAGE, kind
@@ -40,3 +43,7 @@ def test_what_is_not_kept_is_named() -> None:
     mine = [str(status) for status in range(100, 500) if verdict_on(policy, status) != "finish"]
     [listed] = re.findall(r"Kept are answers below 500\. ([\d, and]+) are not", PAGE)
     assert re.findall(r"\d+", listed) == mine
+    at_a_route = Policy("POST /orders", window=1, after="replay")
+    more = [str(status) for status in range(100, 500) if verdict_on(at_a_route, status) != "finish"]
+    [listed] = re.findall(r"A middleware does not keep ([\d, and]+) either", PAGE)
+    assert sorted(re.findall(r"\d+", listed)) == sorted(set(more) - set(mine))

@@ -287,7 +287,7 @@ async def test_the_endpoint_reads_what_was_sent(valkey: Server) -> None:
 
 
 async def test_a_form_with_a_file(valkey: Server) -> None:
-    """The file reaches the endpoint; it is no part of the key, its fields are."""
+    """The file reaches the endpoint; its fields count, and so does the file."""
     runs: list[bytes] = []
 
     async def upload(request: Request) -> Response:
@@ -297,10 +297,10 @@ async def test_a_form_with_a_file(valkey: Server) -> None:
         return Response(status_code=201)
 
     async with visiting(valkey, post(once(window=60, after="hold")(upload))) as client:
-        for number, title in enumerate(("cat", "cat", "dog")):
-            files = {"file": ("a.png", b"%d" % number)}
+        for title, content in (("cat", b"0"), ("cat", b"0"), ("dog", b"0"), ("cat", b"1")):
+            files = {"file": ("a.png", content)}
             await client.post("/orders", data={"title": title}, files=files)
-        assert runs == [b"0", b"2"]
+        assert runs == [b"0", b"0", b"1"]
 
 
 # ---- names, mounts and values
@@ -317,7 +317,8 @@ async def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
             first = await client.post(path, headers=KEYED)
             assert first.status_code == 201 and not is_replay(first)
             assert is_replay(await client.post(path, headers=KEYED))
-    assert {event.name for event in events} == {"POST /orders/{id}"}
+    # Before 1.0 Starlette tells which endpoint it is, and not which route.
+    assert {event.name for event in events} <= {"POST /orders/{id}", "POST plain"}
 
 
 async def test_two_mounts_of_one_application_are_two_places(valkey: Server) -> None:

@@ -6,7 +6,8 @@
 | the same client's key: still running | 409, Retry-After |
 | … done, and its answer was not kept | 409 |
 | … with another payload | 422 |
-| the client's key is missing or malformed | 400 |
+| the client's key is missing or malformed, or the request broke off | 400 |
+| the request is longer than the policy takes | 413 |
 | the store is out, and the policy is "closed" | 503, Retry-After |
 """
 
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..errors import DibsError, Duplicate, Mismatch, Unavailable
 from .facts import KeyTrouble
-from .kept import Headers, Kept
+from .kept import Headers, Kept, decoded
 from .policy import Policy
 
 REPLAYED = "idempotent-replayed"
@@ -30,12 +31,16 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def replay(kept: Kept) -> Answer:
-    """The answer that the first one got, marked as such."""
-    headers = (*kept.headers, (REPLAYED, "true"))
+def replay(policy: Policy, kept: Kept, accepts: str | None = None) -> Answer:
+    """The answer that the first one got, marked as such, in a coding that this client can read."""
+    readable = decoded(kept, accepts)
+    if readable is None:
+        detail = "This was done already; its answer was kept in a coding that you do not accept."
+        return _problem(policy, 409, "already-done", "Already done", detail, state="done")
+    headers = (*readable.headers, (REPLAYED, "true"))
     if kept.status not in (204, 304):
-        headers = (*headers, ("content-length", str(len(kept.body))))
-    return Answer(kept.status, headers, kept.body)
+        headers = (*headers, ("content-length", str(len(readable.body))))
+    return Answer(kept.status, headers, readable.body)
 
 
 def refusal(policy: Policy, error: DibsError | KeyTrouble, *, by_client: bool) -> Answer:
@@ -44,12 +49,14 @@ def refusal(policy: Policy, error: DibsError | KeyTrouble, *, by_client: bool) -
         return _duplicate(policy, error, by_client=by_client)
     if isinstance(error, Mismatch):
         detail = f"This {policy.header} was used before, for another request. Use a new one."
-        return _problem(422, "payload-mismatch", "Another request has this key", detail)
+        return _problem(policy, 422, "payload-mismatch", "Another request has this key", detail)
     if isinstance(error, KeyTrouble):
-        return _problem(400, error.kind, "The key of this request is unclear", error.sentence)
+        title = "This request is unclear" if error.status == 400 else "This request is too large"
+        return _problem(policy, error.status, error.kind, title, error.sentence)
     assert isinstance(error, Unavailable)
     detail = "It cannot be made sure now that this is done only once. Nothing was done."
-    return _problem(503, "unavailable", "Please try again soon", detail, retry_after=1.0)
+    title = "Please try again soon"
+    return _problem(policy, 503, "unavailable", title, detail, retry_after=1.0)
 
 
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Answer:
@@ -60,16 +67,21 @@ def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Answer:
     if not by_client:
         detail = error.message or "This was submitted a moment ago."
         title = "Already submitted"
-        return _problem(429, "duplicate-submission", title, detail, retry_after=wait, **facts)
+        return _problem(
+            policy, 429, "duplicate-submission", title, detail, retry_after=wait, **facts
+        )
     if error.state == "running":
         detail = error.message or "The first request with this key is still at work."
-        return _problem(409, "in-progress", "Still at work", detail, retry_after=wait, **facts)
+        return _problem(
+            policy, 409, "in-progress", "Still at work", detail, retry_after=wait, **facts
+        )
     # A new try would be told the same until the window is over, and then be done again.
     detail = error.message or "This was done already; its answer was not kept."
-    return _problem(409, "already-done", "Already done", detail, **facts)
+    return _problem(policy, 409, "already-done", "Already done", detail, **facts)
 
 
 def _problem(
+    policy: Policy,
     status: int,
     kind: str,
     title: str,
@@ -80,6 +92,8 @@ def _problem(
 ) -> Answer:
     document = {"type": f"urn:dibs:{kind}", "title": title, "status": status, "detail": detail}
     headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
+    if policy.docs is not None:
+        headers.append(("link", f'<{policy.docs}>; rel="describedby"'))
     if retry_after is not None:
         # Up: whoever comes back then must not come too early.
         facts["retryAfter"] = max(math.ceil(retry_after), 1)

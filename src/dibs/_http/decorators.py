@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from .._core.keys import Seconds
 from .._core.lease import OutagePolicy
 from .._core.once import After, OnError
+from .bodies import LIMIT
 from .policy import KeyUse, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,10 +29,15 @@ class Once:
         message: str | None = None,
         key: KeyUse = "never",
         by: Iterable[str] = (),
+        keyless: After | None = None,
+        keyless_window: Seconds | None = None,
         header: str = "Idempotency-Key",
+        wait: Seconds = 0,
         lease: Seconds | None = None,
         on_outage: OutagePolicy | None = None,
         most: int = 256 * 1024,
+        body_limit: int = LIMIT,
+        docs: str | None = None,
     ) -> Callable[[F], F]:
         """The options are those of a `Policy`. UsageError: one of them makes no sense."""
         policy = Policy(
@@ -41,10 +47,15 @@ class Once:
             message=message,
             key=key,
             by=(by,) if isinstance(by, str) else tuple(by),
+            keyless=keyless,
+            keyless_window=keyless_window,
             header=header,
+            wait=wait,
             lease=lease,
             on_outage=on_outage,
             most=most,
+            body_limit=body_limit,
+            docs=docs,
         )
         guard: Any = self._guard
         return functools.partial(guard, policy)

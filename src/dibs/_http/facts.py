@@ -1,5 +1,6 @@
 """What a request submits: the facts of it, and the key under which it counts as the same."""
 
+import functools
 import hmac
 import json
 import re
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from ..errors import UsageError
-from .forms import by_name, fields_of_multipart
+from .bodies import LongBody
+from .forms import Field, by_name, fields_of_multipart
 
 if TYPE_CHECKING:
     from .policy import Policy
@@ -17,7 +19,11 @@ _print = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _ROOTS = ("user", "path", "query", "header", "body")
 _MISSING: Any = None
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"')
+_QUOTED = re.compile(
+    r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"'
+    # Parameters of a structured field (RFC 9651) are allowed, and mean nothing to us.
+    r'(?: *; *[a-z*][-a-z0-9_.*]*(?:=(?:%?"(?:[^"\\]|\\["\\])*"|[!#-+\--:<-~]+))?)*'
+)
 
 
 class Facts(NamedTuple):
@@ -32,11 +38,18 @@ class Facts(NamedTuple):
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
-    """All of it; of a very long one (`is_whole` is False) the beginning."""
+    """All of it; nothing, if it is `long`, or if it was read as `fields`."""
     user: str | None
-    """Who submits: whatever tells two people apart."""
+    """Who submits; None: not known."""
     path_fields: Mapping[str, str] = {}
-    is_whole: bool = True
+    client: str | None = None
+    """What tells those apart who are not known."""
+    long: LongBody | None = None
+    """What is known of a body that is too long to be held in memory."""
+    fields: list[Field] | None = None
+    """The fields and files of a form that the framework has read."""
+    service: str = ""
+    host: str = ""
 
     @property
     def kind(self) -> str:
@@ -56,13 +69,26 @@ class Submission(NamedTuple):
     payload: str | None
     by_client: bool
     """The client named it."""
+    policy: "Policy"
+    """What it is guarded by: with a client's key, or without one."""
+    accepts: str | None = None
+    """Which codings of an answer the client can read; None: it has not said."""
 
 
 class KeyTrouble(NamedTuple):
-    """The client was asked to name its submission, and did not, or not clearly."""
+    """The request cannot be told from others: its key is unclear, or it did not arrive whole."""
 
     kind: str
     sentence: str
+    status: int = 400
+
+
+INCOMPLETE = KeyTrouble("incomplete", "The request broke off before its end. Nothing was done.")
+
+
+def too_large(limit: int) -> KeyTrouble:
+    """The body is longer than the policy takes."""
+    return KeyTrouble("too-large", f"This takes requests of {limit} bytes at most.", 413)
 
 
 def check_paths(paths: tuple[str, ...]) -> None:
@@ -76,8 +102,8 @@ def check_paths(paths: tuple[str, ...]) -> None:
 
 def submission_of(
     policy: "Policy", facts: Facts, keys: list[str], secret: bytes
-) -> Submission | KeyTrouble:
-    """The key of this request. *keys*: what stood in the header, a line each.
+) -> Submission | KeyTrouble | None:
+    """The key of this request; None: it is not guarded. *keys*: the header, a line each.
 
     Everything in it went through a hash that is keyed with *secret*: the store holds no personal
     data, and nobody can try who submitted what.
@@ -85,20 +111,35 @@ def submission_of(
     given = None if policy.key == "never" else read_key(policy, keys)
     if isinstance(given, KeyTrouble):
         return given
-    who = (secret, facts.method, facts.route, facts.user)
+    if given is None and policy.key == "only":
+        return None
+    place = _place(facts.service, facts.host, facts.method, facts.route)
+    where = (secret, place, facts.user)
+    accepts = facts.headers.get("accept-encoding")
     if given is not None:
-        payload = digest(secret, facts.query, _body(facts))
-        return Submission(digest(*who, "key", facts.path, given), payload, True)
+        payload = digest(secret, facts.query, *_body(facts))
+        key = digest(*where, "key", facts.path, given)
+        return Submission(key, payload, True, policy, accepts)
     if policy.by:
-        chosen = [word for path in policy.by for word in (path, _chosen(path, facts))]
-        return Submission(digest(*who, "by", *chosen), None, False)
-    return Submission(digest(*who, "all", facts.path, facts.query, _body(facts)), None, False)
+        words = [word for path in policy.by for word in (path, *_chosen(path, facts))]
+    else:
+        words = [facts.path, facts.query, *_body(facts)]
+    key = digest(*where, facts.client, "by" if policy.by else "all", *words)
+    return Submission(
+        key, None, False, policy.without_key(is_known=facts.user is not None), accepts
+    )
 
 
 def digest(secret: bytes, *parts: str | bytes | None) -> str:
     """The same for the same parts, 32 hex digits. Each says how long it is: none runs over."""
     data = b"".join([_part(part) for part in parts])
     return hmac.digest(secret, data, "sha256")[:16].hex()
+
+
+@functools.lru_cache(maxsize=256)
+def _place(*parts: str) -> bytes:
+    """Which endpoint it is: there are few of them."""
+    return b"".join([_part(part) for part in parts])
 
 
 def _part(part: str | bytes | None) -> bytes:
@@ -112,7 +153,7 @@ def read_key(policy: "Policy", keys: list[str]) -> str | KeyTrouble | None:
     """The client's key: `abc` and `"abc"` are the same; None: there is none, and need not be."""
     name = policy.header
     if not keys:
-        if policy.key == "optional":
+        if policy.key in ("optional", "only"):
             return None
         return KeyTrouble("key-missing", f"This request needs the header {name}.")
     if len(keys) > 1:
@@ -134,17 +175,17 @@ def is_quoted(text: str) -> bool:
 # ---- what was submitted
 
 
-def _body(facts: Facts) -> str | bytes:
-    """The body so that layout and order do not matter, where it is known how."""
+def _body(facts: Facts) -> tuple[str, str | bytes]:
+    """What kind of body it is, and what it says: layout and order do not matter, where it is
+    known how. Kinds are apart: a form and a list of pairs in JSON are not the same.
+    """
     fields = _fields(facts)
     if fields is not None:
-        body = _print(fields).encode()
-    elif facts.is_json and facts.is_whole:
-        return _flat(_json(facts.body)) or facts.body
-    else:
-        body = facts.body
-    # What is not read may differ: its length is all that is known of it.
-    return body if facts.is_whole else f"{facts.headers.get('content-length')} ".encode() + body
+        return "form", _print(fields)
+    if facts.long is not None:
+        return "long", facts.long.digest
+    text = _flat(_json(facts.body)) if facts.is_json else None
+    return ("raw", facts.body) if text is None else ("json", text)
 
 
 def _json(body: bytes) -> Any:
@@ -163,13 +204,16 @@ def _flat(data: Any) -> str | None:
         return None
 
 
-def _fields(facts: Facts) -> list[list[str]] | None:
-    """The names and values of a form that are text, sorted by name; None: it is none."""
+def _fields(facts: Facts) -> list[Field] | None:
+    """The fields and files of a form, sorted by name; None: it is none, or a very long one."""
+    if facts.fields is not None:
+        return facts.fields
+    if facts.long is not None:
+        return facts.long.fields
     if facts.kind == "application/x-www-form-urlencoded":
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
     if facts.kind == "multipart/form-data":
-        kind = facts.headers["content-type"]
-        return fields_of_multipart(kind, facts.body, is_whole=facts.is_whole)
+        return fields_of_multipart(facts.headers["content-type"], facts.body)
     return None
 
 
@@ -178,11 +222,11 @@ def _pairs(text: str) -> list[list[str]]:
     return by_name([[name, value] for name, value in pairs])
 
 
-def _chosen(path: str, facts: Facts) -> str | bytes | None:
-    """What stands there; of a body that was not read to its end, all that is known."""
-    if path.partition(".")[0] == "body" and not facts.is_whole:
+def _chosen(path: str, facts: Facts) -> tuple[str | bytes | None, ...]:
+    """What stands there; of a body that is too long to be looked into, all of it."""
+    if path.partition(".")[0] == "body" and facts.long is not None and facts.long.fields is None:
         return _body(facts)
-    return _flat(_look_up(path, facts))
+    return (_flat(_look_up(path, facts)),)
 
 
 def _look_up(path: str, facts: Facts) -> Any:
@@ -206,10 +250,11 @@ def _tree(root: str, facts: Facts) -> Any:
     return _json(facts.body) if facts.is_json else _as_mapping(_fields(facts) or [])
 
 
-def _as_mapping(pairs: list[list[str]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
+def _as_mapping(fields: list[Field]) -> dict[str, Any]:
+    """Names to values; a file's value is its name and its hash."""
+    found: dict[str, list[Any]] = {}
+    for name, *rest in fields:
+        found.setdefault(name, []).append(rest[0] if len(rest) == 1 else rest)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 

@@ -1,10 +1,14 @@
-"""The text fields of a multipart form. Files are left out: they are no part of a submission's key.
+"""Multipart forms, read piece by piece: names, values, and a hash of each file.
 
 The boundary between the parts is another one each time a form is sent, so the bytes of two equal
-forms differ.
+forms differ; and what is found must not depend on how a server cut the body into pieces.
 """
 
+import hashlib
 import re
+
+Field = list[str]
+"""Name and value; of a file, name, file name and hash."""
 
 _BOUNDARY = re.compile(r'boundary="?([^";,]{1,200})"?', re.IGNORECASE)
 # Not the email package: it takes minutes for a long line of parameters, and recurses on brackets.
@@ -15,42 +19,135 @@ _PARAMETER = re.compile(
     rb';[ \t]*(name|filename[*0-9]*)[ \t]*=[ \t]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^;]*))',
     re.IGNORECASE,
 )
+_LONGEST_HEAD = 16 * 1024
+_LONGEST_VALUE = 64 * 1024
+"""Bytes of a text field that are kept as text; a longer one is a hash."""
+_MOST_TEXT = 1 << 20
+"""Bytes of text that are kept of one form; further values are hashes."""
+_MOST_PARTS = 10_000
+"""Further parts count by their bytes, as one."""
 
 
-def fields_of_multipart(
-    content_type: str, body: bytes, *, is_whole: bool = True
-) -> list[list[str]] | None:
-    """Name and value of each field that is not a file, sorted by name. None: this is no form.
-
-    Of a beginning (*is_whole* is False), the fields that are in it to their end.
-    """
+def boundary_of(content_type: str) -> bytes | None:
+    """What separates the parts; None: the header does not say."""
     found = _BOUNDARY.search(content_type)
-    if found is None:
-        return None
-    mark = b"--" + found[1].strip().encode("utf-8", "surrogateescape")
-    parts = (b"\r\n" + body).split(b"\r\n" + mark)[1:]
-    if not parts:
-        return None
-    there = parts if is_whole else parts[:-1]
-    fields = [_field(part[2:]) for part in there if part.startswith(b"\r\n")]
-    return by_name([field for field in fields if field is not None])
+    return None if found is None else found[1].strip().encode("utf-8", "surrogateescape")
 
 
-def by_name(fields: list[list[str]]) -> list[list[str]]:
+def fields_of_multipart(content_type: str, body: bytes) -> list[Field] | None:
+    """The fields and files of a whole form, sorted by name. None: this is no form."""
+    boundary = boundary_of(content_type)
+    if boundary is None:
+        return None
+    reader = FormReader(boundary)
+    reader.add(body)
+    return reader.fields()
+
+
+def by_name(fields: list[Field]) -> list[Field]:
     """Sorted; the values of one name stay in the order in which they were sent."""
     return sorted(fields, key=lambda field: field[0])
 
 
-def _field(part: bytes) -> list[str] | None:
-    head, blank, value = part.partition(b"\r\n\r\n")
-    about = _DISPOSITION.search(head) if blank else None
+class FormReader:
+    """A form, as its bytes arrive."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self._mark = b"\r\n--" + boundary
+        self._held = b"\r\n"  # the first boundary has no line before it
+        self._parts: list[_Part] = [_Part(0)]  # what comes before the first boundary
+        self._text = _MOST_TEXT
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes."""
+        data, start = self._held + piece, 0
+        while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
+            self._parts[-1].add(data[start:found])
+            self._text -= self._parts[-1].end()
+            self._parts.append(_Part(min(self._text, _LONGEST_VALUE)))
+            start = found + len(self._mark)
+        rest = max(start, len(data) - len(self._mark) + 1)  # a boundary may begin in here
+        self._parts[-1].add(data[start:rest])
+        self._held = data[rest:]
+
+    def fields(self) -> list[Field] | None:
+        """At the end: the fields and files, sorted by name. None: it had no boundary in it."""
+        self._parts[-1].add(self._held)
+        self._held = b""
+        self._parts[-1].end()
+        if len(self._parts) == 1:
+            return None
+        fields = [part.field() for part in self._parts[1:]]
+        return by_name([field for field in fields if field is not None])
+
+
+class _Part:
+    """What stands between two boundaries. What cannot be understood counts by its bytes."""
+
+    __slots__ = ("_hash", "_head", "_is_last", "_most", "_names", "_size", "_value")
+
+    def __init__(self, most: int) -> None:
+        self._head: bytes | None = b""
+        """What has come of the head; None: it is over."""
+        self._is_last = False
+        self._names: list[str] = []
+        self._most = most
+        self._value: list[bytes] = []
+        self._size = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        if self._head is None:
+            self._content(data)
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
+        if end >= 0 or len(self._head) >= _LONGEST_HEAD:
+            self._begin(end)
+
+    def _begin(self, end: int) -> None:
+        data, self._head = self._head or b"", None
+        if end >= 0 and data.lstrip(b" \t").startswith(b"\r\n"):
+            self._names = _names(data[:end])
+        self._content(data[end + 4 :] if self._names else data)
+
+    def _content(self, data: bytes) -> None:
+        self._size += len(data)
+        self._hash.update(data)
+        if self._size <= self._most and len(self._names) == 1:
+            self._value.append(data)
+        else:
+            self._value.clear()
+
+    def end(self) -> int:
+        """It is over. Returns how much text it keeps."""
+        if self._head is not None:
+            self._is_last = self._head.strip() == b"--"
+            self._begin(-1)
+        return sum(map(len, self._value))
+
+    def field(self) -> Field | None:
+        """What it is; None: it only ends the form."""
+        if self._is_last:
+            return None
+        if len(self._names) == 1 and self._size <= self._most:
+            return [*self._names, _text(b"".join(self._value))]
+        name, file = [*self._names, "", ""][:2]
+        return [name, file, self._hash.hexdigest()]
+
+
+def _names(head: bytes) -> list[str]:
+    """The name of a field; of a file, its name and file name. Nothing: it has none."""
+    about = _DISPOSITION.search(head)
     if about is None:
-        return None
+        return []
     names = {kind.lower(): quoted or bare for kind, quoted, bare in _PARAMETER.findall(about[1])}
     name = names.pop(b"name", None)
-    if name is None or names:
-        return None
-    return [_text(name.strip()), _text(value)]
+    if name is None:
+        return []
+    files = [_text(value.strip()) for _, value in sorted(names.items())]
+    return [_text(name.strip()), *files[:1]]
 
 
 def _text(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from typing import Any, NamedTuple
 
 _print = json.JSONEncoder(separators=(",", ":")).encode
@@ -38,6 +39,43 @@ def keepable(headers: Headers) -> Headers:
 
 def _may(name: str) -> bool:
     return name not in _NOT_AGAIN and not name.startswith("access-control-")
+
+
+# ---- the coding of a body
+
+
+def decoded(kept: Kept, accepts: str | None) -> Kept | None:
+    """*kept* so that a client can read it whose Accept-Encoding is *accepts*; None: it cannot.
+
+    Whatever compresses may sit inside of the guard; then what is kept is what it made.
+    """
+    coding = dict(kept.headers).get("content-encoding", "").strip().lower()
+    if coding in ("", "identity") or (accepts is not None and _accepted(coding, accepts)):
+        return kept
+    plain = _unpacked(coding, kept.body)
+    if plain is None:
+        return None
+    headers = tuple([line for line in kept.headers if line[0] != "content-encoding"])
+    return Kept(kept.status, headers, plain)
+
+
+def _accepted(coding: str, accepts: str) -> bool:
+    """True: it is in the list, or a star is, and not with a weight of 0."""
+    weights: dict[str, bool] = {}
+    for each in accepts.lower().split(","):
+        name, _, weight = each.partition(";")
+        weights[name.strip()] = re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+    alias = {"gzip": "x-gzip", "x-gzip": "gzip"}.get(coding, coding)
+    return weights.get(coding, weights.get(alias, weights.get("*", False)))
+
+
+def _unpacked(coding: str, body: bytes) -> bytes | None:
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    try:
+        return zlib.decompress(body, 32 + zlib.MAX_WBITS)  # either of the two headers
+    except zlib.error:
+        return None
 
 
 class _KeptCodec:

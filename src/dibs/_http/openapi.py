@@ -42,7 +42,7 @@ def documented(operation: dict[str, Any] | None, policy: Policy | None) -> None:
 
 def _answers(policy: Policy) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    if policy.key != "required":
+    if policy.key in ("never", "optional"):
         found.append(("429", policy.message or "Submitted a moment ago; not done again."))
     if policy.key != "never":
         found.append(("400", f"{policy.header} is missing or malformed."))

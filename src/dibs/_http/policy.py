@@ -4,16 +4,18 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from .._core.keys import Seconds
+from .._core.keys import Seconds, seconds
 from .._core.lease import OutagePolicy
 from .._core.once import After, OnError, Terms, make_terms
 from ..errors import UsageError
+from .bodies import LIMIT
 from .facts import check_paths
 from .kept import KEPT
 
-KeyUse = Literal["never", "optional", "required"]
+KeyUse = Literal["never", "optional", "only", "required"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_ADDRESS = re.compile(r"[!#-;=?-\[\]-~]+")
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not mean them."""
 
@@ -23,11 +25,15 @@ class Policy:
     """How one route, or a group of them, is guarded.
 
     *route*: `"POST /orders"`, `"PUT,PATCH /orders/{id}"`, `"* /forms/*"` (every method that
-    changes something; `*` is anything, `{id}` one part of the path). *window*, *after*, *on_error*,
-    *message*, *lease*, *on_outage*: as in `Dibs.claim`. *key*: whether a client names its
-    submission itself, in *header*; without it, a submission is *by*: dotted paths such as `user`,
-    `path.id`, `query.page`, `header.x-tenant`, `body.cart.id` (default: all of path, query and
-    body; the user always counts). *most*: bytes of an answer that are kept for a replay.
+    changes something; `*` is anything, `{id}` one part of the path), less those of *exempt*.
+    *window*, *after*, *on_error*, *message*, *wait*, *lease*, *on_outage*: as in `Dibs.claim`.
+    *key*: whether a client names its submission itself, in *header*: "never", "optional",
+    "required", or "only", which guards nothing that carries no key. Without a key, a submission is
+    *by*: dotted paths such as `user`, `path.id`, `query.page`, `header.x-tenant`, `body.cart.id`
+    (default: all of path, query and body; the user always counts); and *keyless* and
+    *keyless_window* stand in for *after* and *window*. *most*: bytes of an answer that are kept
+    for a replay. *body_limit*: bytes of a request. *docs*: the address of a page about all this,
+    for refusals.
     """
 
     route: str = field(default="", kw_only=False)
@@ -37,26 +43,64 @@ class Policy:
     message: str | None = None
     key: KeyUse = "never"
     by: tuple[str, ...] = ()
+    keyless: After | None = None
+    keyless_window: Seconds | None = None
     header: str = "Idempotency-Key"
+    exempt: tuple[str, ...] = ()
+    wait: Seconds = 0
     lease: Seconds | None = None
     on_outage: OutagePolicy | None = None
     most: int = 256 * 1024
+    body_limit: int = LIMIT
+    docs: str | None = None
 
     def __post_init__(self) -> None:
-        if self.key not in ("never", "optional", "required"):
-            raise UsageError(f'key is "never", "optional" or "required", not {self.key!r}')
+        self._check()
+        for name in ("by", "exempt"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        check_paths(self.by)
+        seconds(self.wait, "wait", zero=True)
+        object.__setattr__(self, "_terms", self._make_terms())
+        object.__setattr__(self, "_without_key", self._make_keyless())
+        if self.route:
+            object.__setattr__(self, "_pattern", _Pattern(self.route))
+        object.__setattr__(self, "_exempt", tuple([_Pattern(route) for route in self.exempt]))
+
+    def _check(self) -> None:
+        if self.key not in ("never", "optional", "only", "required"):
+            raise UsageError(f'key is "never", "optional", "only" or "required", not {self.key!r}')
         if self.on_outage not in (None, "open", "closed"):
             raise UsageError(f'on_outage is "open" or "closed", not {self.on_outage!r}')
         if not _HEADER.fullmatch(self.header):
             raise UsageError(f"header must be the name of a header, not {self.header!r}")
-        if self.most < 0:
-            raise UsageError(f"most is a number of bytes, not {self.most!r}")
-        by = (self.by,) if isinstance(self.by, str) else tuple(self.by)
-        object.__setattr__(self, "by", by)
-        check_paths(by)
-        object.__setattr__(self, "_terms", self._make_terms())
-        if self.route:
-            object.__setattr__(self, "_pattern", _Pattern(self.route))
+        for name, number in (("most", self.most), ("body_limit", self.body_limit)):
+            if number < 0:
+                raise UsageError(f"{name} is a number of bytes, not {number!r}")
+        if self.docs is not None and not _ADDRESS.fullmatch(self.docs):
+            raise UsageError(f"docs is the address of a page, not {self.docs!r}")
+        if (self.keyless or self.keyless_window) is not None and self.key != "optional":
+            raise UsageError('keyless and keyless_window need key="optional"')
+
+    def _make_keyless(self) -> "tuple[Policy, Policy]":
+        """What guards a request without a key: of somebody who is known, and of anybody else.
+
+        An answer is handed to nobody of whom nothing is known, and who has no key for it either.
+        """
+        known = self
+        if self.keyless is not None or self.keyless_window is not None:
+            window = self.window if self.keyless_window is None else self.keyless_window
+            after = self.after if self.keyless is None else self.keyless
+            plain = replace(self, keyless=None, keyless_window=None)
+            known = replace(plain, window=window, after=after)
+        if known.after != "replay":
+            return known, known
+        return known, replace(known, after="hold", keyless=None, keyless_window=None)
+
+    def without_key(self, *, is_known: bool) -> "Policy":
+        """The policy for a request that carries no key. *is_known*: it is known who submits."""
+        found = cast("tuple[Policy, Policy]", object.__getattribute__(self, "_without_key"))
+        return found[0 if is_known else 1]
 
     def _make_terms(self) -> Terms:
         return make_terms(
@@ -76,7 +120,10 @@ class Policy:
 
     def covers(self, method: str, path: str) -> bool:
         """True: this policy is meant for such a request."""
-        return bool(self.route) and self._pattern_of().fits(method, path)
+        if not self.route or not self._pattern_of().fits(method, path):
+            return False
+        spared = cast("tuple[_Pattern, ...]", object.__getattribute__(self, "_exempt"))
+        return not any(pattern.fits(method, path) for pattern in spared)
 
     def parts_of(self, path: str) -> dict[str, str]:
         """The `{fields}` of the route, as they are in *path*."""
@@ -127,6 +174,18 @@ def _word(word: str) -> str:
     return re.escape(word)
 
 
-def find(policies: tuple[Policy, ...], method: str, path: str) -> Policy | None:
-    """The first policy that is meant for such a request; None: it is nobody's business."""
-    return next((policy for policy in policies if policy.covers(method, path)), None)
+def find(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | None:
+    """The first policy that is meant for such a request; None: it is nobody's business.
+
+    *paths*: as the application sees it, and, where a prefix is cut off before, with that as well.
+    """
+    for policy in policies:
+        if any(policy.covers(method, path) for path in paths):
+            return policy
+    return None
+
+
+def check_routes(policies: tuple[Policy, ...]) -> None:
+    """UsageError: a policy of a middleware is for no route."""
+    if any(not policy.route for policy in policies):
+        raise UsageError('a policy of the middleware needs a route: Policy("POST /orders", …)')

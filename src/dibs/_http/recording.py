@@ -8,18 +8,21 @@ from .policy import Policy
 Verdict = Literal["finish", "release", "fail"]
 _NOT_FINAL = (401, 403, 407, 408, 425, 429)
 """Log in, or come back later: not what came of the work."""
+_NOBODY_HERE = (404, 405, 413, 415)
+"""Said by routers, of requests that no endpoint has worked on."""
 
 
 def verdict_on(policy: Policy, status: int) -> Verdict:
     """How the claim ends. 5xx: like an exception. 4xx: the caller may mend it and try again.
 
-    Where answers are kept, a 4xx is one: the same request gets the same again.
+    Where answers are kept, a 4xx is one: the same request gets the same again. A middleware, which
+    is a policy with a route, cannot tell whether there is such an endpoint at all.
     """
     if status >= 500:
         return "fail"
     if status in _NOT_FINAL or (status >= 400 and policy.after != "replay"):
         return "release"
-    return "finish"
+    return "release" if policy.route and status in _NOBODY_HERE else "finish"
 
 
 class Recording:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from .._async.claim import AsyncClaim
 from .._async.dibs import AsyncDibs
+from .._core.keys import Seconds
 from .._core.lease import OutagePolicy
 from .._core.once import NO_PAYLOAD, Terms
 from .._http.answers import Answer, refusal, replay
@@ -32,10 +33,10 @@ async def aclaimed(
     if isinstance(submission, KeyTrouble):
         return refusal(policy, submission, by_client=True)
     try:
-        claim = await dibs._claim(*_asked(submission, policy), name).__aenter__()
+        claim = await dibs._claim(*_asked(submission, name)).__aenter__()
     except REFUSED as error:
-        return refusal(policy, error, by_client=submission.by_client)
-    return replay(claim.result) if claim.replayed else claim
+        return refusal(submission.policy, error, by_client=submission.by_client)
+    return replay(policy, claim.result, submission.accepts) if claim.replayed else claim
 
 
 def claimed(
@@ -45,15 +46,23 @@ def claimed(
     if isinstance(submission, KeyTrouble):
         return refusal(policy, submission, by_client=True)
     try:
-        claim = dibs._claim(*_asked(submission, policy), name).__enter__()
+        claim = dibs._claim(*_asked(submission, name)).__enter__()
     except REFUSED as error:
-        return refusal(policy, error, by_client=submission.by_client)
-    return replay(claim.result) if claim.replayed else claim
+        return refusal(submission.policy, error, by_client=submission.by_client)
+    return replay(policy, claim.result, submission.accepts) if claim.replayed else claim
 
 
-def _asked(submission: Submission, policy: Policy) -> tuple[str, Terms, bytes, OutagePolicy | None]:
+def _asked(
+    submission: Submission, name: str
+) -> tuple[str, Terms, bytes, OutagePolicy | None, str, Seconds]:
     seen = NO_PAYLOAD if submission.payload is None else submission.payload.encode()
-    return f"once:{submission.key}", policy.terms, seen, policy.on_outage
+    policy = submission.policy
+    return f"once:{submission.key}", policy.terms, seen, policy.on_outage, name, policy.wait
+
+
+def applied(policy: Policy, submission: Submission | KeyTrouble) -> Policy:
+    """By which policy the answer is judged and kept."""
+    return submission.policy if isinstance(submission, Submission) else policy
 
 
 async def aended(claim: AsyncClaim, recording: Recording) -> None:

@@ -8,7 +8,6 @@
 A request that no policy is meant for is not touched at all.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, cast
 
@@ -16,11 +15,13 @@ from .._async.claim import AsyncClaim
 from .._async.dibs import AsyncDibs
 from .._http.answers import Answer
 from .._http.facts import Facts, KeyTrouble, Submission, submission_of
+from .._http.identity import Identity, identify
 from .._http.kept import Headers
-from .._http.policy import Policy, find
+from .._http.policy import Policy, check_routes, find
 from .._http.recording import Recording
-from ..errors import UsageError
-from ._claims import aclaimed, aended, values_of
+from .._http.site import inner_path, make_site
+from ._bodies import AsgiBody
+from ._claims import aclaimed, aended, applied, values_of
 
 __all__ = ["DibsMiddleware", "Policy"]
 
@@ -31,17 +32,15 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 User = Callable[[Scope], Any]
 
-MOST_READ = 1 << 20
-"""Bytes of a request's body that are looked at; the rest passes by."""
-
 
 class DibsMiddleware:
     """Does each submission once, by the policies of the routes.
 
     *dibs*: an AsyncDibs (yours to close) or a URL. *user*: tells from the scope who submits, as a
-    string or None; without it, it is the Authorization header, else the cookies, else the client's
-    address. *secret*: keys the hashes under which submissions are stored; the same in all
-    processes.
+    string, or None where it is not known. *session_cookie*: the name of the cookie that says so.
+    Without either, it is the Authorization header; see `dibs._http.identity`. *secret*: keys the
+    hashes under which submissions are stored; the same in all processes. *service*: the name of
+    this application, where several use one store; *per_host*: the Host header counts, too.
     """
 
     def __init__(
@@ -51,55 +50,69 @@ class DibsMiddleware:
         dibs: AsyncDibs | str,
         policies: Iterable[Policy] = (),
         user: User | None = None,
-        secret: str | bytes = b"",
+        session_cookie: str | None = None,
+        secret: str | bytes | None = None,
+        service: str = "",
+        per_host: bool = False,
     ) -> None:
         self._app = app
         self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
         self._user = user
-        self._secret = secret.encode() if isinstance(secret, str) else secret
-        if any(not policy.route for policy in self._policies):
-            raise UsageError('a policy of the middleware needs a route: Policy("POST /orders", …)')
+        self._site = make_site(secret, service, session_cookie, per_host=per_host)
+        check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" and self._url is not None:
             return await self._app(scope, receive, ending(send, self._close))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        policy = find(self._policies, scope["method"], path_of(scope))
-        if policy is None:
+        policy = find(self._policies, scope["method"], *paths_of(scope))
+        if policy is None or _is_open(policy, scope):
             return await self._app(scope, receive, send)
         return await self._guard(policy, scope, receive, send)
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
-        entry = await Entry.read(receive)
-        if entry.is_gone:
-            return None  # nobody waits for it, and what it is cannot be known: it must not be done
-        submission = await self._submission(policy, scope, entry)
-        outcome = await aclaimed(self._dibs, policy, policy.route, submission)
-        if isinstance(outcome, Answer):
-            return await give(outcome, send)
-        recorder = Recorder(policy, outcome, send)
-        return await recorder.run(self._app, scope, entry.receive)
+        body = AsgiBody(receive)
+        try:
+            submission = await self._submission(policy, scope, body)
+            if body.is_gone or submission is None:
+                return None  # nobody waits, and what it is cannot be known: it must not be done
+            outcome = await aclaimed(self._dibs, policy, policy.route, submission)
+            if isinstance(outcome, Answer):
+                return await give(outcome, send)
+            recorder = Recorder(applied(policy, submission), outcome, send)
+            return await recorder.run(self._app, scope, body.receive)
+        finally:
+            body.close()
 
     async def _submission(
-        self, policy: Policy, scope: Scope, entry: "Entry"
-    ) -> Submission | KeyTrouble:
+        self, policy: Policy, scope: Scope, body: AsgiBody
+    ) -> Submission | KeyTrouble | None:
         headers = header_lines(scope)
+        named = dict(headers)
+        trouble = await body.read(named, policy.body_limit)
+        if trouble is not None:
+            return trouble
+        said = await settled(self._user(scope)) if self._user else None
+        who = who_of(scope, headers, named, said, self._site.session_cookie)
         facts = Facts(
             method=scope["method"],
             route=policy.route,
-            path=path_of(scope),
-            query=scope.get("query_string", b"").decode("latin-1"),
-            headers=dict(headers),
-            body=entry.body,
-            is_whole=entry.is_whole,
-            user=await settled(self._user(scope)) if self._user else who_of(scope, headers),
-            path_fields=policy.parts_of(path_of(scope)),
+            path=place_of(scope),
+            query=query_of(scope),
+            headers=named,
+            body=body.data,
+            long=body.long,
+            user=who.user,
+            client=who.client,
+            path_fields=_fields_of(policy, scope),
+            service=self._site.service,
+            host=self._site.host(named.get("host", "")),
         )
-        keys = values_of(headers, policy.header)
-        return submission_of(policy, facts, keys, self._secret)
+        keys = values_of(headers, policy.header) if policy.header.lower() in named else []
+        return submission_of(policy, facts, keys, self._site.secret)
 
     async def _close(self) -> None:
         """Close what is ours. The application may live again, as it does in tests."""
@@ -127,39 +140,6 @@ async def give(answer: Answer, send: Send) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
-
-
-# ---- the request
-
-
-class Entry:
-    """The beginning of a request's body, read ahead; the application gets all of it in order."""
-
-    def __init__(self, receive: Receive, messages: deque[Message]) -> None:
-        self._receive = receive
-        self._messages = messages
-        self.is_whole = not messages[-1].get("more_body")
-        self.is_gone = messages[-1]["type"] == "http.disconnect"
-        """The client left before it had said everything."""
-
-    @classmethod
-    async def read(cls, receive: Receive) -> "Entry":
-        """Read until the end, or until it is enough."""
-        messages: deque[Message] = deque()
-        size = 0
-        while not messages or (messages[-1].get("more_body") and size < MOST_READ):
-            messages.append(await receive())
-            size += len(messages[-1].get("body", b""))
-        return cls(receive, messages)
-
-    @property
-    def body(self) -> bytes:
-        """What was read. Put together when asked for, not kept beside its pieces."""
-        return b"".join([message.get("body", b"") for message in self._messages])
-
-    async def receive(self) -> Message:
-        """What was read, then what comes: a client that really leaves is told as ever."""
-        return self._messages.popleft() if self._messages else await self._receive()
 
 
 # ---- the answer
@@ -236,9 +216,46 @@ def is_last(message: Message) -> bool:
 # ---- reading a scope
 
 
-def path_of(scope: Scope) -> str:
-    """The path, as the outermost application sees it."""
-    return str(scope["path"])
+def paths_of(scope: Scope) -> tuple[str, ...]:
+    """The path as the application sees it; with a prefix (`root_path`), both ways."""
+    path, root = str(scope["path"]), scope.get("root_path", "")
+    return (inner_path(path, root), path) if root else (path,)
+
+
+def place_of(scope: Scope) -> str:
+    """The path that counts: without the prefix of the server, with that of a mount."""
+    root = scope.get("app_root_path", scope.get("root_path", ""))
+    return inner_path(str(scope["path"]), root) if root else str(scope["path"])
+
+
+def mount_of(scope: Scope) -> str:
+    """Where inside of the application it hangs; nothing, where it is the application."""
+    if "app_root_path" not in scope:
+        return ""
+    return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
+
+
+def _fields_of(policy: Policy, scope: Scope) -> dict[str, str]:
+    """The `{fields}` of the route, from whichever path fits it."""
+    if "{" not in policy.route:
+        return {}
+    for path in paths_of(scope):
+        if policy.covers(scope["method"], path):
+            return policy.parts_of(path)
+    return {}
+
+
+def _is_open(policy: Policy, scope: Scope) -> bool:
+    """True: the policy is for requests with a key, and this one has none."""
+    if policy.key != "only":
+        return False
+    name = policy.header.lower().encode("latin-1")
+    return all(bytes(each).lower() != name for each, _ in scope.get("headers", ()))
+
+
+def query_of(scope: Scope) -> str:
+    """As it stands in the address."""
+    return scope.get("query_string", b"").decode("latin-1")
 
 
 def header_lines(scope: Scope) -> Headers:
@@ -253,20 +270,21 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     )
 
 
-def who_of(scope: Scope, headers: Headers) -> str | None:
-    """Who submits, as far as the request itself tells, and from what: else a header could be
-    filled in with somebody's address. HTTP/2 may send cookies in several lines.
-    """
-    for name in ("authorization", "cookie"):
-        lines = values_of(headers, name)
-        if any(lines):
-            return f"{name} {'; '.join(lines)}"
+def who_of(
+    scope: Scope, headers: Headers, named: dict[str, str], said: object, session: str | None
+) -> Identity:
+    """Who submits. *named*: the last line of each header. HTTP/2 may send cookies in several."""
     client = scope.get("client")
-    return f"address {client[0]}" if client else None
+    return identify(
+        said,
+        session=session,
+        authorization=named.get("authorization", ""),
+        cookies="; ".join(values_of(headers, "cookie")) if "cookie" in named else "",
+        address=client[0] if client else None,
+        agent=named.get("user-agent", ""),
+    )
 
 
-async def settled(who: Any) -> str | None:
+async def settled(who: Any) -> object:
     """What the caller's `user` says, awaited if need be."""
-    if isinstance(who, Awaitable):
-        who = cast(Any, await who)
-    return None if who is None else str(who)
+    return cast(Any, await who) if isinstance(who, Awaitable) else who

@@ -28,15 +28,28 @@ def install(
     dibs: AsyncDibs | str,
     *,
     user: User | None = None,
-    secret: str | bytes = b"",
+    session_cookie: str | None = None,
+    secret: str | bytes | None = None,
+    service: str | None = None,
+    per_host: bool = False,
 ) -> None:
     """Let the decorated endpoints of *app* be guarded by *dibs* (yours to close, or a URL).
 
-    *user*: tells from the request who submits (a string or None, may be async); without it, it is
-    the Authorization header, else the cookies, else the client's address. *secret*: keys the
-    hashes under which submissions are stored; the same in all processes.
+    *user*: tells from the request who submits (a string, or None: not known; may be async).
+    *session_cookie*: the name of the cookie that says so. Without either, it is the Authorization
+    header. *secret*: keys the hashes under which submissions are stored; the same in all
+    processes. *service*: the name of this application, where several use one store (default: its
+    title). *per_host*: the Host header counts, too.
     """
-    starlette.install(app, dibs, user=user, secret=secret)
+    starlette.install(
+        app,
+        dibs,
+        user=user,
+        session_cookie=session_cookie,
+        secret=secret,
+        service=app.title if service is None else service,
+        per_host=per_host,
+    )
     described = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -11,19 +11,24 @@ import functools
 import io
 from collections.abc import Callable
 from typing import Any, cast
-from urllib.parse import urlencode
 
 from flask import Flask, Response, after_this_request, current_app, make_response, request
 
 from .._http.answers import Answer
+from .._http.bodies import declared_length
 from .._http.decorators import Once, PreventDuplicateSubmit
-from .._http.facts import Facts, submission_of
+from .._http.facts import INCOMPLETE, Facts, KeyTrouble, Submission, submission_of, too_large
+from .._http.forms import Field, by_name
+from .._http.identity import Identity, identify
 from .._http.policy import Policy
 from .._http.recording import Recording
+from .._http.site import Site, checked_secret, make_site
 from .._sync.claim import Claim
 from .._sync.dibs import Dibs
 from ..errors import UsageError
-from ._claims import claimed, ended, key_lines
+from ._bodies import file_hash
+from ._claims import applied, claimed, ended, key_lines
+from .wsgi import CountedInput
 
 __all__ = ["install", "once", "prevent_duplicate_submit"]
 
@@ -34,16 +39,39 @@ _OPEN = "dibs.open"
 
 
 def install(
-    app: Flask, dibs: Dibs | str, *, user: User | None = None, secret: str | bytes | None = None
+    app: Flask,
+    dibs: Dibs | str,
+    *,
+    user: User | None = None,
+    session_cookie: str | None = None,
+    secret: str | bytes | None = None,
+    service: str | None = None,
+    per_host: bool = False,
 ) -> None:
     """Let the decorated views of *app* be guarded by *dibs* (yours to close, or a URL).
 
-    *user*: tells who submits the current request; without it, it is the Authorization header, else
-    the cookies, else the client's address. *secret*: keys the hashes under which submissions are
-    stored, the same in all processes (default: the app's own secret key).
+    *user*: tells who submits the current request, or None where it is not known. *session_cookie*:
+    the name of the cookie that says so; not that of Flask's own session, whose value changes
+    whenever it is written. Without either, it is the Authorization header. *secret*: keys the
+    hashes under which submissions are stored, the same in all processes (default: the app's own
+    secret key). *service*: the name of this application, where several use one store (default: its
+    import name). *per_host*: the Host header counts, too.
     """
-    app.extensions["dibs"] = _Desk(Dibs(dibs) if isinstance(dibs, str) else dibs, user, secret)
+    name = app.import_name if service is None else service
+    site = make_site(secret, name, session_cookie, per_host=per_host)
+    app.extensions["dibs"] = _Desk(Dibs(dibs) if isinstance(dibs, str) else dibs, user, site)
+    app.wsgi_app = _counting(app.wsgi_app)
     app.teardown_request(_let_go)
+
+
+def _counting(wsgi_app: Callable[..., Any]) -> Any:
+    """*wsgi_app*, with a body that is counted as it is read, by whomever."""
+
+    def counting(environ: dict[str, Any], start_response: Any) -> Any:
+        environ["wsgi.input"] = CountedInput(environ["wsgi.input"])
+        return wsgi_app(environ, start_response)
+
+    return counting
 
 
 def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,18 +79,21 @@ def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        claim = _desk().admit(policy)
-        if isinstance(claim, Answer):
-            return _response(claim)
+        admitted = _desk().admit(policy)
+        if isinstance(admitted, Answer):
+            return _response(admitted)
+        if admitted is None:
+            return current_app.ensure_sync(view)(*args, **kwargs)
+        used, claim = admitted
         request.environ.setdefault(_OPEN, []).append(claim)
         try:
             response = make_response(current_app.ensure_sync(view)(*args, **kwargs))
         except Exception:
             # Not ours to answer: decorators around this one want to see it, and the app may have a
             # handler for it. What that says is the answer.
-            after_this_request(functools.partial(_end, policy, claim))
+            after_this_request(functools.partial(_end, used, claim))
             raise
-        return _end(policy, claim, response)
+        return _end(used, claim, response)
 
     return guarded
 
@@ -123,53 +154,89 @@ def _desk() -> "_Desk":
 class _Desk:
     """Where requests of one app are claimed."""
 
-    def __init__(self, dibs: Dibs, user: User | None, secret: str | bytes | None) -> None:
+    def __init__(self, dibs: Dibs, user: User | None, site: Site) -> None:
         self._dibs = dibs
-        self._user = user or _who
-        self._secret = secret
+        self._user = user
+        self._site = site
 
-    def admit(self, policy: Policy) -> Claim | Answer:
-        """A claim on the current request, or what to answer in its place."""
+    def admit(self, policy: Policy) -> tuple[Policy, Claim] | Answer | None:
+        """A claim on the current request, or what to answer in its place; None: neither."""
         name = f"{request.method} {request.url_rule or request.endpoint}"
-        who = self._user()
-        facts = _facts(name, None if who is None else str(who))
+        submission = self._submission(policy, name)
+        if submission is None:
+            return None
+        claim = claimed(self._dibs, policy, name, submission)
+        return claim if isinstance(claim, Answer) else (applied(policy, submission), claim)
+
+    def _submission(self, policy: Policy, name: str) -> Submission | KeyTrouble | None:
         keys = key_lines(request.headers.getlist(policy.header))
-        return claimed(self._dibs, policy, name, submission_of(policy, facts, keys, self._key()))
+        if policy.key == "only" and not keys:
+            return None
+        who = self._who()
+        headers = {key.lower(): value for key, value in request.headers.items()}
+        body = _body(headers, policy.body_limit)
+        if isinstance(body, KeyTrouble):
+            return body
+        facts = _facts(name, headers, self._site)._replace(
+            user=who.user, client=who.client, body=body[0], fields=body[1]
+        )
+        return submission_of(policy, facts, keys, self._secret())
 
-    def _key(self) -> bytes:
-        secret = self._secret if self._secret is not None else current_app.secret_key or b""
-        return secret.encode() if isinstance(secret, str) else secret
+    def _secret(self) -> bytes:
+        return self._site.secret or checked_secret(current_app.secret_key or None)
+
+    def _who(self) -> Identity:
+        return identify(
+            self._user() if self._user is not None else None,
+            session=self._site.session_cookie,
+            authorization=request.headers.get("Authorization", ""),
+            cookies=request.headers.get("Cookie", ""),
+            address=request.remote_addr,
+            agent=request.headers.get("User-Agent", ""),
+        )
 
 
-def _facts(name: str, user: str | None) -> Facts:
-    headers = {key.lower(): value for key, value in request.headers.items()}
+def _facts(name: str, headers: dict[str, str], site: Site) -> Facts:
+    """All but the body and who it is."""
     return Facts(
         method=request.method,
         route=name,
         path=request.path,
         query=request.query_string.decode("latin-1"),
         headers=headers,
-        body=_body(headers),
-        user=user,
+        body=b"",
+        user=None,
         path_fields={key: str(value) for key, value in (request.view_args or {}).items()},
+        service=site.service,
+        host=site.host(request.host),
     )
 
 
-def _body(headers: dict[str, str]) -> bytes:
-    """The body; of a form with files, its text fields: uploads are no part of a key."""
-    if request.mimetype != "multipart/form-data":
+def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | None] | KeyTrouble:
+    """The body, or the fields and files of a form; or what is wrong with it."""
+    length = declared_length(headers) or 0
+    if length > limit:
+        return too_large(limit)
+    found = _read()
+    counted = getattr(request.environ["wsgi.input"], "count", None)
+    size = len(found[0]) if counted is None and found[1] is None else counted
+    if size is not None and size < length:
+        return INCOMPLETE
+    return too_large(limit) if size is not None and size > limit else found
+
+
+def _read() -> tuple[bytes, list[Field] | None]:
+    """The body; of a form with files, or one that somebody has read before, its fields."""
+    is_form = request.mimetype == "multipart/form-data"
+    if not is_form and "form" not in request.__dict__:
         body = request.get_data()
         cast(Any, request).stream = io.BytesIO(body)  # the view may want to read it, too
-        return body
-    headers["content-type"] = "application/x-www-form-urlencoded"
-    return urlencode(list(request.form.items(multi=True)), errors="surrogatepass").encode()
-
-
-def _who() -> str | None:
-    """Who submits, as far as the request itself tells, and from what: else a header could be
-    filled in with somebody's address.
-    """
-    for name in ("Authorization", "Cookie"):
-        if request.headers.get(name):
-            return f"{name.lower()} {request.headers[name]}"
-    return None if request.remote_addr is None else f"address {request.remote_addr}"
+        return body, None
+    if not is_form and request.mimetype != "application/x-www-form-urlencoded":
+        return request.get_data(), None
+    files = [
+        [name, file.filename or "", file_hash(file.stream)]
+        for name, file in request.files.items(multi=True)
+    ]
+    fields = [[name, value] for name, value in request.form.items(multi=True)]
+    return b"", by_name([*fields, *files])

@@ -13,22 +13,25 @@ import functools
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, cast, get_args, get_origin
-from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from .._async.dibs import AsyncDibs
 from .._http.answers import Answer
+from .._http.bodies import declared_length
 from .._http.decorators import Once, PreventDuplicateSubmit
-from .._http.facts import Facts, submission_of
+from .._http.facts import INCOMPLETE, Facts, KeyTrouble, Submission, submission_of, too_large
+from .._http.forms import Field, by_name
 from .._http.policy import Policy
+from .._http.site import Site, make_site
 from ..errors import UsageError
-from ._claims import aclaimed, values_of
+from ._bodies import file_hash
+from ._claims import aclaimed, applied, values_of
 from .asgi import (
     App,
     Message,
@@ -38,7 +41,9 @@ from .asgi import (
     Send,
     ending,
     header_lines,
-    path_of,
+    mount_of,
+    place_of,
+    query_of,
     settled,
     who_of,
 )
@@ -56,20 +61,25 @@ def install(
     dibs: AsyncDibs | str,
     *,
     user: User | None = None,
-    secret: str | bytes = b"",
+    session_cookie: str | None = None,
+    secret: str | bytes | None = None,
+    service: str = "",
+    per_host: bool = False,
 ) -> None:
     """Let the decorated endpoints of *app* be guarded by *dibs* (yours to close, or a URL).
 
-    *user*: tells from the request who submits (a string or None, may be async); without it, it is
-    the Authorization header, else the cookies, else the client's address. *secret*: keys the
-    hashes under which submissions are stored; the same in all processes. UsageError: *app* is
-    running already.
+    *user*: tells from the request who submits (a string, or None: not known; may be async).
+    *session_cookie*: the name of the cookie that says so. Without either, it is the Authorization
+    header. *secret*: keys the hashes under which submissions are stored; the same in all
+    processes. *service*: the name of this application, where several use one store. *per_host*:
+    the Host header counts, too. UsageError: *app* is running already.
     """
     if app.middleware_stack is not None:
         raise UsageError("call install(app, dibs) before the app serves its first request")
     # Inside of all others, in whatever order they are added: an answer is kept as the endpoint
     # made it, and goes through compression, CORS and sessions again each time it is given.
-    app.user_middleware.append(Middleware(cast(Any, _Edge), dibs=dibs, user=user, secret=secret))
+    site = make_site(secret, service, session_cookie, per_host=per_host)
+    app.user_middleware.append(Middleware(cast(Any, _Edge), dibs=dibs, user=user, site=site))
 
 
 def policy_of(endpoint: object) -> Policy | None:
@@ -181,14 +191,12 @@ def _response(answer: Answer) -> Response:
 class _Edge:
     """Gives each request a desk, where its endpoint may ask for a claim."""
 
-    def __init__(
-        self, app: App, *, dibs: AsyncDibs | str, user: User | None, secret: str | bytes
-    ) -> None:
+    def __init__(self, app: App, *, dibs: AsyncDibs | str, user: User | None, site: Site) -> None:
         self._app = app
         self._url = dibs if isinstance(dibs, str) else None
         self.dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self.user = user
-        self.secret = secret.encode() if isinstance(secret, str) else secret
+        self.site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -209,31 +217,47 @@ class _Edge:
 class _Desk:
     """Where one request is claimed, and its answer watched once it is."""
 
-    __slots__ = ("_edge", "_recorder", "_send")
+    __slots__ = ("_edge", "_form_of", "_recorder", "_send")
 
     def __init__(self, edge: _Edge, send: Send) -> None:
         self._edge = edge
         self._send = send
         self._recorder: Recorder | None = None
+        self._form_of: Request | None = None
+        """Whose form was read here, and is closed here."""
 
     async def admit(self, policy: Policy, request: Request) -> Answer | None:
         """None: the work is ours to do. Else what to answer in its place."""
         if self._recorder is not None:
             raise UsageError("this request is guarded already; one decorator is enough")
         name = f"{request.method} {_route_of(request)}"
-        facts = await _facts_of(request, name, await settled(self._who(request)))
-        keys = values_of(header_lines(request.scope), policy.header)
-        submission = submission_of(policy, facts, keys, self._edge.secret)
+        submission = await self._submission(policy, request, name)
+        if submission is None:
+            return None
         outcome = await aclaimed(self._edge.dibs, policy, name, submission)
         if isinstance(outcome, Answer):
             return outcome
-        self._recorder = Recorder(policy, outcome, self._send)
+        self._recorder = Recorder(applied(policy, submission), outcome, self._send)
         return None
 
-    def _who(self, request: Request) -> Any:
-        if self._edge.user is not None:
-            return self._edge.user(request)
-        return who_of(request.scope, header_lines(request.scope))
+    async def _submission(
+        self, policy: Policy, request: Request, name: str
+    ) -> Submission | KeyTrouble | None:
+        edge, headers = self._edge, header_lines(request.scope)
+        keys = values_of(headers, policy.header)
+        if policy.key == "only" and not keys:
+            return None
+        said = await settled(edge.user(request)) if edge.user is not None else None
+        named = dict(headers)
+        who = who_of(request.scope, headers, named, said, edge.site.session_cookie)
+        self._form_of = request
+        body = await _body_of(request, named, policy.body_limit)
+        if isinstance(body, KeyTrouble):
+            return body
+        facts = _facts_of(request, name, named, edge.site)._replace(
+            user=who.user, client=who.client, body=body[0], fields=body[1]
+        )
+        return submission_of(policy, facts, keys, edge.site.secret)
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
         """The application. What it raises is raised, and ends the claim that it made."""
@@ -244,41 +268,64 @@ class _Desk:
         finally:
             if self._recorder is not None:
                 await self._recorder.close()
+            if self._form_of is not None:
+                await self._form_of.close()
 
     async def send(self, message: Message) -> None:
         """Pass on; with a claim, by its recorder."""
         await (self._send if self._recorder is None else self._recorder.send)(message)
 
 
-async def _facts_of(request: Request, name: str, user: str | None) -> Facts:
-    headers = dict(header_lines(request.scope))
-    body = await _body_of(request, headers)
+def _facts_of(request: Request, name: str, headers: dict[str, str], site: Site) -> Facts:
+    """All but the body and who it is."""
+    scope = request.scope
     return Facts(
         method=request.method,
         # Where a mounted application hangs is no part of the name: it may hold a value.
-        route=f"{request.scope.get('root_path', '')} {name}",
-        path=path_of(request.scope),
-        query=request.url.query,
+        route=f"{mount_of(scope)} {name}",
+        path=place_of(scope),
+        query=query_of(scope),
         headers=headers,
-        body=body,
-        user=user,
+        body=b"",
+        user=None,
         path_fields={key: str(value) for key, value in request.path_params.items()},
+        service=site.service,
+        host=site.host(headers.get("host", "")),
     )
 
 
-async def _body_of(request: Request, headers: dict[str, str]) -> bytes:
-    """The body; of a form with files, its text fields: uploads are no part of a key."""
+async def _body_of(
+    request: Request, headers: dict[str, str], limit: int
+) -> tuple[bytes, list[Field] | None] | KeyTrouble:
+    """The body, or the fields and files of a form; or what is wrong with it."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "multipart/form-data":
-        try:
-            return await request.body()  # first: afterwards the endpoint can still read all of it
-        except RuntimeError:
-            if kind != "application/x-www-form-urlencoded":
-                raise
-    form = await request.form()
-    headers["content-type"] = "application/x-www-form-urlencoded"
-    pairs = [(n, v) for n, v in form.multi_items() if not isinstance(v, UploadFile)]
-    return urlencode(pairs, errors="surrogatepass").encode()
+    if (declared_length(headers) or 0) > limit:
+        return too_large(limit)
+    try:
+        body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
+        if body is None:
+            form = (await request.form()).multi_items()
+            return b"", by_name([await _field(name, value) for name, value in form])
+    except ClientDisconnect:
+        return INCOMPLETE
+    return too_large(limit) if len(body) > limit else (body, None)
+
+
+async def _bytes_of(request: Request, kind: str) -> bytes | None:
+    """The body; afterwards the endpoint can still read all of it. None: a form was read before."""
+    try:
+        return await request.body()
+    except RuntimeError:
+        if kind != "application/x-www-form-urlencoded":
+            raise
+        return None
+
+
+async def _field(name: str, value: Any) -> Field:
+    if not isinstance(value, UploadFile):
+        return [name, str(value)]
+    digest = await run_in_threadpool(file_hash, value.file)
+    return [name, value.filename or "", digest]
 
 
 def _route_of(request: Request) -> str:

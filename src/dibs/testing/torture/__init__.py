@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UsageError
-from .adapter import Adapter, Store
+from .adapter import Adapter, Store, Stored
 from .asgi import App, Wrap
 from .case import Case
 from .cases import CASES
 from .report import Report, Verdict
 
-__all__ = ["CASES", "Adapter", "App", "Case", "Report", "Store", "Verdict", "Wrap", "torture"]
+__all__ = [
+    "CASES", "Adapter", "App", "Case", "Report", "Store", "Stored", "Verdict", "Wrap", "torture",
+]  # fmt: skip
 
 
 async def torture(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from .adapter import Adapter
-from .asgi import Scope
+from .asgi import App, Scope, Wrap
 from .line import Line
 from .news import Broken, expect
 from .trial import Trial
@@ -22,12 +22,24 @@ async def alive(trial: Trial, *, wanted: bool) -> AsyncGenerator[None]:
 
     An app that raises at startup has no lifespan: servers go on without one, and so do we.
     """
-    life = await _started(trial) if wanted else None
+    life = await _started(trial, trial.app, trial.state) if wanted else None
     try:
         yield
     finally:
         await _end(trial.lines)
         if life is not None and not life.done:
+            await _stopped(life)
+
+
+@asynccontextmanager
+async def beside(trial: Trial, wrap: Wrap | None = None) -> AsyncGenerator[App]:
+    """Put the middleware, or *wrap*, around the same app once more, as another process has it."""
+    app = (wrap or trial.wrap)(trial.stage)
+    life = await _started(trial, app, {})
+    try:
+        yield app
+    finally:
+        if not life.done:
             await _stopped(life)
 
 
@@ -61,8 +73,8 @@ def lifespan_scope(state: dict[str, Any]) -> Scope:
     return {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state}
 
 
-async def _started(trial: Trial) -> Line:
-    life = Line(trial.app, lifespan_scope(trial.state), news=trial.news)
+async def _started(trial: Trial, app: App, state: dict[str, Any]) -> Line:
+    life = Line(app, lifespan_scope(state), news=trial.news)
     life.tell({"type": "lifespan.startup"})
     await life.said("lifespan.startup.complete")
     return life

@@ -37,6 +37,11 @@ class Line:
         return asyncio.CancelledError() if self.task.cancelled() else self.task.exception()
 
     @property
+    def unread(self) -> int:
+        """How many messages were handed in and not received."""
+        return len(self._inbox)
+
+    @property
     def seen(self) -> str:
         """What has come out so far, in words."""
         said = ", ".join(message["type"] for message in self.sent) or "nothing"

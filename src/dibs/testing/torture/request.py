@@ -15,6 +15,10 @@ class Wishes(TypedDict, total=False):
     """"POST /path"; usual: the guarded one."""
     keys: Sequence[bytes]
     """The values of the key header, one line each; usual: the key of the trial."""
+    headers: Headers
+    """More lines of the head."""
+    kind: bytes
+    """The media type of the body; usual: JSON."""
     body: Sequence[bytes]
     """The pieces of the body; usual: one, the payload of the trial."""
     facts: dict[str, Any]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from ...errors import UsageError
 from ..servers import Server
-from .adapter import Adapter
+from .adapter import Adapter, Stored
 from .asgi import App, Wrap
 
 
@@ -46,16 +47,28 @@ def _import(module: str, package: str) -> Any:
 
 def _idemkit(store: Server) -> Subject:
     kit = _import("idemkit", "idemkit")
-    # A duplicate waits for the one that runs: 10 s by default, which is longer than we do.
-    config = kit.HttpConfig(scope_mode="single_tenant", wait_timeout_seconds=1.0)
+    # A duplicate waits for the one that runs: 10 s by default, which is longer than we do. A key is
+    # not required by default: it is here, as it is of ours.
+    config = kit.HttpConfig(
+        scope=_who,
+        require_key_for_mutations=True,
+        wait_timeout_seconds=1.0,
+        lease_ttl_seconds=LEASE,
+        expires_after_seconds=WINDOW,
+    )
 
     def wrap(app: App) -> App:
         return kit.IdempotencyMiddleware(
             app, backend=kit.RedisBackend.from_url(store.url), config=config
         )
 
-    adapter = Adapter(required=False, waits=True, store=store)
+    exempt = {"lease_ends_by_itself": "the end of a lease stands in its record"}
+    adapter = Adapter(waits=True, unguarded=None, exempt=exempt, **_seen_from(store))
     return Subject(f"idemkit {version('idemkit')}", wrap, adapter)
+
+
+def _who(request: Any) -> str:
+    return str(dict(request.headers).get("authorization", "nobody"))
 
 
 def _asgi_idempotency_header(store: Server) -> Subject:
@@ -73,7 +86,8 @@ def _asgi_idempotency_header(store: Server) -> Subject:
         while clients:
             await clients.pop().aclose()
 
-    adapter = Adapter(required=False, shutdown=shutdown, store=store)
+    seen = _seen_from(store) | {"lease": None, "window": None}  # it has one time for both
+    adapter = Adapter(required=False, shutdown=shutdown, **cast("dict[str, Any]", seen))
     return Subject(f"{package} {version(package)}", wrap, adapter)
 
 
@@ -82,20 +96,57 @@ def _dibs(store: Server) -> Subject:
     asgi = _import("dibs.integrations.asgi", "dibs")
     opened: list[Any] = []
 
-    def wrap(app: App) -> App:
+    policy = asgi.Policy(f"{GUARDED}*", after="replay", key="required", window=WINDOW, lease=LEASE)
+
+    def wrap(app: App, service: str = "") -> App:
         opened.append(dibs.AsyncDibs(store.url))
-        policy = asgi.Policy(GUARDED, after="replay", key="required", window=60)
-        return asgi.DibsMiddleware(app, dibs=opened[-1], policies=[policy])
+        options = {"dibs": opened[-1], "policies": [policy], "service": service}
+        return asgi.DibsMiddleware(app, **options)
 
     async def shutdown() -> None:
         while opened:
             await opened.pop().aclose()
 
-    adapter = Adapter(guarded=GUARDED, shutdown=shutdown, store=store)
+    adapter = Adapter(
+        shutdown=shutdown,
+        other_service=functools.partial(wrap, service="another"),
+        **_seen_from(store),
+    )
     return Subject(f"dibs {version('dibs')}", wrap, adapter)
 
 
+def _seen_from(store: Server) -> dict[str, Any]:
+    """What is the same for all who guard every path, or all below one, on this server."""
+    return {
+        "guarded": GUARDED,
+        "also_guarded": f"{GUARDED}/also",
+        "lease": LEASE,
+        "window": WINDOW,
+        "store": store,
+        "contents": functools.partial(stored_in, store),
+    }
+
+
+def stored_in(server: Server) -> list[Stored]:
+    """All that is on a server; an Adapter's `contents`."""
+    client: Any = server.client()
+    found: list[bytes] = list(client.scan_iter(count=1000))
+    return [Stored(key, _value(client, key), _left(client.pttl(key))) for key in found]
+
+
+def _value(client: Any, key: bytes) -> bytes:
+    reading = {b"string": client.get, b"hash": client.hgetall, b"set": client.smembers}
+    value: object = reading.get(client.type(key), client.dump)(key)
+    return value if isinstance(value, bytes) else repr(value).encode()
+
+
+def _left(pttl: int) -> float | None:
+    return None if pttl == -1 else pttl / 1000
+
+
 GUARDED = "POST /guarded"
+LEASE = 2.0
+WINDOW = 60.0
 KNOWN: dict[str, Callable[[Server], Subject]] = {
     "dibs": _dibs,
     "idemkit": _idemkit,

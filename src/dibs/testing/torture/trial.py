@@ -24,6 +24,7 @@ class Trial:
 
     def __init__(self, wrap: Wrap, adapter: Adapter) -> None:
         self.adapter = adapter
+        self.wrap = wrap
         self.news = News(adapter.within)
         self.stage = Stage(news=self.news)
         self.state: dict[str, Any] = {}
@@ -81,7 +82,8 @@ class Trial:
     def post(self, **wishes: Unpack[Wishes]) -> Exchange:
         """Send a request, by default the guarded one with the trial's key, and do not wait."""
         route = wishes.get("route", self.adapter.guarded)
-        headers = [(b"content-type", b"application/json"), *self._key_lines(wishes)]
+        kind = wishes.get("kind", b"application/json")
+        headers = [(b"content-type", kind), *self._key_lines(wishes), *wishes.get("headers", [])]
         app = wishes.get("outer", _as_it_is)(self.app)
         exchange = Exchange(
             app,

@@ -1,13 +1,13 @@
-"""All cases, one room for each theme, in the order in which they are tried."""
+"""All cases, one module for each theme, in the order in which they are tried."""
 
 from __future__ import annotations
 
 from ..case import Case
-from . import clients, keys, outages, passage, replays, streams, work
+from . import claims, clients, keys, outages, passage, replays, sameness, streams, work
 
-ROOMS = (work, replays, streams, clients, passage, keys, outages)
+THEMES = (work, replays, sameness, streams, clients, passage, keys, claims, outages)
 CASES: tuple[Case, ...] = tuple(
-    thing for room in ROOMS for thing in vars(room).values() if isinstance(thing, Case)
+    thing for theme in THEMES for thing in vars(theme).values() if isinstance(thing, Case)
 )
 
 __all__ = ["CASES"]

@@ -174,6 +174,49 @@ async def big_body_retried(trial: Trial) -> str:
     return "guarded"
 
 
+@case("memory")
+async def big_body_cut_otherwise(trial: Trial) -> str:
+    """How the server cuts a big request does not matter: cut otherwise, its retry does not run."""
+    body, first = await _big(trial)
+    if first.status == 413:
+        return "refused with 413"
+    trial.answered(first)
+    whole = b"".join(body)
+    for size in (len(whole), 2**20 - 1, 2**20 + 1):
+        await trial.remembered(first.answer, body=_cut(whole, size))
+    return "guarded"
+
+
+@case("key", "memory")
+async def big_body_with_another_end(trial: Trial) -> str:
+    """A big request whose last byte differs is another payload under the same key."""
+    body, first = await _big(trial)
+    if first.status == 413:
+        return "refused with 413"
+    trial.answered(first)
+    other = await trial.ask(body=[*body[:-1], body[-1][:-1] + b"!"])
+    expect(trial.runs == 1, "another payload ran under the same key")
+    refused = other.complete and other.status in trial.adapter.mismatch
+    expect(refused, f"another payload under the same key got {other.seen}")
+    return f"refused with {other.status}"
+
+
+@case("memory")
+async def body_of_a_duplicate_is_read(trial: Trial) -> str:
+    """A duplicate is answered when its body is read: else the client that sends it is cut off."""
+    body, first = await _big(trial)
+    if first.status == 413:
+        return "refused with 413"
+    trial.answered(first)
+    retry = await trial.remembered(first.answer, body=body)
+    expect(not retry.unread, f"{retry.unread} pieces of the body were not read")
+    return "read to its end"
+
+
+def _cut(whole: bytes, size: int) -> list[bytes]:
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
+
+
 def _digest(body: bytes) -> bytes:
     return b'"%s"' % hashlib.sha256(body).hexdigest().encode()
 

@@ -20,11 +20,20 @@ NEVER_AGAIN: Headers = [
     (b"www-authenticate", b"Basic"),
     (b"date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
 ]
+PACKED: Headers = [
+    (b"content-type", b"application/octet-stream"),
+    (b"content-encoding", b"gzip"),
+]
 PLAIN: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 async def _replayed(
-    trial: Trial, status: int, chunks: list[bytes], *, headers: Headers = JSON
+    trial: Trial,
+    status: int,
+    chunks: list[bytes],
+    *,
+    headers: Headers = JSON,
+    asked: Headers | None = None,
 ) -> Exchange:
     # The last chunk ends the body, as most frameworks do it.
     async def handler(call: Call) -> None:
@@ -33,10 +42,10 @@ async def _replayed(
             await call.chunk(chunk, more=place < len(chunks))
 
     trial.handle(handler)
-    first = await trial.ask()
+    first = await trial.ask(headers=asked or [])
     trial.answered(first, status=status)
     expect(first.body == b"".join(chunks), f"the first client got {first.seen}")
-    replay = await trial.remembered(first.answer)
+    replay = await trial.remembered(first.answer, headers=asked or [])
     length = replay.header("content-length")
     expect(length in (None, b"%d" % len(replay.body)), f"the replay says content-length {length!r}")
     return replay
@@ -108,10 +117,28 @@ async def replay_of_204(trial: Trial) -> None:
 async def replay_of_binary(trial: Trial) -> None:
     """Bytes that are no text are replayed, with the encoding that makes sense of them."""
     packed = gzip.compress(bytes(range(256)), mtime=0)
-    headers = [(b"content-type", b"application/octet-stream"), (b"content-encoding", b"gzip")]
-    replay = await _replayed(trial, 200, [packed], headers=headers)
+    asked = [(b"accept-encoding", b"gzip")]
+    replay = await _replayed(trial, 200, [packed], headers=PACKED, asked=asked)
     encoding = replay.header("content-encoding")
     expect(encoding == b"gzip", f"the replay's content-encoding is {encoding!r}")
+
+
+@case("replay")
+async def replay_can_be_read(trial: Trial) -> str:
+    """A client that accepts no coding of a body gets none, whatever the first one accepted."""
+    plain = bytes(range(256))
+
+    async def handler(call: Call) -> None:
+        await call.answer(200, gzip.compress(plain, mtime=0), headers=PACKED)
+
+    trial.handle(handler)
+    trial.answered(await trial.ask(headers=[(b"accept-encoding", b"gzip")]), status=200)
+    retry = await trial.ask(headers=[(b"accept-encoding", b"identity")])
+    expect(trial.runs == 1, "the retry ran the app again")
+    coded = retry.header("content-encoding") not in (None, b"identity")
+    expect(not coded, "the retry got a coding that it does not accept")
+    expect(retry.status != 200 or retry.body == plain, f"the retry got {retry.seen}")
+    return "unpacked" if retry.status == 200 else f"refused with {retry.status}"
 
 
 @case("replay")

@@ -1,0 +1,45 @@
+"""Connections to PostgreSQL that a caller leaves when the server does not answer.
+
+`statement_timeout` ends a statement in a server that works. A server that hangs (stopped, or its
+machine is gone) ends nothing, and its kernel still accepts what is sent: only our own clock helps.
+"""
+
+from collections.abc import Generator
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from .databases import seconds_left
+
+_GRACE = 0.5
+"""Seconds for the server's own word, which is clearer than our silence."""
+
+
+class LimitedConnection(psycopg.Connection[Any]):
+    """Closes itself and raises OperationalError when the caller's time is over."""
+
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        """Run *gen* to its end, but not past the time that the thread's call has left."""
+        left = seconds_left()
+        if left is not None:
+            gen = self._limited(gen, monotonic() + left + _GRACE)
+        return super().wait(gen, *arguments, **options)
+
+    def _limited(self, gen: Any, until: float) -> Generator[Any, Any, Any]:
+        """*gen*; psycopg resumes it ten times a second while nothing comes."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and monotonic() >= until:
+                    self.pgconn.finish()  # or the pool would hand out what is still in use
+                    raise psycopg.OperationalError("the server did not answer in time")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+def open_connection(dialect: Any, record: Any, arguments: Any, options: Any) -> LimitedConnection:
+    """For SQLAlchemy's event `do_connect`."""
+    return LimitedConnection.connect(*arguments, **options)

@@ -1,0 +1,45 @@
+"""Duplicate submissions and idempotency keys for Django REST framework.
+
+    class Orders(APIView):                       # a ViewSet, or a function with @api_view, too
+        @once(window=86400, after="replay", key="required")
+        def post(self, request): ...
+
+    class Payments(OnceMixin, ModelViewSet):     # every method that changes something
+        dibs_policy = Policy(window=86400, after="replay", key="required")
+
+The handler is claimed after authentication, permissions and throttles, and the answer is kept as it
+was rendered. The settings are those of `dibs.integrations.django`.
+"""
+
+# pyright: basic
+# Django and Django REST framework come without types.
+
+from typing import Any
+
+from .._http.policy import SAFE, Policy
+from ..errors import UsageError
+from .django import exempt, guard, once, prevent_duplicate_submit
+
+__all__ = ["OnceMixin", "Policy", "exempt", "once", "prevent_duplicate_submit"]
+
+
+class OnceMixin:
+    """Guards the handlers of an `APIView` or a `ViewSet`, by its `dibs_policy`.
+
+    It stands before the view among the bases. Methods that change nothing are left alone.
+    """
+
+    dibs_policy: Policy
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not isinstance(getattr(cls, "dibs_policy", None), Policy):
+            raise UsageError(f"{cls.__name__} needs dibs_policy = Policy(window=…)")
+
+    def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        """After all checks: the handler that is about to be called is claimed first."""
+        super().initial(request, *args, **kwargs)  # type: ignore[misc]
+        name = str(request.method).lower()
+        handler = getattr(self, name, None)
+        if handler is not None and request.method not in SAFE:
+            setattr(self, name, guard(self.dibs_policy, handler))

@@ -1,0 +1,238 @@
+"""Our own guard, altered: each mutant is wrong in one way, and names the cases that see it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from dibs import AsyncDibs
+from dibs._async import keeper
+from dibs._http import answers, recording
+from dibs._http.facts import Facts
+from dibs.integrations import _bodies, asgi
+from dibs.integrations.asgi import DibsMiddleware, Policy
+from dibs.testing import Server
+from dibs.testing.torture import App
+from dibs.testing.torture.asgi import Receive, Scope, Send
+
+LEASE, WINDOW = 1.0, 60.0
+Alteration = Callable[[pytest.MonkeyPatch], None]
+DROPPED = ("set-cookie", "date", "connection", "keep-alive", "content-length")
+DROPPED += ("www-authenticate", "proxy-authenticate")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to be wrong: what is altered, and which cases must fail for it, and no others."""
+
+    wrong: str
+    caught_by: set[str]
+    alter: Alteration = lambda patch: None
+    policy: dict[str, Any] = field(default_factory=dict[str, Any])
+    adapter: dict[str, Any] = field(default_factory=dict[str, Any])
+    namespace: Callable[[], str] = str
+    layer: Callable[[App, Server], App] = lambda app, server: app
+
+    def wrap(self, server: Server, opened: list[AsyncDibs]) -> Callable[..., App]:
+        """A wrap for the suite; what it opens is in *opened*."""
+        options: dict[str, Any] = {"key": "required", "lease": LEASE, "window": WINDOW}
+        policy = Policy("POST /guarded*", **({"after": "replay"} | options | self.policy))
+
+        def wrap(app: App, service: str = "") -> App:
+            opened.append(AsyncDibs(server.url, namespace=self.namespace(), budget=2.0))
+            guard = DibsMiddleware(app, dibs=opened[-1], policies=[policy], service=service)
+            return self.layer(guard, server)
+
+        return wrap
+
+
+def facts(change: Callable[[Facts], Facts]) -> Alteration:
+    """The guard sees other facts than there are."""
+
+    def alter(patch: pytest.MonkeyPatch) -> None:
+        true = asgi.submission_of
+        patch.setattr(
+            asgi,
+            "submission_of",
+            lambda policy, facts, keys, secret: true(policy, change(facts), keys, secret),
+        )
+
+    return alter
+
+
+def _as_json(seen: Facts) -> Facts:
+    if seen.kind != "application/x-www-form-urlencoded":
+        return seen
+    pairs = [list(pair) for pair in parse_qsl(seen.body.decode())]
+    return seen._replace(
+        body=json.dumps(pairs).encode(), headers={"content-type": "application/json"}
+    )
+
+
+def _without_files(seen: Facts) -> Facts:
+    if seen.kind != "multipart/form-data":
+        return seen
+    return seen._replace(body=seen.body.partition(b"filename")[0], headers={})
+
+
+def _with_cookies(seen: Facts) -> Facts:
+    return seen._replace(user=f"{seen.user} {seen.headers.get('cookie')}")
+
+
+def _cuts_count(patch: pytest.MonkeyPatch) -> None:
+    read = _bodies.AsgiBody.read
+
+    async def counted(self: Any, headers: dict[str, str], limit: int) -> Any:
+        receive, count = self._receive, 0
+
+        async def counting() -> Any:
+            nonlocal count
+            count += 1
+            return await receive()
+
+        self._receive = counting
+        try:
+            return await read(self, headers, limit)
+        finally:
+            self._receive = receive
+            headers["x-pieces"] = str(count)
+
+    patch.setattr(_bodies.AsgiBody, "read", counted)
+    facts(lambda seen: seen._replace(query=f"{seen.query} {seen.headers['x-pieces']}"))(patch)
+
+
+def _leaking(app: App, server: Server) -> App:
+    async def layer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            server.client().set("guarded", repr(scope["headers"]), px=900)
+        await app(scope, receive, send)
+
+    return layer
+
+
+def _never_renewed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keeper.AsyncKeeper, "keep", lambda self, lease: None)
+
+
+def _more_headers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        recording,
+        "keepable",
+        lambda headers: tuple(line for line in headers if line[0].lower() not in DROPPED),
+    )
+
+
+MUTANTS: dict[str, Mutant] = {
+    "shared_by_all_users": Mutant(
+        "all users have one space of keys",
+        {"other_user", "other_user_while_running"},
+        facts(lambda seen: seen._replace(user=None, client=None)),
+    ),
+    "path_ignored": Mutant(
+        "a key counts on every path",
+        {"other_path"},
+        facts(lambda seen: seen._replace(path="")),
+    ),
+    "query_ignored": Mutant(
+        "the query is no part of the payload",
+        {"other_query"},
+        facts(lambda seen: seen._replace(query="")),
+    ),
+    "sixteen_bytes_compared": Mutant(
+        "the payload is its first 16 bytes",
+        {"payloads_that_begin_alike", "other_file", "big_body_with_another_end"},
+        facts(lambda seen: seen._replace(body=seen.body[:16], long=None)),
+    ),
+    "never_renewed": Mutant(
+        "a claim ends while the work goes on", {"work_outlasts_its_lease"}, _never_renewed
+    ),
+    "day_long_lease": Mutant(
+        "a crash blocks its key for a day", {"lease_ends_by_itself"}, policy={"lease": 86400}
+    ),
+    "ten_year_window": Mutant(
+        "an answer is kept for ten years",
+        {"result_ends_with_its_window"},
+        policy={"window": 10 * 365 * 86400},
+    ),
+    "namespace_of_its_own": Mutant(
+        "each process has keys of its own",
+        {"another_instance", "another_instance_while_running"},
+        namespace=lambda: f"{uuid.uuid4()}:",
+    ),
+    "headers_in_the_store": Mutant(
+        "the headers of requests are in the store",
+        {"secrets_stay_out_of_the_store"},
+        layer=_leaking,
+    ),
+    "more_headers_replayed": Mutant(
+        "whatever is not on a short list is replayed",
+        {"replay_has_no_trace_of_the_first"},
+        _more_headers,
+    ),
+    "cookies_are_users": Mutant(
+        "another cookie is another user", {"cookies_change"}, facts(_with_cookies)
+    ),
+    "files_ignored": Mutant("files are no part of a form", {"other_file"}, facts(_without_files)),
+    "kinds_ignored": Mutant(
+        "a form is the same as a list of pairs", {"json_is_no_form"}, facts(_as_json)
+    ),
+    "cuts_compared": Mutant(
+        "a body that is cut otherwise is another one",
+        {"body_in_pieces", "big_body_cut_otherwise"},
+        _cuts_count,
+    ),
+    "root_path_ignored": Mutant(
+        "below a root path nothing is guarded",
+        {"behind_a_root_path"},
+        lambda patch: patch.setattr(asgi, "paths_of", lambda scope: (scope["path"],)),
+    ),
+    "service_ignored": Mutant(
+        "two applications on one store share keys",
+        {"another_service"},
+        facts(lambda seen: seen._replace(service="")),
+    ),
+    "not_found_kept": Mutant(
+        "a 404 is a result",
+        {"not_found_is_no_result"},
+        lambda patch: patch.setattr(recording, "_NOBODY_HERE", ()),
+    ),
+    "coding_kept": Mutant(
+        "a coded answer goes to whoever asks",
+        {"replay_can_be_read"},
+        lambda patch: patch.setattr(answers, "decoded", lambda kept, accepts: kept),
+    ),
+    "unknown_is_somebody": Mutant(
+        "all who are not known are one",
+        {"unknown_client"},
+        facts(lambda seen: seen._replace(user=seen.user or "anybody", client=None)),
+        policy={"key": "optional"},
+        adapter={"required": False, "keyless": "guard"},
+    ),
+    "keyless_swallowed": Mutant(
+        "what carries no key is guarded, and should not be",
+        {"keyless_runs"},
+        policy={"key": "optional"},
+        adapter={"required": False, "keyless": "run"},
+    ),
+    "keyless_open": Mutant(
+        "what carries no key is not guarded, and should be",
+        {"keyless_is_guarded"},
+        policy={"key": "only"},
+        adapter={"required": False, "keyless": "guard"},
+    ),
+}
+
+
+@contextlib.contextmanager
+def altered(mutant: Mutant) -> Any:
+    """The guard is that mutant until the end of the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.alter(patch)
+        yield

@@ -19,6 +19,7 @@ Django REST framework: `dibs.integrations.drf`.
 # Django comes without types: what it hands us is unknown.
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import threading
@@ -266,7 +267,8 @@ def _from_anywhere(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *ar
         is_here = False
     future = asyncio.run_coroutine_threadsafe(end(*args), loop)
     if not is_here:
-        future.result()
+        with contextlib.suppress(TimeoutError):  # of a loop that is stopping: the lease runs out
+            future.result(10)
 
 
 # ---- the answer

@@ -27,13 +27,16 @@ def plain_request(request: Any) -> Any:
     return getattr(request, "_request", request)
 
 
+def is_open(policy: Policy, request: Any) -> bool:
+    """True: the policy is for requests with a key, and this one has none."""
+    return policy.key == "only" and policy.header not in request.headers
+
+
 def asked_of(
     policy: Policy, name: str, request: Any, identity: Identity
-) -> Submission | KeyTrouble | None:
-    """What *request* submits; None: the policy is for requests with a key, and this has none."""
+) -> Submission | KeyTrouble:
+    """What *request* submits, or what is wrong with it."""
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
-    if policy.key == "only" and not keys:
-        return None
     headers = {key.lower(): value for key, value in request.headers.items()}
     body = _body(request, headers, policy.body_limit)
     if isinstance(body, KeyTrouble):
@@ -42,7 +45,9 @@ def asked_of(
     facts = _facts(policy, request, name, site)._replace(
         user=identity.user, client=identity.client, body=body[0], fields=body[1], headers=headers
     )
-    return submission_of(policy, facts, key_lines(keys), site.secret)
+    submission = submission_of(policy, facts, key_lines(keys), site.secret)
+    assert submission is not None  # see is_open
+    return submission
 
 
 def _site() -> Site:

@@ -44,7 +44,7 @@ from .._sync.claim import Claim
 from .._sync.dibs import Dibs
 from ..errors import UsageError
 from ._claims import aclaimed, aended, applied, claimed, ended
-from ._django_requests import asked_of, awho, plain_request, who
+from ._django_requests import asked_of, awho, is_open, plain_request, who
 
 __all__ = ["DibsMiddleware", "Policy", "exempt", "once", "prevent_duplicate_submit"]
 
@@ -148,9 +148,9 @@ def _is_exempt(request: Any) -> bool:
 
 
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
-    submission = asked_of(policy, name, request, who(request))
-    if submission is None:
+    if is_open(policy, request):
         return work()
+    submission = asked_of(policy, name, request, who(request))
     claim = claimed(_dibs(), policy, name, submission)
     if isinstance(claim, Answer):
         return _response(claim)
@@ -176,9 +176,9 @@ def _worked(claim: Claim, work: Callable[[], Any]) -> Any:
 async def _arun(
     policy: Policy, name: str, request: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    submission = asked_of(policy, name, request, await awho(request))
-    if submission is None:
+    if is_open(policy, request):
         return await work()
+    submission = asked_of(policy, name, request, await awho(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, submission, work)
     claim = await aclaimed(_made(AsyncDibs), policy, name, submission)

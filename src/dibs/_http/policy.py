@@ -122,6 +122,8 @@ class Policy:
         """True: this policy is meant for such a request. *paths*: each as good as the other."""
         if not self.route or not self._pattern_of().fits(method, *paths):
             return False
+        if not self.exempt:
+            return True
         spared = cast("tuple[_Pattern, ...]", object.__getattribute__(self, "_exempt"))
         return not any(pattern.fits(method, *paths) for pattern in spared)
 
@@ -151,8 +153,11 @@ class _Pattern:
             raise UsageError(f"{route!r} cannot be understood: {error}") from None
 
     def fits(self, method: str, *paths: str) -> bool:
-        named = method in self._methods or ("*" in self._methods and method not in SAFE)
-        return named and any(self._path.fullmatch(path) for path in paths)
+        if method in self._methods or ("*" in self._methods and method not in SAFE):
+            for path in paths:  # no generator: every request passes here
+                if self._path.fullmatch(path):
+                    return True
+        return False
 
     def parts_of(self, path: str) -> dict[str, str]:
         found = self._path.fullmatch(path)
@@ -179,7 +184,10 @@ def find(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | Non
 
     *paths*: as the application sees it, and, where a prefix is cut off before, with that as well.
     """
-    return next((policy for policy in policies if policy.covers(method, *paths)), None)
+    for policy in policies:
+        if policy.covers(method, *paths):
+            return policy
+    return None
 
 
 def check_routes(policies: tuple[Policy, ...]) -> None:

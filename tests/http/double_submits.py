@@ -82,7 +82,9 @@ class Pair:
     async def kill(self, number: int) -> None:
         """Kill one at work; another takes its place."""
         self.kills += 1
-        await asyncio.to_thread(self._children[number].kill)
+        old = self._children[number]
+        await asyncio.to_thread(old.kill)
+        await asyncio.to_thread(old.close)
         self._children[number] = self._start(self.ports[number])
 
     def close(self) -> None:

@@ -486,3 +486,27 @@ def test_in_an_outage_the_policy_decides(own_server: Server) -> None:
         assert is_problem(refused.get_json(force=True), refused.headers, 503)
         assert refused.headers["Retry-After"] == "1" and runs == ["/open", "/open"]
         own_server.thaw()
+
+
+# ---- bodies that others have read
+
+
+def test_a_form_that_was_read_before_the_view_counts(valkey: Server, dibs: Dibs) -> None:
+    """As an extension does that looks for a token in every form."""
+    app = shop(dibs)
+    app.before_request(lambda: request.form.get("token") and None)
+    app.post("/orders")(once(window=60, after="hold")(lambda: request.form["cart"]))
+    client = app.test_client()
+    statuses = [client.post("/orders", data={"cart": cart}).status_code for cart in (1, 2, 1)]
+    assert statuses == [200, 200, 429]
+
+
+def test_a_body_that_was_read_before_is_not_guessed(valkey: Server, dibs: Dibs) -> None:
+    """It cannot be compared any more."""
+    app = shop(dibs)
+    app.testing = True
+    app.before_request(lambda: request.stream.read() and None)
+    app.post("/orders")(replaying(lambda: "ordered"))
+    with pytest.raises(UsageError, match="before the guard"):
+        app.test_client().post("/orders", json={"cart": 1}, headers=KEYED)
+    assert valkey.keys() == []

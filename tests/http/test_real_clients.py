@@ -198,6 +198,7 @@ async def test_4_routes_are_exempt_from_a_wildcard(valkey: Server, edge: str) ->
         for path, second in (("/orders", 429), ("/hooks/a", 201), ("/login", 201), ("/in", 429)):
             assert (await shop.post(path)).status == 201
             assert (await shop.post(path)).status == second
+            assert (await shop.post(path, root="/api")).status == second
 
 
 @every_edge

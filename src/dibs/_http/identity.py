@@ -32,15 +32,19 @@ class Identity(NamedTuple):
 def identify(
     said: object,
     *,
+    kind: str = "user",
     session: str | None,
     authorization: str,
     cookies: str,
     address: str | None,
     agent: str,
 ) -> Identity:
-    """Who submits. *said*: by the application; None and "" mean that it does not know."""
+    """Who submits. *said*: by the application; None and "" mean that it does not know.
+
+    *kind*: how it is known, so that one kind of name does not pass for another.
+    """
     if said is not None and said != "":
-        return Identity(f"user {said}", None)
+        return Identity(f"{kind} {said}", None)
     if session is not None and (value := _cookie(cookies, session)):
         return Identity(f"session {value}", None)
     if authorization and authorization.partition(" ")[0].lower() not in _SIGNED:

@@ -47,10 +47,17 @@ def _may(name: str) -> bool:
 def decoded(kept: Kept, accepts: str | None) -> Kept | None:
     """*kept* so that a client can read it whose Accept-Encoding is *accepts*; None: it cannot.
 
-    Whatever compresses may sit inside of the guard; then what is kept is what it made.
+    Whatever compresses may sit inside of the guard; then what is kept is what it made. A client
+    that says nothing can read any coding (RFC 9110, 12.5.3); but where the coding was chosen by
+    what the first one said, which Vary tells, one that says nothing would have got none.
     """
-    coding = dict(kept.headers).get("content-encoding", "").strip().lower()
-    if coding in ("", "identity") or (accepts is not None and _accepted(coding, accepts)):
+    named = dict(kept.headers)
+    coding = named.get("content-encoding", "").strip().lower()
+    if accepts is None:
+        is_readable = "accept-encoding" not in named.get("vary", "").lower()
+    else:
+        is_readable = _accepted(coding, accepts)
+    if coding in ("", "identity") or is_readable:
         return kept
     plain = _unpacked(coding, kept.body)
     if plain is None:

@@ -118,12 +118,14 @@ class Policy:
         """The same, as claims know it."""
         return cast(Terms, object.__getattribute__(self, "_terms"))
 
-    def covers(self, method: str, path: str) -> bool:
-        """True: this policy is meant for such a request."""
-        if not self.route or not self._pattern_of().fits(method, path):
+    def covers(self, method: str, *paths: str) -> bool:
+        """True: this policy is meant for such a request. *paths*: each as good as the other."""
+        if not self.route or not self._pattern_of().fits(method, *paths):
             return False
+        if not self.exempt:
+            return True
         spared = cast("tuple[_Pattern, ...]", object.__getattribute__(self, "_exempt"))
-        return not any(pattern.fits(method, path) for pattern in spared)
+        return not any(pattern.fits(method, *paths) for pattern in spared)
 
     def parts_of(self, path: str) -> dict[str, str]:
         """The `{fields}` of the route, as they are in *path*."""
@@ -150,9 +152,12 @@ class _Pattern:
         except re.error as error:
             raise UsageError(f"{route!r} cannot be understood: {error}") from None
 
-    def fits(self, method: str, path: str) -> bool:
-        named = method in self._methods or ("*" in self._methods and method not in SAFE)
-        return named and self._path.fullmatch(path) is not None
+    def fits(self, method: str, *paths: str) -> bool:
+        if method in self._methods or ("*" in self._methods and method not in SAFE):
+            for path in paths:  # no generator: every request passes here
+                if self._path.fullmatch(path):
+                    return True
+        return False
 
     def parts_of(self, path: str) -> dict[str, str]:
         found = self._path.fullmatch(path)
@@ -180,7 +185,7 @@ def find(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | Non
     *paths*: as the application sees it, and, where a prefix is cut off before, with that as well.
     """
     for policy in policies:
-        if any(policy.covers(method, path) for path in paths):
+        if policy.covers(method, *paths):
             return policy
     return None
 

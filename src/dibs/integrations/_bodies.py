@@ -125,9 +125,10 @@ class AsgiBody:
 class WsgiBody:
     """The body of a request under WSGI. `file` is what the application reads in its place."""
 
-    __slots__ = ("data", "file", "long", "size")
+    __slots__ = ("_is_ended", "data", "file", "long", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ended: bool) -> None:
+        self._is_ended = is_ended
         self.data = b""
         self.size = 0
         self.long: LongBody | None = None
@@ -149,8 +150,8 @@ class WsgiBody:
         return None
 
     def _copy(self, source: Any, headers: dict[str, str], limit: int, length: int | None) -> int:
-        """How much there was. Without a length, only what is chunked may be read to its end."""
-        if length is None and "transfer-encoding" not in headers:
+        """How much there was. Without a length, only what a server ends may be read to its end."""
+        if length is None and not self._is_ended:
             return 0
         hashing, size = BodyHash(headers.get("content-type", "")), 0
         while size <= 2 * limit and (length is None or size < length):

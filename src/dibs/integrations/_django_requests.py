@@ -27,13 +27,16 @@ def plain_request(request: Any) -> Any:
     return getattr(request, "_request", request)
 
 
+def is_open(policy: Policy, request: Any) -> bool:
+    """True: the policy is for requests with a key, and this one has none."""
+    return policy.key == "only" and policy.header not in request.headers
+
+
 def asked_of(
     policy: Policy, name: str, request: Any, identity: Identity
-) -> Submission | KeyTrouble | None:
-    """What *request* submits; None: the policy is for requests with a key, and this has none."""
+) -> Submission | KeyTrouble:
+    """What *request* submits, or what is wrong with it."""
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
-    if policy.key == "only" and not keys:
-        return None
     headers = {key.lower(): value for key, value in request.headers.items()}
     body = _body(request, headers, policy.body_limit)
     if isinstance(body, KeyTrouble):
@@ -42,7 +45,9 @@ def asked_of(
     facts = _facts(policy, request, name, site)._replace(
         user=identity.user, client=identity.client, body=body[0], fields=body[1], headers=headers
     )
-    return submission_of(policy, facts, key_lines(keys), site.secret)
+    submission = submission_of(policy, facts, key_lines(keys), site.secret)
+    assert submission is not None  # see is_open
+    return submission
 
 
 def _site() -> Site:
@@ -81,12 +86,19 @@ def _body(
     """The body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
+        _drain(plain_request(request), 2 * limit)
         return too_large(limit)
     found, plain = _read(request), plain_request(request)
     size = len(found[0]) if found[1] is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself sees that the client has left
     return too_large(limit) if size is not None and size > limit else found
+
+
+def _drain(request: Any, most: int) -> None:
+    """Read what nobody wants: a client that still sends would lose its connection."""
+    while most > 0 and (piece := request.read(min(most, 65536))):
+        most -= len(piece)
 
 
 def _counted(request: Any) -> int | None:
@@ -130,9 +142,7 @@ def who(request: Any) -> Identity:
     """Who submits: DIBS_USER says so, or the user who is logged in, or the request itself."""
     chosen = getattr(settings, "DIBS_USER", None)
     said = _chosen_user(chosen)(request) if chosen else None
-    if said is None:
-        said = _known(getattr(request, "user", None))
-    return _identified(request, said)
+    return _identified(request, said, _known(getattr(request, "user", None)))
 
 
 async def awho(request: Any) -> Identity:
@@ -141,19 +151,20 @@ async def awho(request: Any) -> Identity:
     said = _chosen_user(chosen)(request) if chosen else None
     if isinstance(said, Awaitable):
         said = await said
-    if said is None and (ask := getattr(request, "auser", None)) is not None:
-        said = _known(await ask())
-    return _identified(request, said)
+    ask = getattr(request, "auser", None)
+    user = await ask() if said in (None, "") and ask is not None else None
+    return _identified(request, said, _known(user))
 
 
-def _known(user: Any) -> str | None:
-    """With a word in front: what DIBS_USER says could be somebody's number."""
-    return f"login {user.pk}" if user is not None and user.is_authenticated else None
+def _known(user: Any) -> object:
+    return user.pk if user is not None and user.is_authenticated else None
 
 
-def _identified(request: Any, said: object) -> Identity:
+def _identified(request: Any, said: object, login: object) -> Identity:
+    is_said = said is not None and said != ""
     return identify(
-        said,
+        said if is_said else login,
+        kind="user" if is_said else "login",
         session=getattr(settings, "DIBS_SESSION_COOKIE", None),
         authorization=request.headers.get("Authorization", ""),
         cookies=request.headers.get("Cookie", ""),

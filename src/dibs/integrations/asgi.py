@@ -107,9 +107,9 @@ class DibsMiddleware:
             long=body.long,
             user=who.user,
             client=who.client,
-            path_fields=_fields_of(policy, scope),
+            path_fields=_fields_of(policy, scope) if "{" in policy.route else {},
             service=self._site.service,
-            host=self._site.host(named.get("host", "")),
+            host=self._site.host(named.get("host", "")) if self._site.per_host else "",
         )
         keys = values_of(headers, policy.header) if policy.header.lower() in named else []
         return submission_of(policy, facts, keys, self._site.secret)
@@ -237,8 +237,6 @@ def mount_of(scope: Scope) -> str:
 
 def _fields_of(policy: Policy, scope: Scope) -> dict[str, str]:
     """The `{fields}` of the route, from whichever path fits it."""
-    if "{" not in policy.route:
-        return {}
     for path in paths_of(scope):
         if policy.covers(scope["method"], path):
             return policy.parts_of(path)

@@ -19,6 +19,7 @@ Django REST framework: `dibs.integrations.drf`.
 # Django comes without types: what it hands us is unknown.
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import threading
@@ -43,7 +44,7 @@ from .._sync.claim import Claim
 from .._sync.dibs import Dibs
 from ..errors import UsageError
 from ._claims import aclaimed, aended, applied, claimed, ended
-from ._django_requests import asked_of, awho, plain_request, who
+from ._django_requests import asked_of, awho, is_open, plain_request, who
 
 __all__ = ["DibsMiddleware", "Policy", "exempt", "once", "prevent_duplicate_submit"]
 
@@ -147,9 +148,9 @@ def _is_exempt(request: Any) -> bool:
 
 
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
-    submission = asked_of(policy, name, request, who(request))
-    if submission is None:
+    if is_open(policy, request):
         return work()
+    submission = asked_of(policy, name, request, who(request))
     claim = claimed(_dibs(), policy, name, submission)
     if isinstance(claim, Answer):
         return _response(claim)
@@ -175,9 +176,9 @@ def _worked(claim: Claim, work: Callable[[], Any]) -> Any:
 async def _arun(
     policy: Policy, name: str, request: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    submission = asked_of(policy, name, request, await awho(request))
-    if submission is None:
+    if is_open(policy, request):
         return await work()
+    submission = asked_of(policy, name, request, await awho(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, submission, work)
     claim = await aclaimed(_made(AsyncDibs), policy, name, submission)
@@ -266,7 +267,8 @@ def _from_anywhere(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *ar
         is_here = False
     future = asyncio.run_coroutine_threadsafe(end(*args), loop)
     if not is_here:
-        future.result()
+        with contextlib.suppress(TimeoutError):  # of a loop that is stopping: the lease runs out
+            future.result(10)
 
 
 # ---- the answer

@@ -216,13 +216,22 @@ def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | Non
     """The body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
+        _drain(2 * limit)
         return too_large(limit)
     found = _read()
     counted = getattr(request.environ["wsgi.input"], "count", None)
+    if found[1] is None and counted is not None and len(found[0]) < length <= counted:
+        raise UsageError("somebody has read the body before the guard, and has not kept it")
     size = len(found[0]) if counted is None and found[1] is None else counted
     if size is not None and size < length:
         return INCOMPLETE
     return too_large(limit) if size is not None and size > limit else found
+
+
+def _drain(most: int) -> None:
+    """Read what nobody wants: a client that still sends would lose its connection."""
+    while most > 0 and (piece := request.stream.read(min(most, 65536))):
+        most -= len(piece)
 
 
 def _read() -> tuple[bytes, list[Field] | None]:

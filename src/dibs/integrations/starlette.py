@@ -9,6 +9,7 @@ The endpoint is claimed after authentication has let the request through, and th
 the last piece of the answer, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 """
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -300,6 +301,7 @@ async def _body_of(
     """The body, or the fields and files of a form; or what is wrong with it."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if (declared_length(headers) or 0) > limit:
+        await _drain(request, 2 * limit)
         return too_large(limit)
     try:
         body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
@@ -309,6 +311,15 @@ async def _body_of(
     except ClientDisconnect:
         return INCOMPLETE
     return too_large(limit) if len(body) > limit else (body, None)
+
+
+async def _drain(request: Request, most: int) -> None:
+    """Read what nobody wants: a client that still sends would lose its connection."""
+    with contextlib.suppress(RuntimeError, ClientDisconnect):  # it was read before, or is gone
+        async for piece in request.stream():
+            most -= len(piece)
+            if most <= 0:
+                break
 
 
 async def _bytes_of(request: Request, kind: str) -> bytes | None:

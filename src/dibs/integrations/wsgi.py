@@ -70,7 +70,7 @@ class DibsMiddleware:
     def _guard(
         self, policy: Policy, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        body = WsgiBody()
+        body = WsgiBody(is_ended=bool(environ.get("wsgi.input_terminated")))
         try:
             submission = self._submission(policy, environ, body)
             assert submission is not None

@@ -85,6 +85,8 @@ class Channel:
         """Bytes that were handed to the transport so far."""
         self.heard = False
         """True: bytes have arrived since somebody last looked."""
+        self.is_shared = False
+        """True: several requests were answered at once the last time: several callers are busy."""
         self._got: list[Reply] = []
 
     @property
@@ -97,6 +99,7 @@ class Channel:
         # The hottest loop of all, hence in one piece.
         queue, got = self.queue, self._got
         self.heard = True
+        before = len(queue)
         while (reply := parse()) is not MORE:
             if type(reply) is hiredis.PushNotification:
                 pushed(reply)
@@ -111,6 +114,7 @@ class Channel:
             queue.popleft()
             if waiter is not None and not waiter.done():
                 waiter.set_result(reply)
+        self.is_shared = before - len(queue) > 1
 
     def give_up(self) -> list[Pending]:
         """Forget all requests; those that are still wanted."""

@@ -32,8 +32,8 @@ class Owner(Protocol):
 class AsyncConnection(Channel, asyncio.BufferedProtocol):
     """Requests out in order, replies back in order, pushes told apart.
 
-    The first request of a loop tick on an idle connection is written at once (one task alone pays
-    no extra tick), the others of that tick go out together.
+    A request on an idle connection is written at once, so that one task alone pays no extra tick.
+    Where several tasks are busy, what they ask in one tick goes out together.
     """
 
     def __init__(self, owner: Owner, connection: Any) -> None:
@@ -78,7 +78,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         queue, unsent, payload = self.queue, self.unsent, pending[1].payload
         if unsent:
             unsent.append(payload)
-        elif queue or not self._may_write:
+        elif queue or self.is_shared or not self._may_write:
             unsent.append(payload)
             self._call_soon(self._flush)
         else:

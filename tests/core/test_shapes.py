@@ -619,24 +619,25 @@ def test_a_class_inside_a_function_may_name_itself() -> None:
     assert there_and_back(Inner, Inner(1, Inner(2))) == Inner(1, Inner(2))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement came with Python 3.12")
-def test_aliases_are_what_they_stand_for() -> None:
-    """Also those that name themselves, and generic ones."""
-    names: dict[str, Any] = {"Date": Date}
-    exec(
-        "type Json = dict[str, Json] | list[Json] | str | int | float | bool | None\n"
-        "type Days[T] = dict[T, list[Date]]\n"
-        "type Chain = tuple[int, Chain] | None\n",
-        names,
-    )
-    days = names["Days"]
-    for of, value in (
-        (names["Json"], {"a": [1, None, {"b": True}]}),
-        (days[int], {1: [DAY]}),
-        (names["Chain"], (1, (2, None))),
-        (list[days[str]], [{"a": [DAY]}]),
-    ):
-        assert exact(there_and_back(of, value)) == exact(value)
+if sys.version_info >= (3, 12):  # when the type statement came
+
+    def test_aliases_are_what_they_stand_for() -> None:
+        """Also those that name themselves, and generic ones."""
+        names: dict[str, Any] = {"Date": Date}
+        exec(
+            "type Json = dict[str, Json] | list[Json] | str | int | float | bool | None\n"
+            "type Days[T] = dict[T, list[Date]]\n"
+            "type Chain = tuple[int, Chain] | None\n",
+            names,
+        )
+        days = names["Days"]
+        for of, value in (
+            (names["Json"], {"a": [1, None, {"b": True}]}),
+            (days[int], {1: [DAY]}),
+            (names["Chain"], (1, (2, None))),
+            (list[days[str]], [{"a": [DAY]}]),
+        ):
+            assert exact(there_and_back(of, value)) == exact(value)
 
 
 # ---- fingerprints

@@ -40,6 +40,7 @@ class PooledLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
@@ -47,6 +48,7 @@ class PooledLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
+        self._on_left = on_left
         self._closed = False
         self._greeting = Greeting()
         self._begin()
@@ -159,18 +161,19 @@ class PooledLink:
 
     def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
         """The reply, from another connection. One that is only silent may still answer."""
-        attempt = Attempt(self._circuit, self._budget)
+        attempt = Attempt(self._circuit)
         hanging: ThreadConnection | None = None
         connection: ThreadConnection | None = first
         try:
             while self._after(attempt, error) is Next.OPEN:
                 if isinstance(error, Silent):
                     hanging = connection
+                    self._pool.part_with(connection)
                 else:
                     self._drop(connection)
                 connection = None
                 allowance = Allowance(self._connect_limit if hanging is None else self._budget / 2)
-                connection = self._pool.take(allowance)
+                connection = self._pool.take(allowance, new=attempt.needs_new_connection)
                 try:
                     left = max(self._budget / 2 - allowance.spent, allowance.slice)
                     return self._answered(request, connection, hanging, left)
@@ -190,7 +193,7 @@ class PooledLink:
         return self._last_look(request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:
-        return attempt.silent() if isinstance(error, Silent) else attempt.lost(monotonic())
+        return attempt.silent() if isinstance(error, Silent) else attempt.lost()
 
     def _drop(self, connection: ThreadConnection | None) -> None:
         """It broke, and its neighbours are no better."""
@@ -221,6 +224,7 @@ class PooledLink:
             except BELOW:
                 hanging.close()
             else:
+                self._pool.add(hanging)
                 self._pool.put(hanging)
                 return reply
         self._trip(cause)
@@ -267,6 +271,7 @@ class PooledLink:
                 except RuntimeError:  # no more threads
                     self._pool.put(connection)
                     raise EOFError from None
+                self._pool.part_with(connection)
                 self._subscriber = found
             return found
 
@@ -286,6 +291,7 @@ class PooledLink:
         limits = Limits(self._budget, self._connect_limit)
         opened = open_for_threads(self._place, self._greeting, limits)
         self.engine = opened.engine
+        self._pool.add(opened)
         return opened
 
     def _known_outage(self) -> Outage | None:
@@ -307,6 +313,8 @@ class PooledLink:
 
     def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
+        # What came back since: it would take the place of the connection that is tried next.
+        self._pool.drop_idle()
         if self.revive is not None and not self._closed:
             with contextlib.suppress(DibsError):
                 self.revive()
@@ -335,6 +343,11 @@ class PooledLink:
                 raise
 
     # ---- the end
+
+    def leave(self) -> None:
+        """Before closing: the server is not used any more, whether or not it is out."""
+        if self._circuit.breaker.is_open:
+            self._on_left()
 
     def close(self) -> None:
         """Close all connections and end all threads."""

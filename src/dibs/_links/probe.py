@@ -59,7 +59,8 @@ class Probe:
         try:
             while not self._is_closed:
                 if len(attempts) < _MOST_ATTEMPTS:
-                    attempts.append(Opening(self._connect, self._changed.set))
+                    attempts.append(attempt := Opening(self._connect, self._ended))
+                    attempt.start()
                 self._changed.wait(self._pause)
                 self._changed.clear()
                 if self._has_recovered(attempts):
@@ -69,6 +70,9 @@ class Probe:
                 self._thread = None
             for attempt in attempts:
                 attempt.give_up()
+
+    def _ended(self, attempt: Opening) -> None:
+        self._changed.set()
 
     def _has_recovered(self, attempts: list[Opening]) -> bool:
         """True: the server is back. What has ended in vain is removed, and a pause is made."""

@@ -68,7 +68,7 @@ class OutageLog:
             self.served(now)
 
     def left(self) -> None:
-        """Nobody asks that server any more. The outage ends with the next request that is served."""
+        """Nobody asks that server any more: the outage ends when another request is served."""
         with self._guard:
             self._servers = max(self._servers - 1, 0)
 

@@ -10,9 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
-from dibs._core.connection import MORE, SLICES, Allowance, Attempt, Circuit, Next, Outbox
+from dibs._core.connection import (
+    MORE,
+    SLICES,
+    Allowance,
+    Attempt,
+    Circuit,
+    Next,
+    Outbox,
+    unserved,
+)
 from dibs._core.multiplexer import Channel, Multiplexer
-from dibs._core.request import REPEATED, Request
+from dibs._core.request import REPEATED, ErrorReply, Request
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES
@@ -402,3 +411,12 @@ class EveryOrder(RuleBasedStateMachine):
 
 class TestEveryOrder(EveryOrder.TestCase):  # type: ignore[name-defined]
     settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+
+
+def test_what_the_server_could_not_serve_is_still_owed() -> None:
+    """BUSY and its like are worth another try; a mistake in the request is not."""
+    one, two = Request(b"", 1, b"k", until=5.0), Request(b"", 2, b"k", until=5.0)
+    busy, wrong = ErrorReply("BUSY a script runs"), ErrorReply("WRONGTYPE no lease")
+    assert unserved([one], 1) == []
+    assert unserved([one], busy) == [one]
+    assert unserved([two, one], ["OK", busy, wrong]) == [two]

@@ -10,6 +10,7 @@ and no byte arrives. See `Allowance` for how a busy or stopped process is told f
 """
 
 import enum
+import itertools
 from collections import deque
 from typing import Any
 
@@ -17,7 +18,8 @@ import hiredis
 
 from ..errors import Cause
 from .breaker import Breaker, Outage
-from .request import ErrorReply, Request
+from .causes import code_of_reply
+from .request import ErrorReply, Reply, Request
 
 SLICES = 16
 """Into how many slices a time limit is cut."""
@@ -95,6 +97,19 @@ class Outbox:
     def give_back(self, requests: list[Request]) -> None:
         """They could not be delivered."""
         self._requests.extendleft(reversed(requests))
+
+
+def is_unserved(reply: Reply) -> bool:
+    """True: the server could not do it now (BUSY, LOADING …). It is worth sending again."""
+    return isinstance(reply, ErrorReply) and code_of_reply(str(reply)) is not None
+
+
+def unserved(requests: list[Request], reply: Any) -> list[Request]:
+    """Those that the server could not serve, by its *reply* to all of them together."""
+    replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
+    ends = itertools.accumulate(each.replies for each in requests)
+    pairs = zip(requests, ends, strict=True)
+    return [request for request, end in pairs if is_unserved(replies[end - 1])]
 
 
 # ---- one server

@@ -12,7 +12,7 @@ import hiredis
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MORE, MOST_LOSSES, Allowance, Circuit, Next
+from .connection import MORE, MOST_LOSSES, Allowance, Circuit, Next, is_unserved
 from .request import REPEATED, Reply, Request
 
 
@@ -72,6 +72,28 @@ def repeated(pending: Pending) -> Pending:
     if not request.until or waiter is None or isinstance(waiter, _Repeated):
         return pending
     return _Repeated(waiter), request
+
+
+class Owed:
+    """Waits for a request that nobody else waits for, and has it sent again if need be."""
+
+    __slots__ = ("_owe", "_request")
+
+    def __init__(self, owe: Callable[[Request], None], request: Request) -> None:
+        self._owe = owe
+        self._request = request
+
+    def done(self) -> bool:
+        """False: it must be delivered."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """The server answered."""
+        if is_unserved(result):
+            self._owe(self._request)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Nothing: what must be delivered is in the outbox."""
 
 
 class Channel:

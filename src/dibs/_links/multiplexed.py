@@ -12,12 +12,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import Limits
+from .._core.breaker import PROBE_EVERY, Limits
 from .._core.capabilities import NO_OP, Greeting
 from .._core.causes import cause_for
 from .._core.connection import Next
 from .._core.engine import Engine
-from .._core.multiplexer import Multiplexer, Pending, is_wanted
+from .._core.multiplexer import Multiplexer, Owed, Pending, is_wanted
 from .._core.request import Reply, Request, together
 from .._core.watch import (
     Tracked,
@@ -135,8 +135,16 @@ class MultiplexedLink:
                 self._connect()
 
     def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
+        """Deliver *request*, which was not served: a little later, or with the next connection."""
         self._machine.outbox.add(request, monotonic())
+        if self._machine.outbox and self._machine.current is not None and self._loop is not None:
+            self._loop.call_later(PROBE_EVERY, self._deliver)
+
+    def _deliver(self) -> None:
+        connection = self._machine.current
+        if connection is not None and not self._closed:
+            for request in self._machine.outbox.take(monotonic()):
+                self._write(connection, (Owed(self.owe, request), request))
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""

@@ -15,7 +15,7 @@ from typing import Any
 from .._core.breaker import Limits, Outage
 from .._core.capabilities import Greeting
 from .._core.causes import cause_for
-from .._core.connection import Allowance, Attempt, Circuit, Next
+from .._core.connection import Allowance, Attempt, Circuit, Next, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
@@ -63,7 +63,9 @@ class PooledLink:
         self._subscriber: Subscriber | None = None
         self._subscribing = threading.RLock()
         self._tripping = threading.RLock()
-        self._probe = Probe(self._open, self._recover, self._revive, self._connect_limit)
+        self._probe = Probe(
+            self._open, self._recover, self._revive, self._is_behind, self._connect_limit
+        )
 
     def move_to(self, place: Place) -> None:
         """From now on the server is there. Before the first use only."""
@@ -119,17 +121,20 @@ class PooledLink:
             self.send(request, monotonic())
 
     def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
+        """Deliver *request*, which was not served: a little later, on a thread of its own."""
         self._circuit.outbox.add(request, monotonic())
+        if self._circuit.outbox:
+            self._probe.start()
 
     def _refuse(self, request: Request | None) -> Exception:
         """The answer while the server is out; what must be delivered is kept."""
         if self._closed:
             return UsageError("this Dibs is closed")
+        refusal = Outage(self._circuit.breaker.cause, sent=False)
+        if request is not None:
+            refusal = self._circuit.refuse(request, monotonic())
         self._probe.start()  # unless it runs: a thread could not be started, perhaps
-        if request is None:
-            return Outage(self._circuit.breaker.cause, sent=False)
-        return self._circuit.refuse(request, monotonic())
+        return refusal
 
     def _take(self, request: Request | None) -> ThreadConnection:
         """A connection for *request*, which is kept for later if there is none."""
@@ -313,6 +318,8 @@ class PooledLink:
 
     def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
+        if not self._circuit.breaker.is_open:
+            return
         # What came back since: it would take the place of the connection that is tried next.
         self._pool.drop_idle()
         if self.revive is not None and not self._closed:
@@ -320,27 +327,38 @@ class PooledLink:
                 self.revive()
 
     def _recover(self, connection: ThreadConnection) -> bool:
-        """Deliver what is owed; then, in one step with looking that nothing more is, go on."""
+        """Deliver what is owed; then, in one step with looking that nothing more is, go on.
+
+        What the server cannot serve yet does not keep it from serving others.
+        """
         outbox = self._circuit.outbox
-        while outbox:
-            self._deliver(connection)
+        is_served = True
+        while outbox and is_served:
+            is_served = self._deliver(connection)
         with self._tripping:
-            if outbox:
+            if outbox and is_served:
                 return False
             lasted = self._circuit.breaker.heal(monotonic())
-        self._pool.put(connection)
+        if is_served:
+            self._pool.put(connection)
         if lasted is not None:
             self._on_recovered(self._circuit.breaker.cause, lasted)
-        return True
+        return is_served
 
-    def _deliver(self, connection: ThreadConnection) -> None:
+    def _deliver(self, connection: ThreadConnection) -> bool:
+        """False: some of it could not be served, and is still owed."""
         owed = self._circuit.outbox.take(monotonic())
-        if owed:
-            try:
-                connection.exchange(together(owed), self._connect_limit)
-            except BaseException:
-                self._circuit.outbox.give_back(owed)
-                raise
+        again = owed
+        try:
+            if owed:
+                again = unserved(owed, connection.exchange(together(owed), self._connect_limit))
+        finally:
+            self._circuit.outbox.give_back(again)
+        return not again
+
+    def _is_behind(self) -> bool:
+        """True: the server is out, or something is owed to it."""
+        return self._circuit.breaker.is_open or bool(self._circuit.outbox)
 
     # ---- the end
 

@@ -23,11 +23,13 @@ class Probe:
         connect: Callable[[], ThreadConnection],
         recover: Callable[[ThreadConnection], bool],
         revive: Callable[[], None],
+        is_needed: Callable[[], bool],
         limit: float,
     ) -> None:
         self._connect = connect
         self._recover = recover
         self._revive = revive
+        self._is_needed = is_needed
         self._pause = limit / _MOST_ATTEMPTS
         self._changed = threading.Event()
         self._guard = threading.RLock()
@@ -70,6 +72,9 @@ class Probe:
                 self._thread = None
             for attempt in attempts:
                 attempt.give_up()
+            # Who called `start` while this one was ending has started nothing.
+            if self._is_needed():
+                self.start()
 
     def _ended(self, attempt: Opening) -> None:
         self._changed.set()

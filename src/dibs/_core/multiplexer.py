@@ -164,6 +164,8 @@ class Multiplexer(Circuit, Generic[C]):
         """True: the backlog holds requests that were on a connection that broke."""
         self._broke_on: Request | None = None
         """The oldest request on the connection that broke last."""
+        self._failures = 0
+        """How many connections in a row could not be opened."""
         self._losses = 0
         """How many connections in a row broke with that request as the oldest one."""
 
@@ -231,12 +233,16 @@ class Multiplexer(Circuit, Generic[C]):
         owed: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False
+        self._failures = 0
         self._silence.reset()
         self._seen = None
         return owed + again + [pending for pending in backlog if is_wanted(pending)]
 
-    def failed_to_open(self) -> Next:
-        """A connection could not be opened."""
+    def failed_to_open(self, *, was_closed: bool = False) -> Next:
+        """A connection could not be opened. *was_closed*: the server closed it; try again first."""
+        self._failures += 1
+        if was_closed and self._failures < MOST_LOSSES:
+            return Next.NOTHING
         return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
 
     def lost(self, channel: C, error: Exception) -> Next:

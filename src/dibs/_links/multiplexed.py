@@ -270,8 +270,9 @@ class MultiplexedLink:
         """A connection could not be opened. True: try again, because one is still needed."""
         if self._is_mistake(error):
             return False
-        if self._machine.failed_to_open() is Next.TRIP:
-            self._trip(cause_of(error))
+        cause = cause_of(error)
+        if self._machine.failed_to_open(was_closed=cause.code == "disconnected") is Next.TRIP:
+            self._trip(cause)
         return self._machine.wants_connection
 
     async def _revive(self) -> None:

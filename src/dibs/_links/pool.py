@@ -1,6 +1,7 @@
 """Connections of the threads link that nobody uses right now, and those that are being opened."""
 
 import contextlib
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from time import monotonic
 
 from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
-from .._core.connection import Allowance
+from .._core.connection import MOST_LOSSES, Allowance
 from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection
@@ -63,7 +64,7 @@ class Pool:
         Whatever opening a connection raises, or TimeoutError: it takes longer than *allowance*.
         *new*: not an idle one.
         """
-        while True:
+        for number in itertools.count(1):
             found = self._free_or_opening(allowance, new=new)
             if isinstance(found, ThreadConnection):
                 return found
@@ -72,10 +73,13 @@ class Pool:
             except Outage:
                 raise
             except Exception as error:
+                self._why = cause_of(error)
+                if self._why.code == "disconnected" and number < MOST_LOSSES:
+                    continue  # it was closed while it was being opened, perhaps with all others
                 if new or not self._has_others():
                     raise
-                self._why = cause_of(error)
                 self._open_again_at = monotonic() + PROBE_EVERY
+        raise AssertionError  # not reached: there is no last number
 
     def _free_or_opening(self, allowance: Allowance, *, new: bool) -> ThreadConnection | Opening:
         """A free connection; or one that the caller is to open."""
@@ -134,9 +138,11 @@ class Pool:
             opening.give_up()
             raise
         connection = opening.take()
-        if connection is None:
-            raise self._known_outage() or opening.error or TimeoutError()
-        return connection
+        if connection is not None:
+            return connection
+        error = self._known_outage() or opening.error or TimeoutError()
+        # Explicitly: where another error is being handled, that one would take its place.
+        raise error from (error.__cause__ or error.__context__)
 
     def _ended(self, opening: Opening) -> None:
         with self._changed:

@@ -22,7 +22,7 @@ from .._core.watch import Tracked, Watching, read_watch, untracked, watch_reques
 from ..errors import Cause, DibsError, UsageError
 from .faults import BELOW, cause_of, mistake_in_settings
 from .greeting import open_for_threads
-from .pool import MOST_IDLE, Pool
+from .pool import MOST_IDLE, Pool, PoolTimeout
 from .probe import Probe
 from .subscriber import Subscriber
 from .superseded import Superseded
@@ -184,6 +184,11 @@ class PooledLink:
                     return self._answered(request, connection, hanging, left)
                 except BELOW as again:
                     error = again
+        except PoolTimeout as saturated:
+            if hanging is None:  # that says nothing about the server
+                self.owe(request)
+                raise Outage(saturated.cause, sent=True) from None
+            return self._last_look(request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
             return self._last_look(request, hanging, known.cause)
         except BELOW as refused:

@@ -245,6 +245,16 @@ async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server:
             assert lease.guarded
 
 
+async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """A proxy that restarts: the next attempt is made before anybody goes unguarded."""
+    line.cut_after_request(count=4)
+    async with AsyncDibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
+        assert lease.guarded
+    assert line.sprung == 4
+
+
 async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
     """The second connection answered: nobody else is disturbed, then or at the budget's end."""
     events: list[Event] = []

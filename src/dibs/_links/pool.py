@@ -97,7 +97,7 @@ class Pool:
             finally:
                 self.waiting -= not new
                 while len(self._handed) > self.waiting:
-                    self.idle.append(self._handed.pop())
+                    self.put(self._handed.pop())
 
     def _free(self) -> ThreadConnection | None:
         if self._handed:
@@ -169,6 +169,8 @@ class Pool:
             return
         if not self.waiting:
             self.idle.append(connection)
+            if self._is_closed:  # meanwhile
+                self.drop_idle()
             return
         with self._changed:
             waits = self.waiting > len(self._handed)

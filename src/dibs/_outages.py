@@ -1,6 +1,7 @@
 """Outages are logged without any set-up: one WARNING when one begins, one INFO when it ends."""
 
 import logging
+import math
 import threading
 
 from .errors import Cause
@@ -13,6 +14,10 @@ _POLICIES = {
 }
 
 
+_LATE = 1.0
+"""Seconds in which callers may still come that an outage touched before it ended."""
+
+
 class OutageLog:
     """What one `Dibs` says about outages of its store. Holds no key and no id.
 
@@ -21,15 +26,23 @@ class OutageLog:
     """
 
     def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.is_open = False
         """True: an outage was logged, and its end was not."""
-        self._policy = policy
         self._servers = 0
         """How many servers do not answer: one, or several nodes of a cluster."""
         self._since = 0.0
+        self._late_until = -math.inf
         self._cause = Cause("")
         self._unguarded = 0
         self._guard = threading.RLock()
+
+    def abandon(self) -> None:
+        """In a forked child: it has connections of its own, so it finds out for itself."""
+        self._begin_anew()
 
     def began(self, cause: Cause, now: float) -> None:
         """A server stopped answering."""
@@ -38,16 +51,26 @@ class OutageLog:
             self._begin(cause, now)
 
     def touched(self, cause: str, now: float, *, is_unguarded: bool) -> None:
-        """A caller was let through without a guard, or got Unavailable."""
+        """A caller was let through without a guard, or got Unavailable.
+
+        A thread may say so late, when the server answers again: it is counted with the next outage.
+        """
         with self._guard:
-            self._begin(Cause(cause), now)
+            if now > self._late_until or self._cause != cause:
+                self._begin(Cause(cause), now)
             self._unguarded += is_unguarded
 
     def ended(self, now: float) -> None:
         """A server answers again."""
         with self._guard:
-            self._servers = max(self._servers - 1, 0)
+            self.left()
+            self._late_until = now + _LATE
             self.served(now)
+
+    def left(self) -> None:
+        """Nobody asks that server any more: the outage ends when another request is served."""
+        with self._guard:
+            self._servers = max(self._servers - 1, 0)
 
     def served(self, now: float) -> None:
         """A request was served: what the server could not do before, it can do now."""
@@ -55,7 +78,7 @@ class OutageLog:
             if not self.is_open or self._servers:
                 return
             self.is_open = False
-            lasted, count = now - self._since, self._unguarded
+            lasted, count = max(now - self._since, 0.0), self._unguarded
             self._unguarded = 0
         _log.info(
             "the store answers again after %.2f s (%s); unguarded grants meanwhile: %d",

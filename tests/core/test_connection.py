@@ -10,9 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
-from dibs._core.connection import MORE, SLICES, Allowance, Attempt, Circuit, Next, Outbox
+from dibs._core.connection import (
+    MORE,
+    SLICES,
+    Allowance,
+    Attempt,
+    Circuit,
+    Next,
+    Outbox,
+    unserved,
+)
 from dibs._core.multiplexer import Channel, Multiplexer
-from dibs._core.request import REPEATED, Request
+from dibs._core.request import REPEATED, ErrorReply, Request
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES
@@ -163,7 +172,7 @@ def test_unanswered_requests_move_to_the_next_connection() -> None:
     take, give = Waiter(), Waiter()
     sent(channel, take, request())
     sent(channel, give, request(release=True))
-    assert machine.lost(channel, EOFError(), 1.0) is Next.OPEN
+    assert machine.lost(channel, EOFError()) is Next.OPEN
     fresh = Channel()
     assert machine.opened() is Next.USE
     for pending in machine.use(fresh, 1.0):
@@ -195,23 +204,52 @@ def test_both_connections_may_answer_and_the_first_answer_counts() -> None:
     assert (waiter.answers, waiter.outcome) == (1, b"first")
 
 
-def test_three_losses_in_a_row_are_an_outage_and_two_are_not() -> None:
-    """Losses that are further apart than a budget have nothing to do with each other."""
-    circuit = Circuit()
-    assert [circuit.count_loss(now, BUDGET) for now in (0.0, 0.1, 0.2)] == [False, False, True]
-    circuit = Circuit()
-    assert not any(circuit.count_loss(now, BUDGET) for now in (0.0, 1.0, 2.0, 3.0))
+def broken(machine: Multiplexer[Channel], channel: Channel) -> tuple[Next, Channel]:
+    """What follows when *channel* breaks, and the next connection with its requests."""
+    found = machine.lost(channel, EOFError())
+    fresh = Channel()
+    for pending in machine.use(fresh, 1.0):
+        sent(fresh, *pending)
+    return found, fresh
+
+
+def test_a_request_that_loses_three_connections_is_an_outage() -> None:
+    """Without an answer in between: the request may be what breaks them."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    sent(channel, Waiter(), request())
+    first, channel = broken(machine, channel)
+    second, channel = broken(machine, channel)
+    assert [first, second, machine.lost(channel, EOFError())] == [Next.OPEN, Next.OPEN, Next.TRIP]
+
+
+def test_connections_that_break_under_other_requests_are_no_outage() -> None:
+    """However often: each of them has answered something."""
+    machine, channel = connected()
+    for _ in range(10):
+        sent(channel, Waiter(), request())
+        found, channel = broken(machine, channel)
+        channel.receive(replies(None), lambda push: None)
+        assert found is Next.OPEN
 
 
 def test_a_request_of_a_thread_is_sent_twice_where_the_server_is_silent() -> None:
     """Half a budget on each of two connections; a known outage ends it at once."""
-    attempt = Attempt(Circuit(), BUDGET)
+    attempt = Attempt(Circuit())
     assert attempt.silent() is Next.OPEN
     assert attempt.silent() is Next.TRIP
     circuit = Circuit()
     circuit.trip(0.0, SILENT)
-    assert Attempt(circuit, BUDGET).silent() is Next.TRIP
-    assert Attempt(circuit, BUDGET).lost(1.0) is Next.TRIP
+    assert Attempt(circuit).silent() is Next.TRIP
+    assert Attempt(circuit).lost() is Next.TRIP
+
+
+def test_losses_of_other_threads_do_not_count() -> None:
+    """A proxy that restarts ends the connections of all threads; each opens another one."""
+    circuit = Circuit()
+    assert all(Attempt(circuit).lost() is Next.OPEN for _ in range(50))
+    attempt = Attempt(circuit)
+    assert [attempt.lost() for _ in range(3)] == [Next.OPEN, Next.OPEN, Next.TRIP]
 
 
 def test_the_outbox_keeps_what_is_worth_delivering() -> None:
@@ -342,7 +380,7 @@ class EveryOrder(RuleBasedStateMachine):
     def lose(self, pause: float) -> None:
         self.now += pause
         assert self.machine.current is not None
-        if self.machine.lost(self.machine.current, EOFError(), self.now) is Next.TRIP:
+        if self.machine.lost(self.machine.current, EOFError()) is Next.TRIP:
             self.trip()
 
     @rule()
@@ -373,3 +411,12 @@ class EveryOrder(RuleBasedStateMachine):
 
 class TestEveryOrder(EveryOrder.TestCase):  # type: ignore[name-defined]
     settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+
+
+def test_what_the_server_could_not_serve_is_still_owed() -> None:
+    """BUSY and its like are worth another try; a mistake in the request is not."""
+    one, two = Request(b"", 1, b"k", until=5.0), Request(b"", 2, b"k", until=5.0)
+    busy, wrong = ErrorReply("BUSY a script runs"), ErrorReply("WRONGTYPE no lease")
+    assert unserved([one], 1) == []
+    assert unserved([one], busy) == [one]
+    assert unserved([two, one], ["OK", busy, wrong]) == [two]

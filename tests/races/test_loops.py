@@ -6,6 +6,7 @@ them, so nothing that they were to undo is undone.
 
 import asyncio
 import gc
+import logging
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -136,3 +137,26 @@ def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:
 
     in_a_loop(first)
     in_a_loop(dibs.aclose)
+
+
+def test_an_outage_that_outlives_its_loop_ends_in_the_log(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One WARNING and one INFO for each outage, whichever loop meets its end."""
+    caplog.set_level(logging.INFO, logger="dibs")
+    dibs = AsyncDibs(own_server.url)
+
+    async def is_guarded() -> bool:
+        async with dibs.hold("user:1", ttl=5) as lease:
+            return lease.guarded
+
+    found = [in_a_loop(is_guarded)]
+    for _ in range(2):
+        own_server.kill()
+        found += [in_a_loop(is_guarded), in_a_loop(is_guarded)]
+        own_server.restart()
+        found += [in_a_loop(is_guarded)]
+    assert found == [True, *[False, False, True] * 2]
+    levels = [record.levelname for record in caplog.records if record.name == "dibs"]
+    assert levels == ["WARNING", "INFO"] * 2
+    assert [record.args[2] for record in caplog.records if record.levelname == "INFO"] == [2, 2]

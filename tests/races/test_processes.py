@@ -178,3 +178,38 @@ def test_a_forked_child_of_an_event_loop_has_its_own_connection(
     """The same for asyncio: a loop of its own in the child, the parent's line undisturbed."""
     said = spawn(fork_with_asyncio, valkey.url).result()
     assert json.dumps(said) == json.dumps(["[True, True]", True, True])
+
+
+def fork_in_an_outage(port: int) -> list[str]:
+    import logging
+    import os
+
+    from dibs import Dibs
+    from dibs.testing import FaultProxy
+
+    with FaultProxy(port) as proxy, Dibs(proxy.url) as dibs:
+        dibs.peek("race:1")
+        proxy.refuse()
+        proxy.cut()
+        with dibs.hold("race:1", ttl=5) as lease:
+            assert not lease.guarded
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                log = os.fdopen(writer, "w")
+                logging.basicConfig(level=logging.INFO, format="%(levelname)s", stream=log)
+                with dibs.hold("race:1", ttl=5) as lease:
+                    assert not lease.guarded
+                log.flush()
+            finally:
+                os._exit(0)
+        os.close(writer)
+        said = os.read(reader, 1000).decode().split()
+        os.waitpid(pid, 0)
+    return said
+
+
+def test_a_forked_child_logs_the_outage_for_itself(valkey: Server, spawn: Spawn) -> None:
+    """Its parent had logged one before the fork: the child has its own."""
+    assert spawn(fork_in_an_outage, valkey.port).result() == ["WARNING"]

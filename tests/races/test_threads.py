@@ -2,10 +2,11 @@
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from dibs import Dibs
-from dibs.testing import FaultProxy, Server
+from dibs.testing import Child, FaultProxy, Server
 
 
 def keepers() -> int:
@@ -82,3 +83,73 @@ def test_two_hundred_threads_at_once_on_a_cold_dibs(valkey: Server) -> None:
         with ThreadPoolExecutor(200) as pool:
             assert all(pool.map(work, range(200)))
     assert "outage" not in events
+
+
+def guarded_of(dibs: Dibs, threads: int, seconds: float) -> list[bool]:
+    """Whether each lease that *threads* took within *seconds* was guarded."""
+    until = time.monotonic() + seconds
+    found: list[bool] = []
+
+    def work(number: int) -> None:
+        while time.monotonic() < until:
+            with dibs.hold(f"user:{number}", ttl=5) as lease:
+                found.append(lease.guarded)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(work, number) for number in range(threads)]:
+            future.result()
+    return found
+
+
+def test_connections_that_all_break_at_once_are_not_an_outage(valkey: Server) -> None:
+    """A proxy that restarts, CLIENT KILL: every thread connects anew, and nobody goes unguarded."""
+    with FaultProxy(valkey.port) as proxy, Dibs(proxy.url, budget=5) as dibs:
+        cutter = threading.Timer(0.3, proxy.cut)
+        cutter.start()
+        guarded = guarded_of(dibs, threads=30, seconds=0.8)
+        cutter.join()
+    assert all(guarded)
+
+
+def test_a_server_that_takes_no_more_connections_serves_all_threads(
+    start_server: Callable[..., Server],
+) -> None:
+    """They share those that there are: `maxclients` is reached, but the server is well."""
+    server = start_server(config=("--maxclients", "8"))
+    with Dibs(server.url, budget=5, connect=10) as dibs:
+        guarded = guarded_of(dibs, threads=30, seconds=0.8)
+    assert len(guarded) >= 30
+    assert all(guarded)
+
+
+def test_a_process_without_file_descriptors_shares_its_connections(
+    valkey: Server, spawn: Callable[..., Child]
+) -> None:
+    """All threads are served by the connections that are open."""
+    assert spawn(without_descriptors, valkey.url).result() == [True]
+
+
+def without_descriptors(url: str) -> list[bool]:
+    import os
+    import resource
+    import threading
+
+    from dibs import Dibs
+
+    with Dibs(url, budget=5, connect=10) as dibs:
+        dibs.peek("user:0")
+        most = len(os.listdir("/proc/self/fd")) + 3
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        found: set[bool] = set()
+
+        def work(number: int) -> None:
+            for _ in range(20):
+                with dibs.hold(f"user:{number}", ttl=5) as lease:
+                    found.add(lease.guarded)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sorted(found)

@@ -97,6 +97,7 @@ class AsyncLedger:
     def _make_link(self, limits: Limits) -> "Link | AsyncClusterLink | AsyncDisabledLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
+        facts = (self._went_out, self._recovered, self.outages.left)
         if self.is_disabled:
             from .disabled import AsyncDisabledLink
 
@@ -106,15 +107,15 @@ class AsyncLedger:
             # Imported here: most users never need it, and it costs their start-up time.
             from .cluster import AsyncClusterLink
 
-            return AsyncClusterLink(target, limits, self._went_out, self._recovered)
+            return AsyncClusterLink(target, limits, *facts)
         if isinstance(target, Service):
             from .sentinel import AsyncSentinels
 
             self._sentinels = watched = AsyncSentinels(target, self._switched)
-            watched.link = Link(watched.place, limits, self._went_out, self._recovered)
+            watched.link = Link(watched.place, limits, *facts)
             return watched.link
         place = target if isinstance(target, Place) else None
-        link = Link(place, limits, self._went_out, self._recovered)
+        link = Link(place, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import AsyncEmbeddedServer
 
@@ -377,6 +378,7 @@ class AsyncLedger:
 
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
+        self.outages.abandon()
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()

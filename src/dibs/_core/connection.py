@@ -10,6 +10,7 @@ and no byte arrives. See `Allowance` for how a busy or stopped process is told f
 """
 
 import enum
+import itertools
 from collections import deque
 from typing import Any
 
@@ -17,12 +18,16 @@ import hiredis
 
 from ..errors import Cause
 from .breaker import Breaker, Outage
-from .request import ErrorReply, Request
+from .causes import code_of_reply
+from .request import ErrorReply, Reply, Request
 
 SLICES = 16
 """Into how many slices a time limit is cut."""
 MOST_LOSSES = 3
-"""How many connections may break in a row, with requests on them, before it is an outage."""
+"""How many connections may break under one and the same request before it is an outage.
+
+Not how many break in all: a proxy that restarts ends the connections of all threads at once.
+"""
 MOST_UNDELIVERED = 10_000
 """Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
 
@@ -94,6 +99,19 @@ class Outbox:
         self._requests.extendleft(reversed(requests))
 
 
+def is_unserved(reply: Reply) -> bool:
+    """True: the server could not do it now (BUSY, LOADING …). It is worth sending again."""
+    return isinstance(reply, ErrorReply) and code_of_reply(str(reply)) is not None
+
+
+def unserved(requests: list[Request], reply: Any) -> list[Request]:
+    """Those that the server could not serve, by its *reply* to all of them together."""
+    replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
+    ends = itertools.accumulate(each.replies for each in requests)
+    pairs = zip(requests, ends, strict=True)
+    return [request for request, end in pairs if is_unserved(replies[end - 1])]
+
+
 # ---- one server
 
 
@@ -103,26 +121,14 @@ class Circuit:
     def __init__(self) -> None:
         self.breaker = Breaker()
         self.outbox = Outbox()
-        self._losses = 0
-        self._last_loss = float("-inf")
 
     def refuse(self, request: Request, now: float) -> Outage:
         """The answer to *request* while the server is out; what must be delivered is kept."""
         self.outbox.add(request, now)
         return Outage(self.breaker.cause, sent=False)
 
-    def count_loss(self, now: float, budget: float) -> bool:
-        """A connection broke with requests on it. True: too often in a row, it is an outage.
-
-        Losses that are further apart than a budget have nothing to do with each other.
-        """
-        self._losses = self._losses + 1 if now - self._last_loss < budget else 1
-        self._last_loss = now
-        return self._losses >= MOST_LOSSES
-
     def trip(self, now: float, cause: Cause) -> bool:
         """The server does not answer. True: that was not known yet."""
-        self._losses = 0
         return self.breaker.trip(now, cause)
 
 
@@ -146,19 +152,25 @@ class Next(enum.Enum):
 class Attempt:
     """A request that was not answered at once: how often it is sent again, and when not."""
 
-    __slots__ = ("_budget", "_circuit", "_was_silent")
+    __slots__ = ("_circuit", "_losses", "_was_silent")
 
-    def __init__(self, circuit: Circuit, budget: float) -> None:
+    def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
-        self._budget = budget
+        self._losses = 0
         self._was_silent = False
+
+    @property
+    def needs_new_connection(self) -> bool:
+        """True: an idle connection has broken twice, so another idle one cannot be trusted."""
+        return self._losses > 1
 
     def silent(self) -> Next:
         """Nothing came for half a budget: the second connection gets the other half."""
         was_silent, self._was_silent = self._was_silent, True
         return Next.TRIP if was_silent or self._circuit.breaker.is_open else Next.OPEN
 
-    def lost(self, now: float) -> Next:
+    def lost(self) -> Next:
         """The connection broke."""
-        is_outage = self._circuit.count_loss(now, self._budget) or self._circuit.breaker.is_open
+        self._losses += 1
+        is_outage = self._losses >= MOST_LOSSES or self._circuit.breaker.is_open
         return Next.TRIP if is_outage else Next.OPEN

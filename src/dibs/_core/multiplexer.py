@@ -12,7 +12,7 @@ import hiredis
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MORE, Allowance, Circuit, Next
+from .connection import MORE, MOST_LOSSES, Allowance, Circuit, Next, is_unserved
 from .request import REPEATED, Reply, Request
 
 
@@ -72,6 +72,28 @@ def repeated(pending: Pending) -> Pending:
     if not request.until or waiter is None or isinstance(waiter, _Repeated):
         return pending
     return _Repeated(waiter), request
+
+
+class Owed:
+    """Waits for a request that nobody else waits for, and has it sent again if need be."""
+
+    __slots__ = ("_owe", "_request")
+
+    def __init__(self, owe: Callable[[Request], None], request: Request) -> None:
+        self._owe = owe
+        self._request = request
+
+    def done(self) -> bool:
+        """False: it must be delivered."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """The server answered."""
+        if is_unserved(result):
+            self._owe(self._request)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Nothing: what must be delivered is in the outbox."""
 
 
 class Channel:
@@ -137,7 +159,6 @@ class Multiplexer(Circuit, Generic[C]):
         """Connections whose requests were repeated elsewhere. They may still deliver them."""
         self.backlog: list[Pending] = []
         """Requests that wait for a connection."""
-        self._budget = budget
         self._silence = Allowance(budget)
         self._seen: Pending | None = None
         """The oldest written request at the last look."""
@@ -145,6 +166,12 @@ class Multiplexer(Circuit, Generic[C]):
         """How many bytes the server must have got to know that request; how many it had got."""
         self._was_sent = False
         """True: the backlog holds requests that were on a connection that broke."""
+        self._broke_on: Request | None = None
+        """The oldest request on the connection that broke last."""
+        self._failures = 0
+        """How many connections in a row could not be opened."""
+        self._losses = 0
+        """How many connections in a row broke with that request as the oldest one."""
 
     @property
     def look_every(self) -> float:
@@ -210,15 +237,19 @@ class Multiplexer(Circuit, Generic[C]):
         owed: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False
+        self._failures = 0
         self._silence.reset()
         self._seen = None
         return owed + again + [pending for pending in backlog if is_wanted(pending)]
 
-    def failed_to_open(self) -> Next:
-        """A connection could not be opened."""
+    def failed_to_open(self, *, was_closed: bool = False) -> Next:
+        """A connection could not be opened. *was_closed*: the server closed it; try again first."""
+        self._failures += 1
+        if was_closed and self._failures < MOST_LOSSES:
+            return Next.NOTHING
         return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
 
-    def lost(self, channel: C, error: Exception, now: float) -> Next:
+    def lost(self, channel: C, error: Exception) -> Next:
         """A connection broke; what it had not answered is asked again on the next one."""
         if channel is not self.current:
             if channel not in self.superseded:  # it was still being opened
@@ -232,7 +263,13 @@ class Multiplexer(Circuit, Generic[C]):
             return Next.NOTHING
         self.backlog[:0] = [repeated(pending) for pending in unanswered]
         self._was_sent = self._was_sent or bool(unanswered)
-        return Next.TRIP if self.count_loss(now, self._budget) else Next.OPEN
+        return Next.TRIP if unanswered and self._is_third_loss(unanswered[0][1]) else Next.OPEN
+
+    def _is_third_loss(self, oldest: Request) -> bool:
+        """True: *oldest* has now lost three connections, and nothing was answered in between."""
+        self._losses = self._losses + 1 if oldest is self._broke_on else 1
+        self._broke_on = oldest
+        return self._losses >= MOST_LOSSES
 
     def leave(self) -> C | None:
         """The server is elsewhere: the connection to close; its requests wait for the next one."""
@@ -257,6 +294,7 @@ class Multiplexer(Circuit, Generic[C]):
         for request in {id(request): request for _, request in sent + unsent}.values():
             self.outbox.add(request, now)
         self._was_sent = False
+        self._broke_on = None
         return channels
 
     def reject(self, error: Exception) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import Limits
+from .._core.breaker import PROBE_EVERY, Limits
 from .._core.capabilities import NO_OP, Greeting
 from .._core.causes import cause_for
 from .._core.connection import Next
 from .._core.engine import Engine
-from .._core.multiplexer import Multiplexer, Pending, is_wanted
+from .._core.multiplexer import Multiplexer, Owed, Pending, is_wanted
 from .._core.request import Reply, Request, together
 from .._core.watch import (
     Tracked,
@@ -50,6 +50,7 @@ class MultiplexedLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine: Engine | None = None
         self.revive: Callable[[], None] | None = None
@@ -58,6 +59,7 @@ class MultiplexedLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
+        self._on_left = on_left
         self._greeting = Greeting()
         self._closing = False
         """Nobody new is let in; what is on its way is still delivered."""
@@ -133,8 +135,16 @@ class MultiplexedLink:
                 self._connect()
 
     def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
+        """Deliver *request*, which was not served: a little later, or with the next connection."""
         self._machine.outbox.add(request, monotonic())
+        if self._machine.outbox and self._machine.current is not None and self._loop is not None:
+            self._loop.call_later(PROBE_EVERY, self._deliver)
+
+    def _deliver(self) -> None:
+        connection = self._machine.current
+        if connection is not None and not self._closed:
+            for request in self._machine.outbox.take(monotonic()):
+                self._write(connection, (Owed(self.owe, request), request))
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""
@@ -220,7 +230,7 @@ class MultiplexedLink:
         if connection is self._machine.current:
             self._watchers.wake_all()
         fault = error if isinstance(error, Exception) else ConnectionError()
-        self._do(self._machine.lost(connection, fault, monotonic()), cause_of(error))
+        self._do(self._machine.lost(connection, fault), cause_of(error))
 
     def distrust(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
@@ -260,8 +270,9 @@ class MultiplexedLink:
         """A connection could not be opened. True: try again, because one is still needed."""
         if self._is_mistake(error):
             return False
-        if self._machine.failed_to_open() is Next.TRIP:
-            self._trip(cause_of(error))
+        cause = cause_of(error)
+        if self._machine.failed_to_open(was_closed=cause.code == "disconnected") is Next.TRIP:
+            self._trip(cause)
         return self._machine.wants_connection
 
     async def _revive(self) -> None:
@@ -304,6 +315,11 @@ class MultiplexedLink:
 
     # ---- beginning and end
 
+    def leave(self) -> None:
+        """Before closing: the server is not used any more, whether or not it is out."""
+        if self._machine.breaker.is_open:
+            self._on_left()
+
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first use in this loop. An earlier loop must be closed."""
         if self._closing:
@@ -322,6 +338,7 @@ class MultiplexedLink:
     def _leave_closed_loop(self) -> None:
         """The connections ended with their loop. What must be delivered still is, in the next."""
         before = self._machine
+        self.leave()
         for connection in before.give_up(monotonic(), cause_for("closed")):
             connection.shut_down()
         self._begin()

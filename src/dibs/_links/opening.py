@@ -10,7 +10,7 @@ class Opening:
     """A connection that is being opened on a thread of its own."""
 
     def __init__(
-        self, connect: Callable[[], ThreadConnection], on_end: Callable[[], None] = lambda: None
+        self, connect: Callable[[], ThreadConnection], on_end: Callable[["Opening"], None]
     ) -> None:
         self.error: BaseException | None = None
         """Why there is no connection."""
@@ -20,6 +20,9 @@ class Opening:
         self._guard = threading.RLock()
         self._given_up = False
         self._connection: ThreadConnection | None = None
+
+    def start(self) -> None:
+        """Begin. *on_end* is called when it has ended, well or not."""
         try:
             threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
         except RuntimeError:  # no more threads: the caller has to do it
@@ -54,4 +57,4 @@ class Opening:
             else:
                 self._connection = connection
         self._done.set()
-        self._on_end()
+        self._on_end(self)

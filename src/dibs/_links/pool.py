@@ -1,13 +1,16 @@
 """Connections of the threads link that nobody uses right now, and those that are being opened."""
 
 import contextlib
+import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from time import monotonic
 
-from .._core.breaker import Outage
+from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
-from .._core.connection import Allowance
+from .._core.connection import MOST_LOSSES, Allowance
+from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection
 
@@ -26,7 +29,12 @@ class PoolTimeout(Outage):
 
 
 class Pool:
-    """Hands out connections: an idle one, or a new one."""
+    """Hands out connections: an idle one, or a new one.
+
+    If no more can be opened (the server has its `maxclients`, this process its open files, the
+    name server is down), that is no outage while other threads use connections that answer: who
+    needs one waits until one of those is done with.
+    """
 
     def __init__(
         self, connect: Callable[[], ThreadConnection], known_outage: Callable[[], Outage | None]
@@ -34,28 +42,79 @@ class Pool:
         self.idle: list[ThreadConnection] = []
         self.waiting = 0
         """How many threads wait for a connection."""
+        self._handed: list[ThreadConnection] = []
+        """For those who wait. Whoever comes later cannot take them, as it could from `idle`."""
         self._connect = connect
         self._known_outage = known_outage
-        self._opening = 0
+        # Weakly, both: what a raising signal handler has dropped counts no more.
+        self._opening: weakref.WeakSet[Opening] = weakref.WeakSet()
+        self._members: weakref.WeakSet[ThreadConnection] = weakref.WeakSet()
+        self._open_again_at = 0.0
+        """After a failure: who can wait for another connection opens none before."""
+        self._why = cause_for("saturated")
+        """Why there are not more connections."""
         self._changed = threading.Condition()
         self._is_closed = False
 
-    def take(self, allowance: Allowance) -> ThreadConnection:
+    # ---- taking
+
+    def take(self, allowance: Allowance, *, new: bool = False) -> ThreadConnection:
         """A connection. Outage: the server is known to be out. PoolTimeout: none became free.
 
         Whatever opening a connection raises, or TimeoutError: it takes longer than *allowance*.
+        *new*: not an idle one.
         """
-        with self._changed:
-            self.waiting += 1
+        for number in itertools.count(1):
+            found = self._free_or_opening(allowance, new=new)
+            if isinstance(found, ThreadConnection):
+                return found
             try:
-                while not self.idle and self._opening >= _OPENING_AT_ONCE:
+                return self._opened(found, allowance)
+            except Outage:
+                raise
+            except Exception as error:
+                self._why = cause_of(error)
+                if self._why.code == "disconnected" and number < MOST_LOSSES:
+                    continue  # it was closed while it was being opened, perhaps with all others
+                if new or not self._has_others():
+                    raise
+                self._open_again_at = monotonic() + PROBE_EVERY
+        raise AssertionError  # not reached: there is no last number
+
+    def _free_or_opening(self, allowance: Allowance, *, new: bool) -> ThreadConnection | Opening:
+        """A free connection; or one that the caller is to open."""
+        with self._changed:
+            self.waiting += not new
+            try:
+                while True:
+                    connection = None if new else self._free()
+                    if connection is not None:
+                        return connection
+                    if self._may_open(new=new):
+                        self._opening.add(opening := Opening(self._connect, self._ended))
+                        return opening
                     self._wait(allowance)
-                if self.idle:
-                    return self.idle.pop()
-                self._opening += 1
             finally:
-                self.waiting -= 1
-        return self._open(allowance)
+                self.waiting -= not new
+                while len(self._handed) > self.waiting:
+                    self.put(self._handed.pop())
+
+    def _free(self) -> ThreadConnection | None:
+        if self._handed:
+            return self._handed.pop()
+        with contextlib.suppress(IndexError):  # others take from it without the lock
+            return self.idle.pop()
+        return None
+
+    def _may_open(self, *, new: bool) -> bool:
+        if len(self._opening) >= _OPENING_AT_ONCE:
+            return False
+        return new or monotonic() >= self._open_again_at or not self._has_others()
+
+    def _has_others(self) -> bool:
+        """True: other threads use connections that they will give back."""
+        with self._changed:
+            return any(not connection.is_closed for connection in self._members)
 
     def _wait(self, allowance: Allowance) -> None:
         since = monotonic()
@@ -64,35 +123,59 @@ class Pool:
         if outage is not None:
             raise outage
         if not woken and allowance.spend(monotonic() - since):
-            raise PoolTimeout(cause_for("saturated"), sent=False)
+            raise PoolTimeout(self._why, sent=False)
 
-    def _open(self, allowance: Allowance) -> ThreadConnection:
-        opening = Opening(self._connect, self._opened)
+    def _opened(self, opening: Opening, allowance: Allowance) -> ThreadConnection:
+        opening.start()
         elapsed = 0.0
-        while not allowance.spend(elapsed):
-            since = monotonic()
-            if opening.wait(allowance.slice) or self._known_outage() is not None:
-                break
-            elapsed = monotonic() - since
+        try:
+            while not allowance.spend(elapsed):
+                since = monotonic()
+                if opening.wait(allowance.slice) or self._known_outage() is not None:
+                    break
+                elapsed = monotonic() - since
+        except BaseException:  # a signal handler raised
+            opening.give_up()
+            raise
         connection = opening.take()
-        if connection is None:
-            raise self._known_outage() or opening.error or TimeoutError()
-        return connection
+        if connection is not None:
+            return connection
+        error = self._known_outage() or opening.error or TimeoutError()
+        # Explicitly: where another error is being handled, that one would take its place.
+        raise error from (error.__cause__ or error.__context__)
 
-    def _opened(self) -> None:
+    def _ended(self, opening: Opening) -> None:
         with self._changed:
-            self._opening -= 1
+            self._opening.discard(opening)
             self._changed.notify()
+
+    # ---- giving back
+
+    def add(self, connection: ThreadConnection) -> None:
+        """It is in use, and will be given back."""
+        with self._changed:
+            self._members.add(connection)
+
+    def part_with(self, connection: ThreadConnection | None) -> None:
+        """It is used for something else or silent: nobody should wait for it."""
+        if connection is not None:
+            with self._changed:
+                self._members.discard(connection)
 
     def put(self, connection: ThreadConnection) -> None:
         """Back to the idle ones, or to whoever waits for one."""
         if self._is_closed or len(self.idle) >= MOST_IDLE:
             connection.close()
             return
-        self.idle.append(connection)
-        if self.waiting:
-            with self._changed:
-                self._changed.notify()
+        if not self.waiting:
+            self.idle.append(connection)
+            if self._is_closed:  # meanwhile
+                self.drop_idle()
+            return
+        with self._changed:
+            waits = self.waiting > len(self._handed)
+            (self._handed if waits else self.idle).append(connection)
+            self._changed.notify()
 
     def drop_idle(self) -> None:
         """One connection broke or hangs: its neighbours are no better."""

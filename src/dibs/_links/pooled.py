@@ -15,14 +15,14 @@ from typing import Any
 from .._core.breaker import Limits, Outage
 from .._core.capabilities import Greeting
 from .._core.causes import cause_for
-from .._core.connection import Allowance, Attempt, Circuit, Next
+from .._core.connection import Allowance, Attempt, Circuit, Next, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import Cause, DibsError, UsageError
 from .faults import BELOW, cause_of, mistake_in_settings
 from .greeting import open_for_threads
-from .pool import MOST_IDLE, Pool
+from .pool import MOST_IDLE, Pool, PoolTimeout
 from .probe import Probe
 from .subscriber import Subscriber
 from .superseded import Superseded
@@ -40,6 +40,7 @@ class PooledLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
@@ -47,6 +48,7 @@ class PooledLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
+        self._on_left = on_left
         self._closed = False
         self._greeting = Greeting()
         self._begin()
@@ -61,7 +63,9 @@ class PooledLink:
         self._subscriber: Subscriber | None = None
         self._subscribing = threading.RLock()
         self._tripping = threading.RLock()
-        self._probe = Probe(self._open, self._recover, self._revive, self._connect_limit)
+        self._probe = Probe(
+            self._open, self._recover, self._revive, self._is_behind, self._connect_limit
+        )
 
     def move_to(self, place: Place) -> None:
         """From now on the server is there. Before the first use only."""
@@ -117,17 +121,20 @@ class PooledLink:
             self.send(request, monotonic())
 
     def owe(self, request: Request) -> None:
-        """Deliver *request* when there is another connection."""
+        """Deliver *request*, which was not served: a little later, on a thread of its own."""
         self._circuit.outbox.add(request, monotonic())
+        if self._circuit.outbox:
+            self._probe.start()
 
     def _refuse(self, request: Request | None) -> Exception:
         """The answer while the server is out; what must be delivered is kept."""
         if self._closed:
             return UsageError("this Dibs is closed")
+        refusal = Outage(self._circuit.breaker.cause, sent=False)
+        if request is not None:
+            refusal = self._circuit.refuse(request, monotonic())
         self._probe.start()  # unless it runs: a thread could not be started, perhaps
-        if request is None:
-            return Outage(self._circuit.breaker.cause, sent=False)
-        return self._circuit.refuse(request, monotonic())
+        return refusal
 
     def _take(self, request: Request | None) -> ThreadConnection:
         """A connection for *request*, which is kept for later if there is none."""
@@ -159,23 +166,29 @@ class PooledLink:
 
     def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
         """The reply, from another connection. One that is only silent may still answer."""
-        attempt = Attempt(self._circuit, self._budget)
+        attempt = Attempt(self._circuit)
         hanging: ThreadConnection | None = None
         connection: ThreadConnection | None = first
         try:
             while self._after(attempt, error) is Next.OPEN:
                 if isinstance(error, Silent):
                     hanging = connection
+                    self._pool.part_with(connection)
                 else:
                     self._drop(connection)
                 connection = None
                 allowance = Allowance(self._connect_limit if hanging is None else self._budget / 2)
-                connection = self._pool.take(allowance)
+                connection = self._pool.take(allowance, new=attempt.needs_new_connection)
                 try:
                     left = max(self._budget / 2 - allowance.spent, allowance.slice)
                     return self._answered(request, connection, hanging, left)
                 except BELOW as again:
                     error = again
+        except PoolTimeout as saturated:
+            if hanging is None:  # that says nothing about the server
+                self.owe(request)
+                raise Outage(saturated.cause, sent=True) from None
+            return self._last_look(request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
             return self._last_look(request, hanging, known.cause)
         except BELOW as refused:
@@ -190,7 +203,7 @@ class PooledLink:
         return self._last_look(request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:
-        return attempt.silent() if isinstance(error, Silent) else attempt.lost(monotonic())
+        return attempt.silent() if isinstance(error, Silent) else attempt.lost()
 
     def _drop(self, connection: ThreadConnection | None) -> None:
         """It broke, and its neighbours are no better."""
@@ -221,6 +234,7 @@ class PooledLink:
             except BELOW:
                 hanging.close()
             else:
+                self._pool.add(hanging)
                 self._pool.put(hanging)
                 return reply
         self._trip(cause)
@@ -267,6 +281,7 @@ class PooledLink:
                 except RuntimeError:  # no more threads
                     self._pool.put(connection)
                     raise EOFError from None
+                self._pool.part_with(connection)
                 self._subscriber = found
             return found
 
@@ -286,6 +301,7 @@ class PooledLink:
         limits = Limits(self._budget, self._connect_limit)
         opened = open_for_threads(self._place, self._greeting, limits)
         self.engine = opened.engine
+        self._pool.add(opened)
         return opened
 
     def _known_outage(self) -> Outage | None:
@@ -307,34 +323,54 @@ class PooledLink:
 
     def _revive(self) -> None:
         """Have the server started again, where it is ours to start."""
+        if not self._circuit.breaker.is_open:
+            return
+        # What came back since: it would take the place of the connection that is tried next.
+        self._pool.drop_idle()
         if self.revive is not None and not self._closed:
             with contextlib.suppress(DibsError):
                 self.revive()
 
     def _recover(self, connection: ThreadConnection) -> bool:
-        """Deliver what is owed; then, in one step with looking that nothing more is, go on."""
+        """Deliver what is owed; then, in one step with looking that nothing more is, go on.
+
+        What the server cannot serve yet does not keep it from serving others.
+        """
         outbox = self._circuit.outbox
-        while outbox:
-            self._deliver(connection)
+        is_served = True
+        while outbox and is_served:
+            is_served = self._deliver(connection)
         with self._tripping:
-            if outbox:
+            if outbox and is_served:
                 return False
             lasted = self._circuit.breaker.heal(monotonic())
-        self._pool.put(connection)
+        if is_served:
+            self._pool.put(connection)
         if lasted is not None:
             self._on_recovered(self._circuit.breaker.cause, lasted)
-        return True
+        return is_served
 
-    def _deliver(self, connection: ThreadConnection) -> None:
+    def _deliver(self, connection: ThreadConnection) -> bool:
+        """False: some of it could not be served, and is still owed."""
         owed = self._circuit.outbox.take(monotonic())
-        if owed:
-            try:
-                connection.exchange(together(owed), self._connect_limit)
-            except BaseException:
-                self._circuit.outbox.give_back(owed)
-                raise
+        again = owed
+        try:
+            if owed:
+                again = unserved(owed, connection.exchange(together(owed), self._connect_limit))
+        finally:
+            self._circuit.outbox.give_back(again)
+        return not again
+
+    def _is_behind(self) -> bool:
+        """True: the server is out, or something is owed to it."""
+        return self._circuit.breaker.is_open or bool(self._circuit.outbox)
 
     # ---- the end
+
+    def leave(self) -> None:
+        """Before closing: the server is not used any more, whether or not it is out."""
+        if self._circuit.breaker.is_open:
+            self._on_left()
 
     def close(self) -> None:
         """Close all connections and end all threads."""

@@ -23,11 +23,13 @@ class Probe:
         connect: Callable[[], ThreadConnection],
         recover: Callable[[ThreadConnection], bool],
         revive: Callable[[], None],
+        is_needed: Callable[[], bool],
         limit: float,
     ) -> None:
         self._connect = connect
         self._recover = recover
         self._revive = revive
+        self._is_needed = is_needed
         self._pause = limit / _MOST_ATTEMPTS
         self._changed = threading.Event()
         self._guard = threading.RLock()
@@ -59,7 +61,8 @@ class Probe:
         try:
             while not self._is_closed:
                 if len(attempts) < _MOST_ATTEMPTS:
-                    attempts.append(Opening(self._connect, self._changed.set))
+                    attempts.append(attempt := Opening(self._connect, self._ended))
+                    attempt.start()
                 self._changed.wait(self._pause)
                 self._changed.clear()
                 if self._has_recovered(attempts):
@@ -69,6 +72,12 @@ class Probe:
                 self._thread = None
             for attempt in attempts:
                 attempt.give_up()
+            # Who called `start` while this one was ending has started nothing.
+            if self._is_needed():
+                self.start()
+
+    def _ended(self, attempt: Opening) -> None:
+        self._changed.set()
 
     def _has_recovered(self, attempts: list[Opening]) -> bool:
         """True: the server is back. What has ended in vain is removed, and a pause is made."""

@@ -26,7 +26,9 @@ class Silent(TimeoutError):
 class ThreadConnection:
     """A request out, its replies back. After any exception but `Silent` its state is unknown."""
 
-    __slots__ = ("_connection", "_limit", "_parser", "_sock", "engine", "pushes")
+    __slots__ = (
+        "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "is_closed", "pushes",
+    )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:
         self._connection = connection
@@ -35,6 +37,7 @@ class ThreadConnection:
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
         self.engine: Engine | None = None
+        self.is_closed = False
         self.look_every(limit / SLICES)
 
     def look_every(self, seconds: float) -> None:
@@ -145,6 +148,7 @@ class ThreadConnection:
 
     def close(self) -> None:
         """Close. In a forked child only the child's copy, without a word to the server."""
+        self.is_closed = True
         self._connection.disconnect()
 
     def hang_up(self) -> None:

@@ -64,12 +64,13 @@ class ClusterLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
+        on_left: Callable[[], None],
     ) -> None:
         self.engine: Engine | None = None
         """What all the nodes that we know can do; None: we know none."""
         self._cluster = cluster
         self._limits = limits
-        self._on_outage = on_outage
+        self._on_outage, self._on_left = on_outage, on_left
         self._on_recovered = on_recovered
         self._seeds = [Node(host, port) for host, port in cluster.seeds]
         self._map: list[Route | None] = [None] * SLOTS
@@ -261,7 +262,7 @@ class ClusterLink:
         if route is None:
             recovered = functools.partial(self._recovered, node)
             place = self._cluster.node(*node)
-            link = Link(place, self._limits, self._on_outage, recovered)
+            link = Link(place, self._limits, self._on_outage, recovered, self._on_left)
             route = self._routes.setdefault(node, Route(node, link))
         return route
 
@@ -314,6 +315,7 @@ class ClusterLink:
         """A node has no slots any more: close its link, send what it is owed to its successor."""
         self._out.discard(route.node)
         owed = self._owed.pop(route.node, None)
+        route.link.leave()
         self._crew.spawn(route.link.close)
         for request in owed.take(monotonic()) if owed is not None else ():
             self.post(request)

@@ -98,6 +98,7 @@ class Ledger:
     def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
+        facts = (self._went_out, self._recovered, self.outages.left)
         if self.is_disabled:
             from .disabled import DisabledLink
 
@@ -107,15 +108,15 @@ class Ledger:
             # Imported here: most users never need it, and it costs their start-up time.
             from .cluster import ClusterLink
 
-            return ClusterLink(target, limits, self._went_out, self._recovered)
+            return ClusterLink(target, limits, *facts)
         if isinstance(target, Service):
             from .sentinel import Sentinels
 
             self._sentinels = watched = Sentinels(target, self._switched)
-            watched.link = Link(watched.place, limits, self._went_out, self._recovered)
+            watched.link = Link(watched.place, limits, *facts)
             return watched.link
         place = target if isinstance(target, Place) else None
-        link = Link(place, limits, self._went_out, self._recovered)
+        link = Link(place, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import EmbeddedServer
 
@@ -378,6 +379,7 @@ class Ledger:
 
     def abandon(self) -> None:
         """In a forked child: connections, leases, waiters and the engine are the parent's."""
+        self.outages.abandon()
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()

@@ -1,5 +1,6 @@
 """A cluster whose slots move and whose nodes go: leases stay where they are looked for."""
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -125,6 +126,30 @@ async def test_a_node_that_was_replaced_is_not_called_any_more(start_server: Sta
             await eventually(is_silent, within=20)
             await eventually(is_guarded, within=20)
             assert await _is_silent(calls)
+
+
+async def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One WARNING and one INFO, though the dead node itself never answers again."""
+    caplog.set_level(logging.INFO, logger="dibs")
+    masters, replicas = start_replicated_cluster(start_server)
+    async with AsyncDibs(url_of(masters), budget=0.5) as dibs:
+        key = next(f"user:{n}" for n in range(99) if SHARE <= slot_of(f"user:{n}") < 2 * SHARE)
+        assert await _is_guarded(dibs, key)
+        masters[1].kill()
+        assert not await _is_guarded(dibs, key)
+
+        async def has_ended() -> bool:
+            await _is_guarded(dibs, key)
+            return any(record.levelname == "INFO" for record in caplog.records)
+
+        await eventually(lambda: is_master(replicas[1]), within=30)
+        await eventually(has_ended, within=20)
+        assert await _is_guarded(dibs, key)
+    levels = [record.levelname for record in caplog.records if record.name == "dibs"]
+    assert levels == ["WARNING", "INFO"]
+    assert "user" not in caplog.text
 
 
 async def test_a_release_for_a_node_that_died_goes_to_its_successor(

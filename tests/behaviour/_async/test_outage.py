@@ -1,9 +1,14 @@
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+from redis import Redis
+from redis.exceptions import ResponseError
 
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
@@ -177,6 +182,40 @@ async def test_a_release_that_could_not_be_delivered_is_delivered_later(
         await eventually(lambda: own_server.keys() == [])
 
 
+async def test_a_release_that_a_busy_server_refused_is_delivered_later(
+    start_server: Callable[..., Server],
+) -> None:
+    """It answers BUSY while a script runs: the key is given back when it can serve again."""
+    server = start_server(config=("--busy-reply-threshold", "50"))
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:42", ttl=600)
+        assert lease is not None
+        with running_a_script(server):
+            assert not await lease.release()
+        await eventually(lambda: server.keys() == [], within=10)
+
+
+@contextmanager
+def running_a_script(server: Server) -> Iterator[None]:
+    """The server answers BUSY."""
+
+    def run() -> None:
+        with contextlib.suppress(ResponseError):
+            server.client().eval("while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with Redis.from_url(server.url) as client:
+        while True:
+            try:
+                client.get("user:0")
+            except ResponseError:
+                break
+        yield
+        client.script_kill()
+    thread.join()
+
+
 async def test_a_release_during_the_outage_is_delivered_later(own_server: Server) -> None:
     """Released when the outage was known already: the same."""
     events: list[Event] = []
@@ -204,6 +243,16 @@ async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server:
         await eventually(lambda: "recovered" in kinds(events), within=5)
         async with dibs.hold("user:1", ttl=30) as lease:
             assert lease.guarded
+
+
+async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """A proxy that restarts: the next attempt is made before anybody goes unguarded."""
+    line.cut_after_request(count=4)
+    async with AsyncDibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
+        assert lease.guarded
+    assert line.sprung == 4
 
 
 async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:

@@ -13,6 +13,12 @@ _POLICIES = {
 }
 
 
+_OF_SOME_KEYS = ("tryagain", "clusterdown")
+"""Causes that concern a few slots of a cluster: that others are served does not end them."""
+_QUIET = 5.0
+"""Seconds without another such cause after which they are over."""
+
+
 class OutageLog:
     """What one `Dibs` says about outages of its store. Holds no key and no id.
 
@@ -28,6 +34,7 @@ class OutageLog:
         """How many servers do not answer: one, or several nodes of a cluster."""
         self._since = 0.0
         self._cause = Cause("")
+        self._touched_at = 0.0
         self._unguarded = 0
         self._guard = threading.RLock()
 
@@ -41,7 +48,12 @@ class OutageLog:
         """A caller was let through without a guard, or got Unavailable."""
         with self._guard:
             self._begin(Cause(cause), now)
+            self._touched_at = now
             self._unguarded += is_unguarded
+
+    def anew(self) -> "OutageLog":
+        """For a forked child, which has to find out for itself."""
+        return OutageLog(self._policy)
 
     def ended(self, now: float) -> None:
         """A server answers again."""
@@ -52,7 +64,9 @@ class OutageLog:
     def served(self, now: float) -> None:
         """A request was served: what the server could not do before, it can do now."""
         with self._guard:
-            if not self.is_open or self._servers:
+            is_quiet = now - self._touched_at > _QUIET
+            is_over = self._cause.code not in _OF_SOME_KEYS or is_quiet
+            if not self.is_open or self._servers or not is_over:
                 return
             self.is_open = False
             lasted, count = now - self._since, self._unguarded

@@ -13,6 +13,7 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._links.gathering import gather_tasks_until as gather_until
 from ._links.multiplexed import MultiplexedLink as Link
 from .errors import Unavailable
 
@@ -27,6 +28,7 @@ __all__ = [
     "Signal",
     "Together",
     "fits",
+    "gather_until",
     "hang_up",
     "monotonic",
     "off_loop",

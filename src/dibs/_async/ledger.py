@@ -380,6 +380,7 @@ class AsyncLedger:
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()
+        self.outages = self.outages.anew()
         self.keeper.abandon()
         self.waiting.abandon()
         self.cache.abandon()

@@ -381,6 +381,7 @@ class Ledger:
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()
+        self.outages = self.outages.anew()
         self.keeper.abandon()
         self.waiting.abandon()
         self.cache.abandon()

@@ -1,10 +1,19 @@
-"""Several questions at the same time, until the answers are enough."""
+"""Work beside the callers: tasks of our own, and several questions at the same time."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+Q = TypeVar("Q")
+
+
+def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
+    """A task of ours. An event loop that is closed may take it along without a complaint."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    setattr(task, "_log_destroy_pending", False)  # noqa: B010 - asyncio has no public name for it
+    return task
 
 
 async def gather_tasks_until(

@@ -45,18 +45,22 @@ def test_a_loop_that_is_closed_takes_the_watching_along(
 ) -> None:
     """As the workers of job queues close them: asyncio has nothing to complain about."""
     with sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service:
-        dibs = AsyncDibs(service.url, budget=2, on_outage="closed")
-
-        async def use() -> None:
-            async with dibs.hold("user:1", ttl=5):
-                await asyncio.sleep(0.2)
-
-        for work in (use, use, dibs.aclose):
-            loop = asyncio.new_event_loop()
-            loop.run_until_complete(work())
-            loop.close()
+        use_in_two_loops(service.url)
         gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def use_in_two_loops(url: str) -> None:
+    dibs = AsyncDibs(url, budget=2, on_outage="closed")
+
+    async def use() -> None:
+        async with dibs.hold("user:1", ttl=5):
+            await asyncio.sleep(0.2)
+
+    for work in (use, use, dibs.aclose):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(work())
+        loop.close()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dibs import Dibs, Busy, Unavailable
+from dibs import Dibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import (
     is_master,
@@ -21,7 +21,7 @@ from tests.topologies import (
     start_replicated_cluster,
 )
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Beside, eventually, redis, sleep
 
 StartServer = Callable[..., Server]
 SHARE = 16384 // 3
@@ -237,6 +237,39 @@ def test_a_slot_that_is_half_moved_is_logged_once(
             assert lease is not None and not lease.guarded
             assert _is_guarded(dibs, f"user:{number + 2}")
         assert _levels(caplog) == ["WARNING"]
+
+
+def test_a_cluster_over_tls(start_server: StartServer) -> None:
+    """By a URL with `ssl=true`, and by a client; the certificate is checked."""
+    config = ("--cluster-enabled", "yes", "--tls-cluster", "yes")
+    server = start_server("redis7", tls=True, config=config)
+    server.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    eventually(lambda: _serves(server))
+    _, _, rest = server.tls_url.partition("://127.0.0.1:")
+    port, _, certificate = rest.partition("?ssl_ca_certs=")
+    url = f"redis+cluster://127.0.0.1:{port}?ssl=true&ssl_ca_certs={certificate}"
+    with Dibs(url, budget=5, on_outage="closed") as dibs:
+        assert _is_guarded(dibs, "user:1")
+    client = redis.RedisCluster(
+        host="127.0.0.1", port=int(port), ssl=True, ssl_ca_certs=certificate
+    )
+    with Dibs(client, budget=5, on_outage="closed") as dibs:
+        assert _is_guarded(dibs, "user:2")
+    client.close()
+    with pytest.raises(UsageError, match="not trusted"):
+        with Dibs(f"redis+cluster://127.0.0.1:{port}?ssl=true") as dibs:
+            dibs.try_hold("user:3", ttl=5)
+
+
+def test_mistakes_in_a_cluster_target_are_told_before_anything_is_connected() -> None:
+    """A database, an option that redis-py does not know, a word where a number belongs."""
+    for rest in ("h:1/2", "h:1?nonsense=1", "h:1?ssl=perhaps", "h:port", ""):
+        with pytest.raises(UsageError):
+            Dibs(f"redis+cluster://{rest}")
+
+
+def _serves(server: Server) -> bool:
+    return "cluster_state:ok" in str(server.client().execute_command("CLUSTER", "INFO"))
 
 
 def _levels(caplog: pytest.LogCaptureFixture) -> list[str]:

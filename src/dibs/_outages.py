@@ -16,6 +16,10 @@ _POLICIES = {
 
 _LATE = 1.0
 """Seconds in which callers may still come that an outage touched before it ended."""
+_OF_SOME_KEYS = ("tryagain", "clusterdown")
+"""Causes that concern a few slots of a cluster: that others are served does not end them."""
+_QUIET = 5.0
+"""Seconds without another such cause after which they are over."""
 
 
 class OutageLog:
@@ -37,6 +41,7 @@ class OutageLog:
         self._since = 0.0
         self._late_until = -math.inf
         self._cause = Cause("")
+        self._touched_at = 0.0
         self._unguarded = 0
         self._guard = threading.RLock()
 
@@ -58,6 +63,7 @@ class OutageLog:
         with self._guard:
             if now > self._late_until or self._cause != cause:
                 self._begin(Cause(cause), now)
+            self._touched_at = now
             self._unguarded += is_unguarded
 
     def ended(self, now: float) -> None:
@@ -75,7 +81,9 @@ class OutageLog:
     def served(self, now: float) -> None:
         """A request was served: what the server could not do before, it can do now."""
         with self._guard:
-            if not self.is_open or self._servers:
+            is_quiet = now - self._touched_at > _QUIET
+            is_over = self._cause.code not in _OF_SOME_KEYS or is_quiet
+            if not self.is_open or self._servers or not is_over:
                 return
             self.is_open = False
             lasted, count = max(now - self._since, 0.0), self._unguarded

@@ -13,6 +13,8 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._links.gathering import gather_tasks_until as gather_until
+from ._links.gathering import start_task
 from ._links.multiplexed import MultiplexedLink as Link
 from .errors import Unavailable
 
@@ -27,6 +29,7 @@ __all__ = [
     "Signal",
     "Together",
     "fits",
+    "gather_until",
     "hang_up",
     "monotonic",
     "off_loop",
@@ -96,7 +99,7 @@ class Background:
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start *work*. The caller knows that it is not running."""
-        self._task = asyncio.get_running_loop().create_task(work(), name=self._name)
+        self._task = start_task(work(), self._name)
 
     @property
     def is_cut_off(self) -> bool:
@@ -274,7 +277,7 @@ class Crew:
         if self.is_stranded:
             self._tasks = set()
         self._loop = asyncio.get_running_loop()
-        task = self._loop.create_task(work(), name="dibs crew")
+        task = start_task(work(), "dibs crew")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_see_error)

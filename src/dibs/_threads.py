@@ -14,6 +14,7 @@ import redis
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
 from ._links import adopted
+from ._links.gathering import gather_threads_until as gather_until
 from ._links.pooled import PooledLink as Link
 from .errors import Unavailable, UsageError
 
@@ -28,6 +29,7 @@ __all__ = [
     "Signal",
     "Together",
     "fits",
+    "gather_until",
     "hang_up",
     "monotonic",
     "off_loop",

@@ -69,18 +69,17 @@ def test_what_watching_says() -> None:
 
 
 def test_the_map_of_a_cluster() -> None:
-    """Ranges become slots; a node without a name is the one that was asked."""
+    """Ranges of slots; a node without a name is the one that was asked."""
     reply = [
         [0, 1, [b"10.0.0.1", 7000, b"id"]],
         [2, 2, [b"", 7001, b"id"], [b"r", 1, b"id"]],
         [3, 3],
     ]
     asked = Node("here", 1)
-    assert read_slots(reply, asked) == {  # type: ignore[arg-type]
-        0: Node("10.0.0.1", 7000),
-        1: Node("10.0.0.1", 7000),
-        2: Node("here", 7001),
-    }
+    assert read_slots(reply, asked) == [  # type: ignore[arg-type]
+        (0, 1, Node("10.0.0.1", 7000)),
+        (2, 2, Node("here", 7001)),
+    ]
 
 
 def test_a_redirection() -> None:

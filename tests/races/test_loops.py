@@ -124,6 +124,32 @@ def test_waiters_that_were_cut_off_do_not_stand_in_the_way(valkey: Server) -> No
     assert not any(waiter.done() for waiter in waiters)
 
 
+def test_an_outage_that_spans_loops_is_logged_once(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It begins in one loop, goes on in the next and ends in the third: two lines."""
+    caplog.set_level(logging.INFO, "dibs")
+    dibs = AsyncDibs(own_server.url, budget=0.2, connect=0.5)
+
+    async def use() -> bool:
+        async with dibs.hold("user:1", ttl=5) as lease:
+            return lease.guarded
+
+    async def last() -> bool:
+        guarded = await use()
+        await dibs.aclose()
+        return guarded
+
+    assert in_a_loop(use)
+    own_server.freeze()
+    assert not in_a_loop(use)
+    assert not in_a_loop(use)
+    own_server.thaw()
+    assert in_a_loop(last)
+    said = [record.levelname for record in caplog.records if record.name == "dibs"]
+    assert said == ["WARNING", "INFO"]
+
+
 def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:
     """close() has nobody to wait for, and says nothing."""
     dibs = AsyncDibs(valkey.url, budget=5)

@@ -1,5 +1,7 @@
 """A Sentinel service that is watched: in a forked child, over TLS, until the end."""
 
+import asyncio
+import gc
 import os
 import threading
 from collections.abc import Callable
@@ -35,6 +37,30 @@ def test_closing_ends_the_watching(start_server: StartServer, tmp_path: Path) ->
 def guarded(dibs: Dibs) -> bool:
     with dibs.hold("user:1", ttl=5) as lease:
         return lease.guarded
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_loop_that_is_closed_takes_the_watching_along(
+    start_server: StartServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the workers of job queues close them: asyncio has nothing to complain about."""
+    with sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service:
+        use_in_two_loops(service.url)
+        gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def use_in_two_loops(url: str) -> None:
+    dibs = AsyncDibs(url, budget=2, on_outage="closed")
+
+    async def use() -> None:
+        async with dibs.hold("user:1", ttl=5):
+            await asyncio.sleep(0.2)
+
+    for work in (use, use, dibs.aclose):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(work())
+        loop.close()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -20,10 +20,12 @@ class Limits(NamedTuple):
 class Breaker:
     """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
 
-    __slots__ = ("cause", "opened_at")
+    __slots__ = ("_since", "cause", "opened_at")
 
     def __init__(self) -> None:
         self.opened_at: float | None = None
+        self._since: float | None = None
+        """When the outage began whose end has not been seen."""
         self.cause = Cause("")
 
     @property
@@ -36,13 +38,19 @@ class Breaker:
         if self.opened_at is not None:
             return False
         self.opened_at, self.cause = now, Cause(cause)
-        return True
+        is_news = self._since is None
+        self._since = now if is_news else self._since
+        return is_news
+
+    def half_open(self) -> None:
+        """Ask again. It is still the same outage if the server does not answer."""
+        self.opened_at = None
 
     def heal(self, now: float) -> float | None:
         """The server answered. How long it was out; None: it was not."""
-        if self.opened_at is None:
+        if self._since is None:
             return None
-        lasted, self.opened_at = now - self.opened_at, None
+        lasted, self._since, self.opened_at = now - self._since, None, None
         return lasted
 
 

@@ -3,8 +3,10 @@
 import functools
 from binascii import crc_hqx
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from .breaker import Outage
+from .connection import Outbox
 from .request import ErrorReply, Reply, Request, pack
 
 SLOTS = 16384
@@ -17,6 +19,14 @@ class Node(NamedTuple):
 
     host: str
     port: int
+
+
+class Range(NamedTuple):
+    """The node that has the slots from *start* to *end*, both included."""
+
+    start: int
+    end: int
+    node: Node
 
 
 class Moved(NamedTuple):
@@ -51,15 +61,14 @@ def slot_of(key: bytes) -> int:
     return crc_hqx(key, 0) % SLOTS
 
 
-def read_slots(reply: Reply, asked: Node) -> dict[int, Node]:
-    """Slot → node, from the answer to `ASK_SLOTS`. A node without a name is the one we asked."""
-    slots: dict[int, Node] = {}
+def read_slots(reply: Reply, asked: Node) -> list[Range]:
+    """Who has which slots, from the answer to `ASK_SLOTS`. Without a name: the node we asked."""
+    slots: list[Range] = []
     for entry in reply if isinstance(reply, list) else []:
         match entry:
             case [int(start), int(end), [host, int(port), *_], *_]:
                 name = host.decode() if isinstance(host, bytes) else ""
-                node = Node(name or asked.host, port)
-                slots.update(dict.fromkeys(range(start, end + 1), node))
+                slots.append(Range(start, end, Node(name or asked.host, port)))
             case _:
                 pass  # a slot range without a master
     return slots
@@ -81,6 +90,14 @@ def where_to_ask(known: Iterable[Node], doubtful: set[Node], seeds: list[Node]) 
     """Whom to ask for the map, in this order: nodes that answer first."""
     nodes = sorted(set(known), key=lambda node: node in doubtful)
     return list(dict.fromkeys([*nodes, *seeds]))
+
+
+def first_failure(outcomes: list[Any]) -> Exception:
+    """Why there is no map: a mistake in the settings before any outage."""
+    nobody = Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
+    failures = [each for each in outcomes if isinstance(each, Exception)]
+    mistakes = [each for each in failures if not isinstance(each, Outage)]
+    return next(iter([*mistakes, *failures]), nobody)
 
 
 # ---- ASK
@@ -115,3 +132,32 @@ def _number(payload: bytes, at: int) -> tuple[int, int]:
     """The number behind `*` or `$`, and where the line after it begins."""
     end = payload.index(b"\r\n", at)
     return int(payload[at + 1 : end]), end + 2
+
+
+# ---- what must still be delivered
+
+
+class Outboxes:
+    """Requests for nodes that are out, and for slots whose node is not known (None)."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[Node | None, Outbox] = {}
+
+    @property
+    def waits_for_map(self) -> bool:
+        """True: there are requests for slots whose node is not known."""
+        return bool(self._by_node.get(None))
+
+    def add(self, node: Node | None, request: Request, now: float) -> None:
+        """Keep *request* if it must be delivered and is still worth it."""
+        if request.until > now:
+            self._by_node.setdefault(node, Outbox()).add(request, now)
+
+    def take(self, node: Node | None, now: float) -> list[Request]:
+        """All that is still worth delivering."""
+        outbox = self._by_node.pop(node, None)
+        return [] if outbox is None else outbox.take(now)
+
+    def forget(self, node: Node) -> None:
+        """It was delivered."""
+        self._by_node.pop(node, None)

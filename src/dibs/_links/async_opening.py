@@ -8,6 +8,7 @@ from typing import Any
 from .._core.breaker import PROBE_EVERY
 from .._core.connection import Allowance
 from .async_connection import AsyncConnection
+from .gathering import start_task
 
 _MOST_ATTEMPTS = 4
 """Connections that are being opened at the same time, at most."""
@@ -44,8 +45,7 @@ class AsyncOpening:
     ) -> None:
         """Start, unless it runs. *failed* returns False: another attempt makes no sense."""
         if self._task is None:
-            work = self._run(use, failed, revive)
-            self._task = asyncio.get_running_loop().create_task(work, name="dibs connect")
+            self._task = start_task(self._run(use, failed, revive), "dibs connect")
 
     async def stop(self) -> None:
         """End, and wait until all attempts have ended."""
@@ -82,7 +82,7 @@ class AsyncOpening:
 
     def _begin(self) -> None:
         if len(self._attempts) < _MOST_ATTEMPTS:
-            attempt = asyncio.get_running_loop().create_task(self._open(), name="dibs open")
+            attempt = start_task(self._open(), "dibs open")
             self._attempts[attempt] = Allowance(self._limit)
 
     async def _next_end(self, use: Callable[[AsyncConnection], None]) -> BaseException | None:

@@ -343,6 +343,9 @@ class MultiplexedLink:
             connection.shut_down()
         self._begin()
         self._machine.outbox = before.outbox
+        # Whether the server is still out is not known here; that it was out is.
+        self._machine.breaker = before.breaker
+        before.breaker.half_open()
 
     async def aclose(self) -> None:
         """Deliver what is on its way, within the budget; then close."""
@@ -370,7 +373,8 @@ class MultiplexedLink:
         """Until all that was asked before is answered, on this connection or the next."""
         assert self._loop is not None
         machine = self._machine
-        if not machine.backlog and (machine.current is None or not machine.current.queue):
+        waiting = machine.backlog if machine.current is None else machine.current.queue
+        if not any(is_wanted(pending) for pending in waiting):
             return
         last: asyncio.Future[Any] = self._loop.create_future()
         if machine.current is not None:
@@ -380,6 +384,7 @@ class MultiplexedLink:
         await asyncio.wait([last], timeout=self._budget)
         if last.done():
             last.exception()  # seen: an outage is no news to somebody who leaves
+        last.cancel()
 
     def abandon(self) -> None:
         """In a forked child: forget everything. Closing would reach into the parent's loop."""

@@ -265,8 +265,12 @@ _FOUND_BY_SENTINEL = ("host", "port", "connection_pool")
 
 def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     """`user:pw@h:p,h:p?options`: any node tells where the others are."""
-    credentials, hosts, _, query = _split(rest)
-    place = place_of(f"redis://{credentials}x:1/0{query}", redis)
+    credentials, hosts, path, query = _split(rest)
+    if path.strip("/") not in ("", "0"):
+        raise UsageError("a cluster has one database; leave out the path of the target URL")
+    options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
+    scheme = "rediss" if _wants_tls(options) else "redis"
+    place = _checked(place_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
     return Cluster(tuple((host, port or 6379) for host, port in hosts), place)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+from redis.sentinel import MasterNotFoundError
 
 from .._core.topology import (
     ASK_AFTER_FAILURE,
@@ -28,7 +29,18 @@ from .._core.topology import (
 )
 from .._links.faults import BELOW
 from .._links.targets import Place, Service
-from .._threads import Background, Crew, Guard, Link, Signal, hang_up, monotonic, redis, world
+from .._threads import (
+    Background,
+    Crew,
+    Guard,
+    Link,
+    Signal,
+    gather_until,
+    hang_up,
+    monotonic,
+    redis,
+    world,
+)
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -53,7 +65,7 @@ class MasterConnection(_Connection):
         super().connect()  # pyright: ignore[reportUnknownMemberType]
         if not self._is_master() or not self._sentinels.connected(self):
             self.disconnect()
-            raise redis.ConnectionError("the server that Sentinel named is not the master")
+            raise MasterNotFoundError("the server that Sentinel named is not the master")
 
     def _is_master(self) -> bool:
         self.send_command("ROLE")
@@ -84,6 +96,8 @@ class Sentinels:
 
     def _begin_anew(self) -> None:
         """Nothing that was opened in another event loop or process is used."""
+        self._answered: set[int] = set()
+        """Sentinels, by their numbers, that answered when we asked them last."""
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
@@ -110,7 +124,7 @@ class Sentinels:
                 "the sentinels refused the credentials; check sentinel_username and "
                 "sentinel_password in the URL, or the sentinel_kwargs of the Sentinel"
             )
-        raise redis.ConnectionError(f"no sentinel knows a master of {self._service.name!r}")
+        raise MasterNotFoundError(f"no sentinel knows a master of {self._service.name!r}")
 
     def address_of(self, master: Master) -> tuple[str, int]:
         """Where to connect to."""
@@ -161,9 +175,19 @@ class Sentinels:
         now = monotonic()
         failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
         everybody = range(len(self._clients))
-        heard = [self._ask_one(number) for number in everybody if number not in failed]
-        if not any(heard):
-            heard = [self._ask_one(number) for number in failed]
+        heard = self._ask_each([number for number in everybody if number not in failed])
+        return heard or self._ask_each(list(failed))
+
+    def _ask_each(self, numbers: list[int]) -> list[Master]:
+        """What those sentinels say. Any that may hang are asked at the same time."""
+        doubtful = [number for number in numbers if number not in self._answered]
+        well = [number for number in numbers if number in self._answered]
+        heard: list[Any] = [self._ask_one(number) for number in well]
+        if doubtful:
+            questions = [functools.partial(self._ask_one, number) for number in doubtful]
+            heard += gather_until(questions, lambda _: False)
+        for error in [each for each in heard if isinstance(each, Exception)]:
+            raise error
         return [master for master in heard if master is not None]
 
     def _ask_one(self, number: int) -> Master | None:
@@ -175,9 +199,11 @@ class Sentinels:
                 state = client.sentinel_master(name)
         except BELOW as error:
             self._failed_at[number] = monotonic()
+            self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
             return None
         self._failed_at.pop(number, None)
+        self._answered.add(number)
         return read_master(address, state)
 
     # ---- watching

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dibs import AsyncDibs, Busy, Unavailable
+from dibs import AsyncDibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import (
     is_master,
@@ -20,7 +20,7 @@ from tests.topologies import (
     start_replicated_cluster,
 )
 
-from .._tasks import eventually, sleep
+from .._tasks import Beside, eventually, redis, sleep
 
 StartServer = Callable[..., Server]
 SHARE = 16384 // 3
@@ -168,9 +168,147 @@ async def test_a_release_for_a_node_that_died_goes_to_its_successor(
         await eventually(lambda: replicas[1].keys() == [], within=30)
 
 
+async def test_who_come_together_ask_for_the_map_once(start_server: StartServer) -> None:
+    """A process that starts with many callers does not read the whole map for each of them."""
+    servers = start_cluster(start_server)
+    async with AsyncDibs(url_of(servers[:1]), budget=5) as dibs:
+        before = _maps_read(servers)
+        holds = [Beside(_is_guarded, dibs, f"user:{number}") for number in range(50)]
+        assert all([await hold.result() for hold in holds])
+        assert _maps_read(servers) - before <= 2
+
+
+def _maps_read(servers: list[Server]) -> int:
+    stats = [server.client().info("commandstats") for server in servers]
+    return sum(each.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for each in stats)
+
+
+async def test_seeds_that_hang_do_not_hide_the_others(start_server: StartServer) -> None:
+    """All seeds are asked at the same time: the first answer is enough."""
+    servers = start_cluster(start_server)
+    with hanging() as one, hanging() as two:
+        url = f"redis+cluster://127.0.0.1:{one},127.0.0.1:{two},127.0.0.1:{servers[0].port}"
+        since = time.monotonic()
+        async with AsyncDibs(url, budget=5, connect=30, on_outage="closed") as dibs:
+            assert await _is_guarded(dibs, "user:1")
+            assert time.monotonic() - since < 20
+
+
+async def test_an_invalidation_before_the_map_is_known_is_delivered(
+    start_server: StartServer,
+) -> None:
+    """The first call of a process meets nodes that hang: it deletes when they go on."""
+    servers = start_cluster(start_server)
+    async with AsyncDibs(url_of(servers), budget=5) as writer:
+        for number in range(6):
+            await writer.get_or_load(f"menu:{number}", _load, ttl=600)
+    for server in servers:
+        server.freeze()
+    async with AsyncDibs(url_of(servers), budget=0.2, connect=0.3) as dibs:
+
+        @dibs.cached("menu:{number}", ttl=600)
+        async def menu(number: int) -> int:
+            return await _load()
+
+        for number in range(6):
+            assert not await menu.invalidate(number)
+        for server in servers:
+            server.thaw()
+        await eventually(lambda: not any(server.keys() for server in servers), within=20)
+
+
+async def _load() -> int:
+    return 7
+
+
+async def test_the_log_says_once_that_a_node_is_out_and_once_that_it_was_replaced(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node that is gone for ever does not keep the outage open: the next one is logged, too."""
+    caplog.set_level(logging.INFO, "dibs")
+    masters, replicas = start_replicated_cluster(start_server)
+    keys = [f"user:{number}" for number in range(40)]
+    async with AsyncDibs(url_of(masters[:1]), budget=0.5) as dibs:
+        assert await _is_guarded(dibs, "user:1")
+        for number in (1, 2):
+            caplog.clear()
+            mine = next(key for key in keys if slot_of(key) // SHARE == number)
+            masters[number].kill()
+            assert not await _is_guarded(dibs, mine)
+
+            async def is_guarded(mine: str = mine) -> bool:
+                return await _is_guarded(dibs, mine)
+
+            await eventually(lambda taker=replicas[number]: is_master(taker), within=30)
+            await eventually(is_guarded, within=20)
+            assert _levels(caplog) == ["WARNING", "INFO"]
+
+
+async def test_a_slot_that_is_half_moved_is_logged_once(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its fences are out, everything else is served: not a pair of lines for every call."""
+    caplog.set_level(logging.INFO, "dibs")
+    servers = start_cluster(start_server)
+    source, target, _ = owner_first(slot_of("user:1"), servers)
+    async with AsyncDibs(url_of(servers), budget=0.2) as dibs:
+        async with dibs.hold("user:1", ttl=5, fence=True):
+            pass
+        open_slot(slot_of("user:1"), source, target)
+        for number in range(4):
+            lease = await dibs.try_hold("user:1", ttl=5, fence=True)
+            assert lease is not None and not lease.guarded
+            assert await _is_guarded(dibs, f"user:{number + 2}")
+        assert _levels(caplog) == ["WARNING"]
+
+
+async def test_a_cluster_over_tls(start_server: StartServer) -> None:
+    """By a URL with `ssl=true`, and by a client; the certificate is checked."""
+    config = ("--cluster-enabled", "yes", "--tls-cluster", "yes")
+    server = start_server("redis7", tls=True, config=config)
+    server.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    await eventually(lambda: _serves(server))
+    _, _, rest = server.tls_url.partition("://127.0.0.1:")
+    port, _, certificate = rest.partition("?ssl_ca_certs=")
+    url = f"redis+cluster://127.0.0.1:{port}?ssl=true&ssl_ca_certs={certificate}"
+    async with AsyncDibs(url, budget=5, on_outage="closed") as dibs:
+        assert await _is_guarded(dibs, "user:1")
+    client = redis.RedisCluster(
+        host="127.0.0.1", port=int(port), ssl=True, ssl_ca_certs=certificate
+    )
+    async with AsyncDibs(client, budget=5, on_outage="closed") as dibs:
+        assert await _is_guarded(dibs, "user:2")
+    await client.aclose()
+    with pytest.raises(UsageError, match="not trusted"):
+        async with AsyncDibs(f"redis+cluster://127.0.0.1:{port}?ssl=true") as dibs:
+            await dibs.try_hold("user:3", ttl=5)
+
+
+async def test_mistakes_in_a_cluster_target_are_told_before_anything_is_connected() -> None:
+    """A database, an option that redis-py does not know, a word where a number belongs."""
+    for rest in ("h:1/2", "h:1?nonsense=1", "h:1?ssl=perhaps", "h:port", ""):
+        with pytest.raises(UsageError):
+            AsyncDibs(f"redis+cluster://{rest}")
+
+
+def _serves(server: Server) -> bool:
+    return "cluster_state:ok" in str(server.client().execute_command("CLUSTER", "INFO"))
+
+
+def _levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.levelname for record in caplog.records if record.name == "dibs"]
+
+
 async def _is_guarded(dibs: AsyncDibs, key: str) -> bool:
     async with dibs.hold(key, ttl=5) as lease:
         return lease.guarded
+
+
+@contextmanager
+def hanging() -> Iterator[int]:
+    """The port of somebody who accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield silent.getsockname()[1]
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 # Printed from tests/behaviour/_async/test_sentinel.py by tools/unasync.py – do not edit.
 """A Sentinel service: everybody is on the same master, whichever server that is."""
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,44 @@ def test_sentinels_that_are_out_do_not_hide_the_others(
 
                 eventually(has_moved, within=8)
                 assert is_master(service.master)
+
+
+def test_two_sentinels_of_three_that_cannot_be_reached(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """Packets to them are lost: they are asked at the same time as the third, not before it."""
+    with (
+        sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service,
+        unreachable() as one,
+        unreachable() as two,
+    ):
+        hosts = f"127.0.0.1:{one},127.0.0.1:{two},127.0.0.1:{service.sentinels[0].port}"
+        with Dibs(f"redis+sentinel://{hosts}/main/0", on_outage="closed") as dibs:
+            assert dibs.try_hold("user:1", ttl=5) is not None
+
+
+@contextmanager
+def unreachable() -> Iterator[int]:
+    """A port where connections are neither accepted nor refused."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+def test_a_service_that_no_sentinel_knows(start_server: StartServer, tmp_path: Path) -> None:
+    """It may appear: an outage whose cause can be told from others."""
+    with sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service:
+        url = service.url.replace("/main/", "/other/")
+        with Dibs(url, on_outage="closed") as dibs:
+            with pytest.raises(Unavailable, match="'other'") as caught:
+                dibs.try_hold("user:1", ttl=5)
+            assert caught.value.cause == "no_master"
 
 
 def test_sentinels_with_a_password(start_server: StartServer, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Work beside the callers: tasks of our own, and several questions at the same time."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+Q = TypeVar("Q")
+
+
+def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
+    """A task of ours. An event loop that is closed may take it along without a complaint."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    setattr(task, "_log_destroy_pending", False)  # noqa: B010 - asyncio has no public name for it
+    return task
+
+
+async def gather_tasks_until(
+    works: Sequence[Callable[[], Coroutine[Any, Any, Any]]], is_enough: Callable[[list[Any]], bool]
+) -> list[Any]:
+    """What *works* return or raise, in the order in which they end, until *is_enough*.
+
+    The others are cancelled then.
+    """
+    tasks = {asyncio.ensure_future(work()) for work in works}
+    outcomes: list[Any] = []
+    try:
+        while tasks and not is_enough(outcomes):
+            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            outcomes += [_outcome(task) for task in done]
+    finally:
+        for task in tasks:
+            task.add_done_callback(_outcome)
+            task.cancel()
+    return outcomes
+
+
+def _outcome(task: "asyncio.Future[Any]") -> Any:
+    return None if task.cancelled() else task.exception() or task.result()
+
+
+def gather_threads_until(
+    works: Sequence[Callable[[], Any]], is_enough: Callable[[list[Any]], bool]
+) -> list[Any]:
+    """What *works* return or raise, in the order in which they end, until *is_enough*.
+
+    The others end by themselves.
+    """
+    ended: SimpleQueue[Any] = SimpleQueue()
+    for work in works:
+        _start(work, ended)
+    outcomes: list[Any] = []
+    while len(outcomes) < len(works) and not is_enough(outcomes):
+        outcomes.append(ended.get())
+    return outcomes
+
+
+def _start(work: Callable[[], Any], ended: "SimpleQueue[Any]") -> None:
+    thread = threading.Thread(target=_put_outcome, args=(work, ended), daemon=True, name="dibs ask")
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads: one after the other
+        _put_outcome(work, ended)
+
+
+def _put_outcome(work: Callable[[], Any], ended: "SimpleQueue[Any]") -> None:
+    try:
+        ended.put(work())
+    except BaseException as error:
+        ended.put(error)

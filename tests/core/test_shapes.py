@@ -330,6 +330,8 @@ CASES: list[tuple[Any, Any]] = [
     (datetime.time, datetime.time(1, 2, tzinfo=datetime.UTC)),
     (datetime.timedelta, datetime.timedelta(seconds=1.5)),
     (datetime.timedelta, datetime.timedelta(999_999_999, 1, 1)),
+    (datetime.timedelta, datetime.timedelta.max),
+    (datetime.timedelta, datetime.timedelta.min),
     (datetime.timedelta, -datetime.timedelta(microseconds=1)),
     (Dec, Dec("-0.00")),
     (bytes, b"\x00\xff\n"),
@@ -682,6 +684,27 @@ def test_a_type_that_is_used_many_times_is_described_in_a_few_words() -> None:
 
 
 # ---- which annotations count
+
+
+class Place(NamedTuple):
+    row: int
+    seat: int
+
+
+@pytest.mark.parametrize(
+    "value", [Mode.FAST, Level.LOW, Place(1, 2), (1,), [{"a": Mode.FAST}], {1: 2}]
+)
+def test_what_would_change_is_refused_where_the_annotation_is_not_known(value: Any) -> None:
+    """A class of which only type checkers know, or of a function: JSON must be the whole truth."""
+
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = "OnlyForTypeCheckers"
+    codec = JsonCodec(returned_type(function))
+    with pytest.raises(UsageError, match="type="):
+        codec.encode(value)
+    plain = {"a": [1, None, "x", {"b": 1.5}], "c": True}
+    assert codec.decode(codec.encode(plain)) == plain
 
 
 def test_only_what_says_more_than_json_counts() -> None:

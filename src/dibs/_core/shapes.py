@@ -22,6 +22,7 @@ from .converters import (
     SCALARS,
     SEQUENCES,
     Converter,
+    JsonValue,
     Misfit,
     Unsupported,
     enumeration,
@@ -96,11 +97,14 @@ def describe(of: Any) -> str:
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
-    """What *function* says it returns, where that says more than JSON; else None."""
+    """What *function* says it returns, where that says more than JSON; else None.
+
+    JsonValue: it says something that cannot be resolved.
+    """
     try:
         of = typing.get_type_hints(function).get("return")
-    except Exception:  # names that exist for type checkers only
-        return None
+    except Exception:  # names that exist for type checkers only, or inside a function
+        return JsonValue
     try:
         return None if of is None or shape_of(of).is_plain else of
     except UsageError:  # a codec may know it; if not, it says so

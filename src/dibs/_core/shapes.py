@@ -5,6 +5,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import itertools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -318,8 +319,17 @@ def _hints(of: Any) -> Iterator[tuple[str, Any]]:
 def _resolved(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
-    except NameError:  # a class inside a function that names itself
-        return typing.get_type_hints(cls, localns={cls.__name__: cls})
+    except NameError:  # a class inside a function that names itself, or `class Page[T]` in 3.12
+        names = {cls.__name__: cls}
+        for each in itertools.chain(*map(_parameters, cls.__mro__)):
+            if names.setdefault(each.__name__, each) is not each:
+                raise  # a variable of another class with the same name: not to be guessed
+        return typing.get_type_hints(cls, localns=names)
+
+
+def _parameters(cls: Any) -> tuple[Any, ...]:
+    """The type variables in `class Page[T]`; text that names one is not understood before 3.13."""
+    return getattr(cls, "__type_params__", ())
 
 
 def _bindings(of: Any) -> dict[Any, _Bindings]:

@@ -294,14 +294,16 @@ class Crew:
 
 _AGAIN: Any = object()
 Batch = list["asyncio.Future[Any]"]
+_MOST_SHARED = 10_000
 
 
 class Together:
     """Callers who ask for the same in one tick of the loop share one answer.
 
-    The first of a tick asks at once, alone. The others share a question that is sent when the tick
-    is over. Nobody shares one that was sent before they came: the server may have answered it
-    before a change that was complete by then.
+    The first of a tick asks at once, alone; if several asked for the key the last time, it waits
+    for the others. They share a question that is sent when the tick is over. Nobody shares one
+    that was sent before they came: the server may have answered it before a change that was
+    complete by then.
     """
 
     def __init__(self) -> None:
@@ -309,6 +311,8 @@ class Together:
         """What was asked for in this tick; None: by one caller only."""
         self._waiting: Batch = []
         """Those who ask when the tick is over."""
+        self._shared: set[bytes] = set()
+        """What several asked for the last time."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(
@@ -322,13 +326,13 @@ class Together:
             asked = self._asked
             if not asked:
                 loop.call_soon(self._next_tick)
-            if key not in asked:
+            if key not in asked and key not in self._shared:
                 asked[key] = None
                 return await question(about)
-            batch = asked[key]
+            batch = asked.get(key)
             if batch is None:
                 batch = asked[key] = []
-                return await self._ask_for_all(batch, loop.create_future(), question, about)
+                return await self._ask_for_all(key, batch, question, about)
             batch.append(future := loop.create_future())
             answer = await future
             if answer is not _AGAIN:
@@ -336,19 +340,18 @@ class Together:
             # The one who asked was cancelled or failed: that is theirs, not ours.
 
     async def _ask_for_all(
-        self,
-        batch: Batch,
-        is_over: "asyncio.Future[None]",
-        question: Callable[[Q], Coroutine[Any, Any, Any]],
-        about: Q,
+        self, key: bytes, batch: Batch, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q
     ) -> Any:
-        self._waiting.append(is_over)
+        self._waiting.append(is_over := asyncio.get_running_loop().create_future())
         answer = _AGAIN
         try:
             await is_over
             answer = await question(about)
             return answer
         finally:
+            if len(self._shared) >= _MOST_SHARED:
+                self._shared.clear()
+            (self._shared.add if batch else self._shared.discard)(key)
             for future in batch:
                 if not future.done():
                     future.set_result(answer)

@@ -323,6 +323,15 @@ def test_a_separator_in_a_value_separates_nothing(a: str, b: str, c: str, d: str
         assert made(text, *one) != made(text, *two)
 
 
+@pytest.mark.parametrize("letter", "ABCDEFabcdef")
+def test_a_separator_that_is_a_hexadecimal_digit_separates(letter: str) -> None:
+    """A letter that is also in the code of a brace: `%7B` and B."""
+    text = f"{{a}}{letter}{{b}}"
+    values = ["%7", "{", "}", "%2", "%", "B", "D", "B{", "D}", "BB"]
+    pairs = [(a, b) for a in values for b in values]
+    assert len({made(text, a, b) for a, b in pairs}) == len(pairs)
+
+
 @given(st.text(min_size=1).filter(lambda text: "\x00" not in text))
 def test_a_value_never_chooses_the_cluster_slot(value: str) -> None:
     """No brace of a value is left in the key."""

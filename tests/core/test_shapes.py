@@ -5,6 +5,7 @@ import decimal
 import enum
 import json
 import sys
+import types
 import typing
 import uuid
 import zoneinfo
@@ -330,6 +331,8 @@ CASES: list[tuple[Any, Any]] = [
     (datetime.time, datetime.time(1, 2, tzinfo=datetime.UTC)),
     (datetime.timedelta, datetime.timedelta(seconds=1.5)),
     (datetime.timedelta, datetime.timedelta(999_999_999, 1, 1)),
+    (datetime.timedelta, datetime.timedelta.max),
+    (datetime.timedelta, datetime.timedelta.min),
     (datetime.timedelta, -datetime.timedelta(microseconds=1)),
     (Dec, Dec("-0.00")),
     (bytes, b"\x00\xff\n"),
@@ -640,6 +643,27 @@ if sys.version_info >= (3, 12):  # when the type statement came
             assert exact(there_and_back(of, value)) == exact(value)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="class Page[T] came with Python 3.12")
+def test_type_parameters_may_be_named_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`from __future__ import annotations` and quotes."""
+    module = types.ModuleType("sheets")
+    monkeypatch.setitem(sys.modules, "sheets", module)
+    names = vars(module)
+    exec(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass\nclass Sheet[T]:\n    items: list[T]\n    next: Sheet[T] | None = None\n"
+        "@dataclass\nclass Titled[U](Sheet[U]):\n    title: U | None = None\n",
+        names,
+    )
+    sheet, titled = names["Sheet"], names["Titled"]
+    for of, value in (
+        (sheet[Date], sheet([DAY], sheet([DAY]))),
+        (titled[Date], titled([DAY], None, DAY)),
+    ):
+        assert there_and_back(of, value) == value
+
+
 # ---- fingerprints
 
 
@@ -683,6 +707,27 @@ def test_a_type_that_is_used_many_times_is_described_in_a_few_words() -> None:
 
 
 # ---- which annotations count
+
+
+class Place(NamedTuple):
+    row: int
+    seat: int
+
+
+@pytest.mark.parametrize(
+    "value", [Mode.FAST, Level.LOW, Place(1, 2), (1,), [{"a": Mode.FAST}], {1: 2}]
+)
+def test_what_would_change_is_refused_where_the_annotation_is_not_known(value: Any) -> None:
+    """A class of which only type checkers know, or of a function: JSON must be the whole truth."""
+
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = "OnlyForTypeCheckers"
+    codec = JsonCodec(returned_type(function))
+    with pytest.raises(UsageError, match="type="):
+        codec.encode(value)
+    plain = {"a": [1, None, "x", {"b": 1.5}], "c": True}
+    assert codec.decode(codec.encode(plain)) == plain
 
 
 def test_only_what_says_more_than_json_counts() -> None:

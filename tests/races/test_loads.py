@@ -219,6 +219,24 @@ async def test_a_read_that_was_sent_before_a_delete_is_not_shared_with_who_comes
         assert await late == 2
 
 
+async def test_tasks_that_read_in_step_ask_once_for_all(valkey: Server) -> None:
+    """Twenty tasks, fifty reads each: a read for each round, not one for the first task as well."""
+    async with AsyncDibs(valkey.url, budget=10) as dibs:
+
+        @dibs.cached("menu:{name}", ttl=60)
+        async def menu(name: str) -> int:
+            return 1
+
+        async def read() -> None:
+            for _ in range(50):
+                assert await menu("a") == 1
+
+        await menu("a")
+        before = valkey.commands("get")
+        await asyncio.gather(*[read() for _ in range(20)])
+        assert valkey.commands("get") - before < 60
+
+
 async def test_a_first_read_that_was_sent_before_a_delete_is_not_shared_either(
     valkey: Server, proxy: FaultProxy
 ) -> None:

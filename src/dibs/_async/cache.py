@@ -261,7 +261,7 @@ class AsyncCache:
             if reading.state == "stale" and not force:
                 return self._old(want, reading, asked)
             if monotonic() - since >= recipe.wait:
-                return await self._loading.degrade(want, cause_for("wait_over"))
+                return await self._loading.load_beside(want)
             await self._following.follow(want, reading, since + recipe.wait)
             waited = True
             asked = monotonic()

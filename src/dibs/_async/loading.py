@@ -18,6 +18,7 @@ from .._core.cache import (
     claim_request,
     jittered,
     read_claim,
+    standing_request,
     store_request,
 )
 from .._core.capabilities import must_allow
@@ -200,6 +201,7 @@ class AsyncLoading:
             self.abandon(want, token)
             raise
         if not stored:
+            self.abandon(want, token)  # where only the lock was lost, our mark still stands
             self._tell("rejected_write", recipe, cause=cause_for("superseded"))
         return stored
 
@@ -235,6 +237,25 @@ class AsyncLoading:
         value = await within(want.recipe.load_timeout, want.load)
         self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
         return Answer(packed(want.recipe.codec, value)[1], math.inf)
+
+    async def load_beside(self, want: Want) -> Answer:
+        """Our own load, not stored, while somebody else's takes too long.
+
+        Who asked after it had begun may share it if the other load still stands when it ends:
+        then the value was not deleted in between.
+        """
+        before, since = await self._standing(want), monotonic()
+        answer = await self.degrade(want, cause_for("wait_over"))
+        ended = monotonic()
+        is_unchanged = await self._standing(want) == before
+        return Answer(answer.value, ended if is_unchanged else since)
+
+    async def _standing(self, want: Want) -> Any:
+        """The load that is under way. None: nobody can tell."""
+        try:
+            return await self._ledger.ask(standing_request(want.slot), monotonic())
+        except Outage:
+            return None
 
     def abandon_all(self) -> None:
         """In a forked child: the loads are the parent's."""

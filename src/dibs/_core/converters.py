@@ -118,6 +118,28 @@ def _same(plain: Any) -> Any:
     return plain
 
 
+class JsonValue:
+    """Stands for an annotation that nobody can resolve: what JSON alone gives back as it was."""
+
+
+def _exact(value: Any) -> Any:
+    """*value*, where every part of it is of a type that JSON has."""
+    kind = _type(value)
+    if kind in _ATOMS:
+        return value
+    parts: Iterable[Any] = ()
+    if kind is A_LIST:
+        parts = value
+    elif kind is A_DICT and TEXT.issuperset(map(type, value)):
+        parts = value.values()
+    else:
+        said = f"{kind.__name__} comes back as another type"
+        raise Misfit(f"{said}, and the return annotation cannot be resolved; pass type=")
+    for part in parts:
+        _exact(part)
+    return value
+
+
 ANYTHING = Converter("Any", "Any", _json, _same, EVERY_KIND, None, is_plain=True)
 SCALARS: dict[Any, Converter] = {
     str: _scalar("str", str),
@@ -172,7 +194,7 @@ def _reading_moment(cls: Any) -> Read:
 def _duration(value: datetime.timedelta) -> Any:
     """Seconds; days, seconds and microseconds where a float would not be exact."""
     total = value.total_seconds()
-    if datetime.timedelta(seconds=total) == value:
+    if abs(value.days) < 999_999_999 and datetime.timedelta(seconds=total) == value:
         return total
     return [value.days, value.seconds, value.microseconds]
 
@@ -203,6 +225,7 @@ LEAVES: dict[Any, Converter] = {
     uuid.UUID: _leaf(uuid.UUID, str, uuid.UUID),
     bytes: _leaf(bytes, _base64, _read_base64),
     bytearray: _leaf(bytearray, _base64, lambda plain: bytearray(_read_base64(plain))),
+    JsonValue: Converter("JsonValue", "JsonValue", _exact, _same, EVERY_KIND, None),
 }
 
 

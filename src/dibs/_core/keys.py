@@ -216,9 +216,14 @@ def _writer(text: str, piece: _Piece, following: str | None) -> tuple[bool, Call
 
 
 def _quoting(characters: str) -> Callable[[str], str]:
-    """Percent-encode *characters*, and a `%` that would be read as one of their codes."""
+    """Percent-encode *characters*, and a `%` that would be read as one of their codes.
+
+    Every `%` where one of *characters* is a letter of a code itself: `%7` and a B would be a `{`.
+    """
     codes = {character: _code(character) for character in characters}
-    readings = "|".join(code[1:] for code in [*codes.values(), "%25"])
+    written = [*codes.values(), "%25"]
+    is_digit = any(character in code for character in characters for code in written)
+    readings = "" if is_digit else "|".join(code[1:] for code in written)
     pattern = re.compile(f"[{re.escape(characters)}]|%(?={readings})")
     search, replace = pattern.search, pattern.sub
 

@@ -5,6 +5,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import itertools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from .converters import (
     SCALARS,
     SEQUENCES,
     Converter,
+    JsonValue,
     Misfit,
     Unsupported,
     enumeration,
@@ -96,11 +98,14 @@ def describe(of: Any) -> str:
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
-    """What *function* says it returns, where that says more than JSON; else None."""
+    """What *function* says it returns, where that says more than JSON; else None.
+
+    JsonValue: it says something that cannot be resolved.
+    """
     try:
         of = typing.get_type_hints(function).get("return")
-    except Exception:  # names that exist for type checkers only
-        return None
+    except Exception:  # names that exist for type checkers only, or inside a function
+        return JsonValue
     try:
         return None if of is None or shape_of(of).is_plain else of
     except UsageError:  # a codec may know it; if not, it says so
@@ -314,8 +319,17 @@ def _hints(of: Any) -> Iterator[tuple[str, Any]]:
 def _resolved(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
-    except NameError:  # a class inside a function that names itself
-        return typing.get_type_hints(cls, localns={cls.__name__: cls})
+    except NameError:  # a class inside a function that names itself, or `class Page[T]` in 3.12
+        names = {cls.__name__: cls}
+        for each in itertools.chain(*map(_parameters, cls.__mro__)):
+            if names.setdefault(each.__name__, each) is not each:
+                raise  # a variable of another class with the same name: not to be guessed
+        return typing.get_type_hints(cls, localns=names)
+
+
+def _parameters(cls: Any) -> tuple[Any, ...]:
+    """The type variables in `class Page[T]`; text that names one is not understood before 3.13."""
+    return getattr(cls, "__type_params__", ())
 
 
 def _bindings(of: Any) -> dict[Any, _Bindings]:

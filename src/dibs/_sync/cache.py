@@ -262,7 +262,7 @@ class Cache:
             if reading.state == "stale" and not force:
                 return self._old(want, reading, asked)
             if monotonic() - since >= recipe.wait:
-                return self._loading.degrade(want, cause_for("wait_over"))
+                return self._loading.load_beside(want)
             self._following.follow(want, reading, since + recipe.wait)
             waited = True
             asked = monotonic()

@@ -206,6 +206,62 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
         assert (second.result())["load"] == 2
 
 
+@pytest.mark.parametrize("how", ["invalidate", "DEL"])
+def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data(
+    server: Server, how: str
+) -> None:
+    """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
+    slow, kitchen = Kitchen(2), Kitchen(0.6)
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        there = one.cached("menu:{name}", ttl=60)(slow.cook)
+        here = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        leader = Beside(there, "a")
+        eventually(lambda: slow.loads == 1)
+        first = Beside(here, "a")
+        eventually(lambda: kitchen.loads == 1)
+        before = Beside(here, "a")
+        sleep(0.1)
+        if how == "invalidate":
+            assert there.invalidate("a")
+        else:
+            plain_client(server).delete("menu:a")
+        kitchen.seconds = 0
+        assert (here("a"))["load"] == 2
+        assert (first.result())["load"] == 1
+        before.result()
+        leader.result()
+
+
+def test_one_load_of_ended_patience_is_enough_while_nothing_is_deleted(
+    server: Server,
+) -> None:
+    """Those who come while the process loads for itself share that load."""
+    slow, kitchen = Kitchen(2), Kitchen(0.5)
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.cook), "a")
+        eventually(lambda: slow.loads == 1)
+        menu = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        first = Beside(menu, "a")
+        eventually(lambda: kitchen.loads == 1)
+        later = [Beside(menu, "a") for _ in range(3)]
+        for caller in [first, *later]:
+            assert (caller.result())["load"] == 1
+        assert kitchen.loads == 1
+        leader.result()
+
+
+def test_a_load_that_lost_its_lock_leaves_no_mark(server: Server) -> None:
+    """Its result is not stored; what stood for the load goes as well, and not in an hour."""
+    kitchen = Kitchen(0.4)
+    with Dibs(server.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        caller = Beside(menu, "a")
+        eventually(lambda: kitchen.loads == 1)
+        plain_client(server).delete("lock:{menu:a}")
+        assert (caller.result())["load"] == 1
+        eventually(lambda: server.keys() == [])
+
+
 def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
     proxy: FaultProxy, valkey: Server
 ) -> None:

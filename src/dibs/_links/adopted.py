@@ -6,7 +6,10 @@ redis-py opens a connection and shakes hands; then we take the socket (threads) 
 """
 
 import asyncio
+import contextlib
 import socket
+import ssl
+import traceback
 from typing import Any
 
 from ..errors import UsageError
@@ -37,6 +40,20 @@ def drop(connection: Any) -> None:
     if writer is not None:
         writer.transport.abort()
         forget(connection)
+
+
+def close_what_failed(error: BaseException) -> None:
+    """Close the socket of a TLS handshake that failed with *error*, on a thread.
+
+    Where the server resets early, `ssl` of Python 3.11 raises and leaves its socket open;
+    only the frames of the error still know it.
+    """
+    origin = error.__context__ or error  # redis-py raises its own error instead of that of `ssl`
+    for frame, _ in traceback.walk_tb(origin.__traceback__):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, ssl.SSLSocket):
+                with contextlib.suppress(OSError):
+                    value.close()
 
 
 def forget(connection: Any) -> None:

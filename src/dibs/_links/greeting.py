@@ -55,7 +55,11 @@ def open_for_threads(place: Place, greeting: Greeting, limits: Limits) -> Thread
 
 def _open_for_threads_as(dialect: Dialect, place: Place, limits: Limits) -> ThreadConnection:
     connection = place.connection(limits.connect, dialect.protocol, plain=dialect.plain)
-    connection.connect()
+    try:
+        connection.connect()
+    except BELOW as error:
+        adopted.close_what_failed(error)
+        raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
         opened.ask_engine(limits.connect, plain=dialect.plain)

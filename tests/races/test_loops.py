@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +121,27 @@ def test_waiters_that_were_cut_off_do_not_stand_in_the_way(valkey: Server) -> No
     in_a_loop(first)
     assert in_a_loop(second) is True
     assert not any(waiter.done() for waiter in waiters)
+
+
+def test_requests_that_were_cut_off_do_not_disturb_the_next_loop(proxy: FaultProxy) -> None:
+    """They wait for replies on a connection of the closed loop; the first call goes through."""
+    dibs = AsyncDibs(proxy.url, budget=5)
+    waiting: list[asyncio.Task[Any]] = []
+
+    async def first() -> None:
+        await dibs.peek("user:1")
+        proxy.stall(replies=True)
+        waiting.append(asyncio.ensure_future(dibs.peek("user:1")))
+        await asyncio.sleep(0.05)
+
+    async def second() -> bool:
+        free = await dibs.peek("user:1") is None
+        await dibs.aclose()
+        return free
+
+    in_a_loop(first)
+    proxy.heal()
+    assert in_a_loop(second) is True
 
 
 def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:

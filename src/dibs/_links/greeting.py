@@ -26,11 +26,8 @@ async def open_async(place: Place, greeting: Greeting, owner: Owner) -> AsyncCon
 
 async def _open_async_as(dialect: Dialect, place: Place, owner: Owner) -> AsyncConnection:
     connection = place.connection(None, dialect.protocol, plain=dialect.plain)
-    try:
+    with adopted.dropped_on_failure(connection):
         await connection.connect()
-    except BaseException:
-        adopted.drop(connection)
-        raise
     opened = AsyncConnection(owner, connection)
     try:
         await opened.ask_engine(plain=dialect.plain)

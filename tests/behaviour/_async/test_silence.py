@@ -56,7 +56,7 @@ async def test_a_large_value_is_stored_over_a_slow_line(
         await dibs.get_or_load("menu:0", load_little, ttl=60)  # from now on it knows the scripts
         events.clear()
         line.throttle(requests=LINE_RATE)
-        assert len(await dibs.get_or_load("menu:1", load, ttl=60)) == LARGE
+        assert len(await dibs.get_or_load("menu:1", load, ttl=60, lock_ttl=60)) == LARGE
         line.heal()
         assert {"outage", "rejected_write"}.isdisjoint(event.kind for event in events)
         assert await dibs.get_or_load("menu:1", load, ttl=60) == "x" * LARGE

@@ -57,7 +57,7 @@ def test_a_large_value_is_stored_over_a_slow_line(
         dibs.get_or_load("menu:0", load_little, ttl=60)  # from now on it knows the scripts
         events.clear()
         line.throttle(requests=LINE_RATE)
-        assert len(dibs.get_or_load("menu:1", load, ttl=60)) == LARGE
+        assert len(dibs.get_or_load("menu:1", load, ttl=60, lock_ttl=60)) == LARGE
         line.heal()
         assert {"outage", "rejected_write"}.isdisjoint(event.kind for event in events)
         assert dibs.get_or_load("menu:1", load, ttl=60) == "x" * LARGE

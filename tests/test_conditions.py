@@ -79,8 +79,9 @@ def test_resp2_is_a_server_without_hello(under: Conditions) -> None:
 @with_conditions("hasty")
 def test_hasty_is_the_default_budget(under: Conditions, own_server: Server) -> None:
     """A test that is generous with its budget meets a server that hangs, and waits for 0.25 s."""
-    own_server.freeze()
     with Dibs(own_server.url, budget=5, on_outage="closed") as dibs:
+        dibs.peek("user:1")
+        own_server.freeze()
         with pytest.raises(Unavailable, match=r"0\.25 s|budget"):
             dibs.try_hold("user:1", ttl=5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import re
@@ -555,6 +556,15 @@ def test_a_proxy_can_speak_tls(valkey: Server, tmp_path: Path) -> None:
             proxy.black_hole()
         with caller(proxy.url, patience=SHORT) as client, pytest.raises(redis.TimeoutError):
             client.ping()
+
+
+def test_a_proxy_that_ends_while_clients_come_leaves_no_socket_open(valkey: Server) -> None:
+    """pytest fails a test that leaves a socket to the garbage collector."""
+    for _ in range(50):
+        with FaultProxy(valkey.port) as proxy, contextlib.ExitStack() as clients:
+            for _ in range(3):
+                clients.enter_context(wire(proxy.port))
+            proxy.close()
 
 
 def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProxy) -> None:

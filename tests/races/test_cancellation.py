@@ -3,14 +3,21 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import types
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
-from dibs.testing import FaultProxy, Server, aeventually
+from dibs._core.capabilities import Greeting
+from dibs._links.greeting import open_async
+from dibs._links.targets import find
+from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
 MOST_STEPS = 60
 Scenario = Callable[[AsyncDibs], Awaitable[None]]
@@ -276,6 +283,28 @@ async def test_a_repeated_acquire_whose_caller_is_cancelled(valkey: Server) -> N
             assert task.cancelled()
             await aeventually(lambda: valkey.commands("set") >= before + proxy.connections)
             await nothing_is_left(valkey)
+
+
+def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
+    valkey: Server, tmp_path: Path
+) -> None:
+    """pytest fails a test that leaves one to the garbage collector, which closes it late."""
+
+    async def open_and_close(place: Any) -> None:
+        (await open_async(place, Greeting(), Mock())).abort()
+
+    async def cancel_at(step: int, place: Any) -> bool:
+        with contextlib.suppress(asyncio.CancelledError):
+            return await asyncio.ensure_future(cancelled_at(step, open_and_close(place)))
+        return True
+
+    with FaultProxy(valkey.port, tls=Certificates(tmp_path)) as line:
+        place = find(line.url, redis.asyncio)
+        steps = 0
+        while asyncio.run(cancel_at(steps, place)) and steps < MOST_STEPS:
+            gc.collect()
+            steps += 1
+    assert 3 < steps < MOST_STEPS
 
 
 async def test_timeouts_around_a_hold_work(valkey: Server) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +148,25 @@ def test_an_outage_that_spans_loops_is_logged_once(
     assert in_a_loop(last)
     said = [record.levelname for record in caplog.records if record.name == "dibs"]
     assert said == ["WARNING", "INFO"]
+def test_requests_that_were_cut_off_do_not_disturb_the_next_loop(proxy: FaultProxy) -> None:
+    """They wait for replies on a connection of the closed loop; the first call goes through."""
+    dibs = AsyncDibs(proxy.url, budget=5)
+    waiting: list[asyncio.Task[Any]] = []
+
+    async def first() -> None:
+        await dibs.peek("user:1")
+        proxy.stall(replies=True)
+        waiting.append(asyncio.ensure_future(dibs.peek("user:1")))
+        await asyncio.sleep(0.05)
+
+    async def second() -> bool:
+        free = await dibs.peek("user:1") is None
+        await dibs.aclose()
+        return free
+
+    in_a_loop(first)
+    proxy.heal()
+    assert in_a_loop(second) is True
 
 
 def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:

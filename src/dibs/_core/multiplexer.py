@@ -49,7 +49,10 @@ def fail(pending: Pending, error: Exception) -> None:
     """No reply will come to *pending*."""
     waiter = pending[0]
     if waiter is not None and not waiter.done():
-        waiter.set_exception(error)
+        try:
+            waiter.set_exception(error)
+        except RuntimeError:  # its loop is closed: nobody can wait there any more
+            return
 
 
 class _Repeated:

@@ -26,11 +26,8 @@ async def open_async(place: Place, greeting: Greeting, owner: Owner) -> AsyncCon
 
 async def _open_async_as(dialect: Dialect, place: Place, owner: Owner) -> AsyncConnection:
     connection = place.connection(None, dialect.protocol, plain=dialect.plain)
-    try:
+    with adopted.dropped_on_failure(connection):
         await connection.connect()
-    except BaseException:
-        adopted.drop(connection)
-        raise
     opened = AsyncConnection(owner, connection)
     try:
         await opened.ask_engine(plain=dialect.plain)
@@ -55,7 +52,11 @@ def open_for_threads(place: Place, greeting: Greeting, limits: Limits) -> Thread
 
 def _open_for_threads_as(dialect: Dialect, place: Place, limits: Limits) -> ThreadConnection:
     connection = place.connection(limits.connect, dialect.protocol, plain=dialect.plain)
-    connection.connect()
+    try:
+        connection.connect()
+    except BELOW as error:
+        adopted.close_what_failed(error)
+        raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
         opened.ask_engine(limits.connect, plain=dialect.plain)

@@ -15,6 +15,11 @@ from . import adopted
 from .sockets import undelivered
 
 _READ = 65536
+_PIECE = 65536
+"""The most that is written in one step.
+
+A TLS socket takes all or nothing, so a large request shows progress only where it is cut.
+"""
 _SLICE_IS_OVER = (BlockingIOError, TimeoutError)
 """How a socket says that nothing moved for a slice of the limit."""
 
@@ -78,21 +83,25 @@ class ThreadConnection:
         """Put a request on the wire. TimeoutError: the server does not take it."""
         payload = request.payload
         try:
-            sent = self._sock.send(payload)
+            sent = self._sock.send(payload) if len(payload) <= _PIECE else 0
         except _SLICE_IS_OVER:
             sent = 0
         if sent != len(payload):
-            self._write_rest(memoryview(payload)[sent:])
+            self._write_pieces(memoryview(payload)[sent:])
 
-    def _write_rest(self, rest: memoryview) -> None:
+    def _write_pieces(self, rest: memoryview) -> None:
         allowance = Allowance(self._limit)
+        left = undelivered(self._sock)
         while rest:
             since = monotonic()
             try:
-                rest = rest[self._sock.send(rest) :]
+                rest = rest[self._sock.send(rest[:_PIECE]) :]
                 allowance.reset()
             except _SLICE_IS_OVER:
-                if allowance.spend(monotonic() - since):
+                before, left = left, undelivered(self._sock)
+                if left < before:
+                    allowance.reset()
+                elif allowance.spend(monotonic() - since):
                     # Not `Silent`: half a request is on the wire, nobody can use it any more.
                     raise TimeoutError("the server does not take the request") from None
 

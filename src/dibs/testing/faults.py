@@ -194,6 +194,7 @@ class FaultProxy:
         await self._ending.wait()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+        await asyncio.sleep(0)  # a task that is cancelled before its first step closes nothing
         for task in self._joining:
             task.cancel()  # a client may never end its TLS handshake
         await asyncio.gather(*self._joining, return_exceptions=True)
@@ -227,15 +228,15 @@ class FaultProxy:
             task.add_done_callback(self._joining.discard)
 
     async def _join(self, client: socket.socket) -> None:
+        link = Connection(self._weather, self._live.discard)
         try:
             server = await self._reach_target()
-        except OSError:
+            await self._loop.create_connection(lambda: link.server, sock=server)
+        except (OSError, asyncio.CancelledError):  # it is not there, or we end
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             return client.close()
-        link = Connection(self._weather, self._live.discard)
         self._live.add(link)
         client.setblocking(False)
-        await self._loop.create_connection(lambda: link.server, sock=server)
         return await self._greet(link, client)
 
     async def _greet(self, link: Connection, client: socket.socket) -> None:

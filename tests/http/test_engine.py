@@ -5,6 +5,7 @@ import math
 from datetime import timedelta
 from typing import Any
 
+from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.facts import Facts, KeyTrouble, Submission, read_key, submission_of
 from dibs._http.forms import FormReader, fields_of_multipart
 from dibs._http.kept import KEPT, Kept, keepable
+from dibs._http.identity import identify
 from dibs._http.openapi import documented
 from dibs._http.policy import Policy, find
 from dibs._http.recording import Recording, verdict_on
@@ -46,6 +48,38 @@ def key(seen: Facts, **options: Any) -> str:
 
 
 # ---- which requests are guarded
+# ---- who submits
+
+
+def identified(said: object) -> str | None:
+    """Who it is, of a request that itself says nothing."""
+    return identify(said, session=None, authorization="", cookies="", address="::1", agent="").user
+
+
+def test_a_user_is_a_text_a_number_or_a_uuid() -> None:
+    """None and "" mean that it is not known; 0 is somebody."""
+    assert identified(b"U1") == identified("U1") and identified(b"") is None
+    assert identified("U1") != identified("U2") and identified(1) == identified("1") != identified(
+        0
+    )
+    assert identified(UUID(int=1)) == identified(str(UUID(int=1)))
+    assert identified(None) is None and identified("") is None and identified(0) is not None
+
+
+async def _somebody() -> str:
+    return "U1"
+
+
+@pytest.mark.parametrize("make", [object, _somebody, lambda: True, lambda: 1.5, lambda: ("U1",)])
+def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
+    """An object has the same text for all, or another one each time: both are nobody's name."""
+    said = make()
+    with pytest.raises(UsageError, match="user"):
+        identified(said)
+    if hasattr(said, "close"):
+        said.close()
+
+
 
 
 def test_a_route_is_a_method_and_a_path() -> None:

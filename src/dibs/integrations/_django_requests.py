@@ -152,19 +152,25 @@ async def awho(request: Any) -> Identity:
     if isinstance(said, Awaitable):
         said = await said
     ask = getattr(request, "auser", None)
-    user = await ask() if said in (None, "") and ask is not None else None
+    user = await ask() if not _is_said(said) and ask is not None else None
     return _identified(request, said, _known(user))
 
 
-def _known(user: Any) -> object:
-    return user.pk if user is not None and user.is_authenticated else None
+def _known(user: Any) -> str | None:
+    """The primary key of who is logged in, of whatever type."""
+    if user is None or not user.is_authenticated or user.pk is None:
+        return None
+    return str(user.pk)
+
+
+def _is_said(said: object) -> bool:
+    return said is not None and said != "" and said != b""
 
 
 def _identified(request: Any, said: object, login: object) -> Identity:
-    is_said = said is not None and said != ""
     return identify(
-        said if is_said else login,
-        kind="user" if is_said else "login",
+        said if _is_said(said) else login,
+        kind="user" if _is_said(said) else "login",
         session=getattr(settings, "DIBS_SESSION_COOKIE", None),
         authorization=request.headers.get("Authorization", ""),
         cookies=request.headers.get("Cookie", ""),

@@ -1,11 +1,12 @@
 """The engine for HTTP: which requests are guarded, as what, and what they are told. No I/O."""
 
+import gzip
 import json
 import math
 from datetime import timedelta
 from typing import Any
-
 from uuid import UUID
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from dibs._http.bodies import BodyHash
 from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.facts import Facts, KeyTrouble, Submission, read_key, submission_of
 from dibs._http.forms import FormReader, fields_of_multipart
-from dibs._http.kept import KEPT, Kept, keepable
 from dibs._http.identity import identify
 from dibs._http.openapi import documented
 from dibs._http.policy import Policy, find

@@ -54,17 +54,24 @@ class Facts(NamedTuple):
     @property
     def kind(self) -> str:
         """The media type of the body, without its parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return _kind(self.headers.get("content-type", ""))
 
     @property
     def is_json(self) -> bool:
         """True: the body should be JSON."""
-        return self.kind == "application/json" or self.kind.endswith("+json")
+        kind = self.kind
+        return kind == "application/json" or kind.endswith("+json")
 
     @property
     def is_coded(self) -> bool:
         """True: the body is compressed, so only whoever unpacks it knows what it says."""
-        return self.headers.get("content-encoding", "").strip().lower() not in ("", "identity")
+        coding = self.headers.get("content-encoding")
+        return coding is not None and coding.strip().lower() not in ("", "identity")
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 class Submission(NamedTuple):
@@ -222,9 +229,10 @@ def _fields(facts: Facts) -> list[Field] | None:
         return None
     if facts.long is not None:
         return facts.long.fields
-    if facts.kind == "application/x-www-form-urlencoded":
+    kind = facts.kind
+    if kind == "application/x-www-form-urlencoded":
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
-    if facts.kind == "multipart/form-data":
+    if kind == "multipart/form-data":
         return fields_of_multipart(facts.headers["content-type"], facts.body)
     return None
 

@@ -88,7 +88,7 @@ def _body(
     if length > limit:
         _drain(plain_request(request), 2 * limit)
         return too_large(limit)
-    found, plain = _read(request), plain_request(request)
+    found, plain = _read(request, length), plain_request(request)
     size = len(found[0]) if found[1] is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself sees that the client has left
@@ -106,10 +106,10 @@ def _counted(request: Any) -> int | None:
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
-def _read(request: Any) -> tuple[bytes, list[Field] | None]:
+def _read(request: Any, length: int) -> tuple[bytes, list[Field] | None]:
     plain = plain_request(request)
-    # Django reads forms that are posted, and no others.
-    if plain.content_type == "multipart/form-data" and plain.method == "POST":
+    # Django reads forms that are posted and say how long they are, and no others.
+    if plain.content_type == "multipart/form-data" and plain.method == "POST" and length:
         return b"", _fields(plain.POST, plain.FILES)
     try:
         return plain.body, None

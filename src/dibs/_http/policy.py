@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .._core.keys import Seconds, seconds
 from .._core.lease import OutagePolicy
@@ -53,10 +53,11 @@ class Policy:
     most: int = 256 * 1024
     body_limit: int = LIMIT
     docs: str | None = None
-    _terms: Terms = field(init=False, repr=False, compare=False)
-    _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
-    _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
-    _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
+    if TYPE_CHECKING:  # made of the options, and none of them
+        _terms: Terms = field(init=False, repr=False, compare=False)
+        _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
+        _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
+        _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check()

@@ -102,9 +102,14 @@ test-topologies: setup ## faults of Sentinel and of a cluster under load, for mi
 
 # Old frameworks use what is deprecated since; that is no failure of ours.
 test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest version of each framework
-	@$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)"
-	@$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)"
+	@failed=; \
+	echo "== the newest versions"; \
+	$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)" || failed="$$failed newest"; \
+	echo "== the oldest versions"; \
+	$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
+		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)" \
+		|| failed="$$failed oldest"; \
+	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

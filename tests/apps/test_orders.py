@@ -792,6 +792,8 @@ async def test_what_is_refused_otherwise(sqlite: str, valkey: Server) -> None:
                 is_problem(answer, 401)
         del client.headers["X-User-Id"]
         is_problem(await client.post("/orders", json=TEA), 401)
+        both = [("X-User-Id", "forged"), ("X-User-Id", "alone")]  # a gateway that adds its own
+        is_problem(await client.post("/orders", json=TEA, headers=both), 401)
         client.headers["X-User-Id"] = "alone"
         long = {"items": [], "padding": "x" * 70_000}
         is_problem(await client.post("/orders", json=long), 413)

@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import itertools
 import math
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +13,9 @@ from uuid import uuid4
 import pytest
 
 from dibs import AsyncDibs, Event, UsageError
+from dibs._http.bodies import SHORT
 from dibs.claims import open_claims
+from dibs.integrations._bodies import AsgiBody
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
@@ -681,6 +685,27 @@ async def test_a_body_arrives_whole_and_in_order(valkey: Server, pieces: list[by
         assert (await Call(app, headers=headers, body=pieces).run()).is_replay
         other = [b"other", *pieces]
         assert (await Call(app, headers=headers, body=other).run()).status == 422
+
+
+@pytest.mark.parametrize("before", [0, SHORT])
+async def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes(before: int) -> None:
+    """A client decides how its body is cut: a byte at a time must not fill the memory."""
+    count = 20_000
+    pieces = itertools.chain([b"x" * before], itertools.repeat(b"x", count))
+    coming = ({"type": "http.request", "body": each, "more_body": True} for each in pieces)
+
+    async def receive() -> Any:
+        return next(coming, {"type": "http.request", "body": b""})
+
+    body = AsgiBody(receive)
+    tracemalloc.start()
+    try:
+        assert await body.read({}, 1 << 30) is None
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 8 * count
+    assert await read(body.receive) == b"x" * (before + count)
 
 
 async def test_an_upload_is_the_same_when_it_is_sent_twice(valkey: Server) -> None:

@@ -12,7 +12,8 @@ from dibs import UsageError
 from dibs.claims import open_claims
 from dibs.testing import Server
 
-from .edges import EDGES, MIDDLEWARES, Gate, opened
+from . import Call
+from .edges import EDGES, MIDDLEWARES, OF_WSGI, Gate, opened
 
 KEYED = {"idempotency-key": "0b4e2f9c-5d6a-4a52-9d0e-2f4a5f0c9a11"}
 REPLAY: dict[str, Any] = {"after": "replay", "key": "required"}
@@ -78,6 +79,19 @@ async def test_1_a_body_above_the_limit_is_refused_and_not_run(valkey: Server, e
         refused = await shop.post(body=b"[" + b" " * 999 + b"]", headers=KEYED)
         assert refused.status == 413 and refused.json["type"] == "urn:dibs:too-large"
         assert len(shop.runs) == 1
+
+
+@pytest.mark.parametrize("edge", [edge for edge in EDGES if edge not in OF_WSGI])
+async def test_1_a_form_in_chunks_above_the_limit_is_refused_and_not_run(
+    valkey: Server, edge: str
+) -> None:
+    """It says nothing about its length before."""
+    body, kind = multipart(b"0" * 5000, "b")
+    headers = {**kind, **KEYED, "host": "shop"}
+    async with opened(edge, valkey, body_limit=1000, **REPLAY) as shop:
+        call = await Call(shop.app, headers=headers, body=[body[:50], body[50:]]).run()
+        assert call.status == 413 and call.json["type"] == "urn:dibs:too-large"
+        assert shop.runs == [] and valkey.keys() == []
 
 
 # ---- 2: who it is

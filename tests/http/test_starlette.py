@@ -306,6 +306,24 @@ async def test_a_form_with_a_file(valkey: Server) -> None:
 # ---- names, mounts and values
 
 
+async def test_a_form_of_unknown_length_is_limited_as_well(valkey: Server) -> None:
+    """Sent in chunks, it says nothing about its length."""
+    runs: list[int] = []
+
+    @once(window=60, after="replay", key="required", body_limit=1000)
+    async def upload(request: Request) -> Response:
+        runs.append(1)
+        return Response()
+
+    head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\n'
+    kind = {**KEYED, "content-type": "multipart/form-data; boundary=b"}
+    app = Starlette(routes=[post(upload)])
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs, secret="of the tests")
+        call = await Call(app, headers=kind, body=[head, b"0" * 5000, b"\r\n--b--\r\n"]).run()
+    assert is_problem(call.json, call.headers, 413) and not runs and valkey.keys() == []
+
+
 async def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
     """Events are told the template of the route; where it hangs may hold a value."""
     events: list[Event] = []

@@ -211,6 +211,20 @@ def test_a_request_without_a_policy_is_not_touched_at_all(guarded: Any, valkey: 
     assert seen[0][0] is exchange.environ and seen[0][1] is source and valkey.keys() == []
 
 
+def test_a_method_in_lower_case_is_guarded(guarded: Any) -> None:
+    """Applications read it so: "post" would be done, and pass the guard unseen."""
+    runs: list[int] = []
+
+    def app(environ: Any, start_response: Any) -> Any:
+        runs.append(1)
+        start_response("201 Created", [])
+        return [b"done"]
+
+    shop = guarded(app)
+    assert not Exchange(REQUEST_METHOD="post").run(shop).is_replay
+    assert Exchange(REQUEST_METHOD="POST").run(shop).is_replay and len(runs) == 1
+
+
 def test_a_policy_of_the_middleware_needs_a_route() -> None:
     """It would be for no request."""
     with pytest.raises(UsageError, match="needs a route"):

@@ -54,12 +54,24 @@ class Facts(NamedTuple):
     @property
     def kind(self) -> str:
         """The media type of the body, without its parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return _kind(self.headers.get("content-type", ""))
 
     @property
     def is_json(self) -> bool:
         """True: the body should be JSON."""
-        return self.kind == "application/json" or self.kind.endswith("+json")
+        kind = self.kind
+        return kind == "application/json" or kind.endswith("+json")
+
+    @property
+    def is_coded(self) -> bool:
+        """True: the body is compressed, so only whoever unpacks it knows what it says."""
+        coding = self.headers.get("content-encoding")
+        return coding is not None and coding.strip().lower() not in ("", "identity")
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 class Submission(NamedTuple):
@@ -184,8 +196,13 @@ def _body(facts: Facts) -> tuple[str, str | bytes]:
         return "form", _print(fields)
     if facts.long is not None:
         return "long", facts.long.digest
-    text = _flat(_json(facts.body)) if facts.is_json else None
+    text = _flat(_said(facts))
     return ("raw", facts.body) if text is None else ("json", text)
+
+
+def _said(facts: Facts) -> Any:
+    """What a body of JSON says; None: it is none, or cannot be read."""
+    return _json(facts.body) if facts.is_json and not facts.is_coded else None
 
 
 def _json(body: bytes) -> Any:
@@ -208,11 +225,14 @@ def _fields(facts: Facts) -> list[Field] | None:
     """The fields and files of a form, sorted by name; None: it is none, or a very long one."""
     if facts.fields is not None:
         return facts.fields
+    if facts.is_coded:
+        return None
     if facts.long is not None:
         return facts.long.fields
-    if facts.kind == "application/x-www-form-urlencoded":
+    kind = facts.kind
+    if kind == "application/x-www-form-urlencoded":
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
-    if facts.kind == "multipart/form-data":
+    if kind == "multipart/form-data":
         return fields_of_multipart(facts.headers["content-type"], facts.body)
     return None
 
@@ -223,10 +243,16 @@ def _pairs(text: str) -> list[list[str]]:
 
 
 def _chosen(path: str, facts: Facts) -> tuple[str | bytes | None, ...]:
-    """What stands there; of a body that is too long to be looked into, all of it."""
-    if path.partition(".")[0] == "body" and facts.long is not None and facts.long.fields is None:
+    """What stands there; of a body that cannot be looked into, all of it."""
+    if path.partition(".")[0] == "body" and _is_opaque(facts):
         return _body(facts)
     return (_flat(_look_up(path, facts)),)
+
+
+def _is_opaque(facts: Facts) -> bool:
+    """True: there is a body, but no fields can be found in it."""
+    has_body = bool(facts.body) or facts.long is not None
+    return has_body and _fields(facts) is None and _said(facts) is None
 
 
 def _look_up(path: str, facts: Facts) -> Any:
@@ -247,7 +273,8 @@ def _tree(root: str, facts: Facts) -> Any:
         return facts.path_fields
     if root == "query":
         return _as_mapping(_pairs(facts.query))
-    return _json(facts.body) if facts.is_json else _as_mapping(_fields(facts) or [])
+    fields = _fields(facts)
+    return _said(facts) if fields is None else _as_mapping(fields)
 
 
 def _as_mapping(fields: list[Field]) -> dict[str, Any]:

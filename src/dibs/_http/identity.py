@@ -13,6 +13,9 @@ is not proven can have a submission refused, but never gets an answer that was k
 """
 
 from typing import NamedTuple
+from uuid import UUID
+
+from ..errors import UsageError
 
 _SIGNED = frozenset(
     ("digest", "hawk", "hmac", "mac", "oauth", "signature", "aws4-hmac-sha256", "negotiate")
@@ -41,10 +44,11 @@ def identify(
 ) -> Identity:
     """Who submits. *said*: by the application; None and "" mean that it does not know.
 
-    *kind*: how it is known, so that one kind of name does not pass for another.
+    *kind*: how it is known, so that one kind of name does not pass for another. UsageError: what
+    the application said is no name.
     """
-    if said is not None and said != "":
-        return Identity(f"{kind} {said}", None)
+    if name := said if type(said) is str else _name(said):
+        return Identity(f"{kind} {name}", None)
     if session is not None and (value := _cookie(cookies, session)):
         return Identity(f"session {value}", None)
     if authorization and authorization.partition(" ")[0].lower() not in _SIGNED:
@@ -52,6 +56,22 @@ def identify(
     # With their lengths: a cookie could be filled in with somebody's address.
     parts = (address or "", cookies, agent, authorization)
     return Identity(None, "".join([f"{len(part)}:{part}" for part in parts]))
+
+
+def _name(said: object) -> str:
+    """The name of somebody; "": not known. UsageError: *said* is no name.
+
+    The text of an object is the same for several people, or another one for each request: then
+    somebody would get the answer of somebody else, or a retry would be done again.
+    """
+    if said is None:
+        return ""
+    if isinstance(said, bytes):  # a header of ASGI
+        return said.decode("latin-1")
+    if isinstance(said, bool) or not isinstance(said, str | int | UUID):
+        kind = type(said).__name__
+        raise UsageError(f"user must be a string, bytes, an int, a UUID or None, not a {kind}")
+    return str(said)
 
 
 def _cookie(cookies: str, name: str) -> str:

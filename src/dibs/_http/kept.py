@@ -17,11 +17,14 @@ _NOT_AGAIN = frozenset(
         # Of one person's session, of one moment, or of one server.
         "set-cookie", "set-cookie2", "authorization", "www-authenticate", "proxy-authenticate",
         "proxy-authorization", "authentication-info", "clear-site-data", "date", "age", "server",
-        "alt-svc", "x-request-id", "x-correlation-id", "traceparent", "tracestate",
+        "alt-svc", "x-request-id", "x-correlation-id", "traceparent", "tracestate", "x-trace-id",
+        "x-amzn-trace-id", "server-timing", "x-runtime", "x-response-time", "x-process-time",
         # Counted again from what is sent.
         "content-length",
     )
 )  # fmt: skip
+_NO_FAMILY = ("access-control-", "ratelimit", "x-ratelimit-", "x-rate-limit-")
+"""Of one origin, or of how much somebody has left at one moment."""
 
 
 class Kept(NamedTuple):
@@ -38,7 +41,7 @@ def keepable(headers: Headers) -> Headers:
 
 
 def _may(name: str) -> bool:
-    return name not in _NOT_AGAIN and not name.startswith("access-control-")
+    return name not in _NOT_AGAIN and not name.startswith(_NO_FAMILY)
 
 
 # ---- the coding of a body

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from .._core.keys import Seconds, seconds
 from .._core.lease import OutagePolicy
@@ -53,6 +53,11 @@ class Policy:
     most: int = 256 * 1024
     body_limit: int = LIMIT
     docs: str | None = None
+    if TYPE_CHECKING:  # made of the options, and none of them
+        _terms: Terms = field(init=False, repr=False, compare=False)
+        _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
+        _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
+        _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check()
@@ -99,8 +104,7 @@ class Policy:
 
     def without_key(self, *, is_known: bool) -> "Policy":
         """The policy for a request that carries no key. *is_known*: it is known who submits."""
-        found = cast("tuple[Policy, Policy]", object.__getattribute__(self, "_without_key"))
-        return found[0 if is_known else 1]
+        return self._without_key[0 if is_known else 1]
 
     def _make_terms(self) -> Terms:
         return make_terms(
@@ -116,23 +120,19 @@ class Policy:
     @property
     def terms(self) -> Terms:
         """The same, as claims know it."""
-        return cast(Terms, object.__getattribute__(self, "_terms"))
+        return self._terms
 
     def covers(self, method: str, *paths: str) -> bool:
         """True: this policy is meant for such a request. *paths*: each as good as the other."""
-        if not self.route or not self._pattern_of().fits(method, *paths):
+        if not self.route or not self._pattern.fits(method, *paths):
             return False
         if not self.exempt:
             return True
-        spared = cast("tuple[_Pattern, ...]", object.__getattribute__(self, "_exempt"))
-        return not any(pattern.fits(method, *paths) for pattern in spared)
+        return not any(pattern.fits(method, *paths) for pattern in self._exempt)
 
     def parts_of(self, path: str) -> dict[str, str]:
         """The `{fields}` of the route, as they are in *path*."""
-        return self._pattern_of().parts_of(path) if self.route else {}
-
-    def _pattern_of(self) -> "_Pattern":
-        return cast(_Pattern, object.__getattribute__(self, "_pattern"))
+        return self._pattern.parts_of(path) if self.route else {}
 
     def at(self, route: str) -> "Policy":
         """The same for another route."""

@@ -7,7 +7,6 @@ application gets all of it afterwards. A body that breaks off is noticed here.
 import asyncio
 import hashlib
 import tempfile
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import IO, Any, cast
 
@@ -22,13 +21,16 @@ PIECE = 256 * 1024
 
 
 class AsgiBody:
-    """The body of a request under ASGI. `receive` hands it on, message by message."""
+    """The body of a request under ASGI. `receive` hands it on."""
 
     # What few bodies need is set on the class: most are short, and come in one message.
     _size = 0
+    _first: Message | None = None
+    """All of it, if it came in one message."""
+    _buffer: bytearray | None = None
+    """What has come in several: together, because a client may cut it as finely as it likes."""
     _file: IO[bytes] | None = None
     _hash: BodyHash | None = None
-    _buffer: list[bytes]
     is_gone = False
     """The client left before it had said everything."""
     long: LongBody | None = None
@@ -36,30 +38,26 @@ class AsgiBody:
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._messages: deque[Message] = deque()
 
     @property
     def data(self) -> bytes:
-        """The body, if it is short. Put together when asked for, not kept beside its pieces."""
-        if len(self._messages) == 1:
-            return self._messages[0].get("body", b"")
-        return b"".join([message.get("body", b"") for message in self._messages])
+        """The body, if it is short."""
+        return b"" if self._first is None else self._first.get("body", b"")
 
     async def read(self, headers: dict[str, str], limit: int) -> KeyTrouble | None:
         """Read to the end. Returns what is wrong with it: it broke off, or is too long."""
         message = await self._receive()
         if self._is_all(message, limit):
-            self._messages.append(message)
+            self._first = message
             return None
-        while await self._take(message, headers, limit):
+        self._buffer = bytearray()
+        while await self._take(message, self._buffer, headers, limit):
             message = await self._receive()
         if self._size > limit:
             return too_large(limit)
         if self.is_gone:
             return INCOMPLETE
-        if self._file is not None and self._hash is not None:
-            await asyncio.to_thread(self._rewind, self._file)
-            self.long = self._hash.result()
+        await self._finish(self._buffer)
         return None
 
     def _is_all(self, message: Message, limit: int) -> bool:
@@ -67,45 +65,44 @@ class AsgiBody:
         is_last = message["type"] == "http.request" and not message.get("more_body")
         return is_last and len(message.get("body", b"")) <= min(SHORT, limit)
 
-    async def _take(self, message: Message, headers: dict[str, str], limit: int) -> bool:
+    async def _take(
+        self, message: Message, buffer: bytearray, headers: dict[str, str], limit: int
+    ) -> bool:
         """One message. False: it was the last."""
         if message["type"] == "http.disconnect":
             self.is_gone = True
             return False
         piece = message.get("body", b"")
         self._size += len(piece)
-        if self._size <= min(SHORT, limit) and self._file is None:
-            self._messages.append(message)
-        elif self._size <= limit:
-            await self._keep(piece, headers)
+        if self._size <= limit:
+            buffer += piece
+            await self._spool(buffer, headers)
         # What is too long is read all the same, within reason: a client that is answered while it
         # still sends would lose its connection, and the answer with it.
         return bool(message.get("more_body")) and self._size <= 2 * limit
 
-    async def _keep(self, piece: bytes, headers: dict[str, str]) -> None:
-        if self._file is None or self._hash is None:
+    async def _spool(self, buffer: bytearray, headers: dict[str, str]) -> None:
+        """Move what has come to a file, if the body is long."""
+        if self._file is None and self._size > SHORT:
             self._file = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 – see close()
             self._hash = BodyHash(headers.get("content-type", ""))
-            self._buffer = [self.data]
-            self._hash.add(self._buffer[0])
-            self._messages.clear()
-        self._hash.add(piece)
-        self._buffer.append(piece)
-        if sum(map(len, self._buffer)) >= PIECE:
-            await asyncio.to_thread(self._flush, self._file)
+        if self._file is not None and self._hash is not None and len(buffer) >= PIECE:
+            await asyncio.to_thread(_move, buffer, self._hash, self._file)
 
-    def _flush(self, file: IO[bytes]) -> None:
-        data, self._buffer = b"".join(self._buffer), []
-        file.write(data)
-
-    def _rewind(self, file: IO[bytes]) -> None:
-        self._flush(file)
-        file.seek(0)
+    async def _finish(self, buffer: bytearray) -> None:
+        self._buffer = None
+        if self._file is None or self._hash is None:
+            self._first = {"type": "http.request", "body": bytes(buffer), "more_body": False}
+            return
+        await asyncio.to_thread(_move, buffer, self._hash, self._file)
+        self._file.seek(0)
+        self.long = self._hash.result()
 
     async def receive(self) -> Message:
         """What was read, then what comes: a client that really leaves is told as ever."""
-        if self._messages:
-            return self._messages.popleft()
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         if self._file is None:
             return await self._receive()
         piece = await asyncio.to_thread(self._file.read, PIECE)
@@ -120,6 +117,14 @@ class AsgiBody:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
+    """Hash and write what is in *buffer*, and empty it."""
+    data = bytes(buffer)
+    buffer.clear()
+    hashing.add(data)
+    file.write(data)
 
 
 class WsgiBody:

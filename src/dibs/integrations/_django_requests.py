@@ -88,7 +88,7 @@ def _body(
     if length > limit:
         _drain(plain_request(request), 2 * limit)
         return too_large(limit)
-    found, plain = _read(request), plain_request(request)
+    found, plain = _read(request, length), plain_request(request)
     size = len(found[0]) if found[1] is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself sees that the client has left
@@ -106,10 +106,10 @@ def _counted(request: Any) -> int | None:
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
-def _read(request: Any) -> tuple[bytes, list[Field] | None]:
+def _read(request: Any, length: int) -> tuple[bytes, list[Field] | None]:
     plain = plain_request(request)
-    # Django reads forms that are posted, and no others.
-    if plain.content_type == "multipart/form-data" and plain.method == "POST":
+    # Django reads forms that are posted and say how long they are, and no others.
+    if plain.content_type == "multipart/form-data" and plain.method == "POST" and length:
         return b"", _fields(plain.POST, plain.FILES)
     try:
         return plain.body, None
@@ -152,19 +152,25 @@ async def awho(request: Any) -> Identity:
     if isinstance(said, Awaitable):
         said = await said
     ask = getattr(request, "auser", None)
-    user = await ask() if said in (None, "") and ask is not None else None
+    user = await ask() if not _is_said(said) and ask is not None else None
     return _identified(request, said, _known(user))
 
 
-def _known(user: Any) -> object:
-    return user.pk if user is not None and user.is_authenticated else None
+def _known(user: Any) -> str | None:
+    """The primary key of who is logged in, of whatever type."""
+    if user is None or not user.is_authenticated or user.pk is None:
+        return None
+    return str(user.pk)
+
+
+def _is_said(said: object) -> bool:
+    return said is not None and said != "" and said != b""
 
 
 def _identified(request: Any, said: object, login: object) -> Identity:
-    is_said = said is not None and said != ""
     return identify(
-        said if is_said else login,
-        kind="user" if is_said else "login",
+        said if _is_said(said) else login,
+        kind="user" if _is_said(said) else "login",
         session=getattr(settings, "DIBS_SESSION_COOKIE", None),
         authorization=request.headers.get("Authorization", ""),
         cookies=request.headers.get("Cookie", ""),

@@ -307,6 +307,8 @@ async def _body_of(
         body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
         if body is None:
             form = (await request.form()).multi_items()
+            if sum([_size(value) for _, value in form]) > limit:  # its length was not declared
+                return too_large(limit)
             return b"", by_name([await _field(name, value) for name, value in form])
     except ClientDisconnect:
         return INCOMPLETE
@@ -330,6 +332,10 @@ async def _bytes_of(request: Request, kind: str) -> bytes | None:
         if kind != "application/x-www-form-urlencoded":
             raise
         return None
+
+
+def _size(value: Any) -> int:
+    return (value.size or 0) if isinstance(value, UploadFile) else len(value)
 
 
 async def _field(name: str, value: Any) -> Field:

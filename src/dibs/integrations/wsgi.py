@@ -62,7 +62,7 @@ class DibsMiddleware:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path, root = _path(environ), environ.get("SCRIPT_NAME", "")
         paths = (path, _text(root) + path) if root else (path,)
-        policy = find(self._policies, environ["REQUEST_METHOD"], *paths)
+        policy = find(self._policies, _method(environ), *paths)
         if policy is None or (policy.key == "only" and not _keys(environ, policy)):
             return self._app(environ, start_response)
         return self._guard(policy, environ, start_response)
@@ -105,7 +105,7 @@ class DibsMiddleware:
             agent=headers.get("user-agent", ""),
         )
         facts = Facts(
-            method=environ["REQUEST_METHOD"],
+            method=_method(environ),
             route=policy.route,
             path=_path(environ),
             query=environ.get("QUERY_STRING", ""),
@@ -278,6 +278,11 @@ def header_fields(environ: Environ) -> dict[str, str]:
 def _keys(environ: Environ, policy: Policy) -> list[str]:
     value = environ.get("HTTP_" + policy.header.upper().replace("-", "_"))
     return [] if value is None else key_lines([value])
+
+
+def _method(environ: Environ) -> str:
+    """As applications read it: to many of them, "post" is a POST."""
+    return environ["REQUEST_METHOD"].upper()
 
 
 def _path(environ: Environ) -> str:

@@ -69,8 +69,7 @@ class AsyncClusterLink:
         """What all the nodes that we know can do; None: we know none."""
         self._cluster = cluster
         self._limits = limits
-        self._on_outage, self._on_left = on_outage, on_left
-        self._on_recovered = on_recovered
+        self._on_outage, self._on_recovered, self._on_left = on_outage, on_recovered, on_left
         self._seeds = [Node(host, port) for host, port in cluster.seeds]
         self._map: list[AsyncRoute | None] = [None] * SLOTS
         self._routes: dict[Node, AsyncRoute] = {}

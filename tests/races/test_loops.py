@@ -148,6 +148,8 @@ def test_an_outage_that_spans_loops_is_logged_once(
     assert in_a_loop(last)
     said = [record.levelname for record in caplog.records if record.name == "dibs"]
     assert said == ["WARNING", "INFO"]
+
+
 def test_requests_that_were_cut_off_do_not_disturb_the_next_loop(proxy: FaultProxy) -> None:
     """They wait for replies on a connection of the closed loop; the first call goes through."""
     dibs = AsyncDibs(proxy.url, budget=5)

@@ -1,6 +1,7 @@
 """``python -m apps.playground``: serve the page at HOST and PORT until Ctrl-C."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -42,6 +43,8 @@ class Server(uvicorn.Server):
 def main() -> int:
     """The exit code: 0 when it was told to end, 1 when it could not start."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Outages are made on purpose here, and shown on the page.
+    logging.getLogger("dibs").setLevel(logging.ERROR)
     try:
         listener = _listen(os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000")
         with listener:

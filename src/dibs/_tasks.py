@@ -300,10 +300,9 @@ _MOST_SHARED = 10_000
 class Together:
     """Callers who ask for the same in one tick of the loop share one answer.
 
-    The first of a tick asks at once, alone; if several asked for the key the last time, it waits
-    for the others. They share a question that is sent when the tick is over. Nobody shares one
-    that was sent before they came: the server may have answered it before a change that was
-    complete by then.
+    The first of a tick asks at once, unless several asked for the key the last time. The others
+    share a question that is sent when the tick is over. Nobody shares one that was sent before
+    they came: its answer may be older than a change that was complete by then.
     """
 
     def __init__(self) -> None:
@@ -335,9 +334,8 @@ class Together:
                 return await self._ask_for_all(key, batch, question, about)
             batch.append(future := loop.create_future())
             answer = await future
-            if answer is not _AGAIN:
+            if answer is not _AGAIN:  # else the one who asked was cancelled, or failed
                 return answer
-            # The one who asked was cancelled or failed: that is theirs, not ours.
 
     async def _ask_for_all(
         self, key: bytes, batch: Batch, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q

@@ -643,25 +643,26 @@ if sys.version_info >= (3, 12):  # when the type statement came
             assert exact(there_and_back(of, value)) == exact(value)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="class Page[T] came with Python 3.12")
-def test_type_parameters_may_be_named_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`from __future__ import annotations` and quotes."""
-    module = types.ModuleType("sheets")
-    monkeypatch.setitem(sys.modules, "sheets", module)
-    names = vars(module)
-    exec(
-        "from __future__ import annotations\n"
-        "from dataclasses import dataclass\n"
-        "@dataclass\nclass Sheet[T]:\n    items: list[T]\n    next: Sheet[T] | None = None\n"
-        "@dataclass\nclass Titled[U](Sheet[U]):\n    title: U | None = None\n",
-        names,
-    )
-    sheet, titled = names["Sheet"], names["Titled"]
-    for of, value in (
-        (sheet[Date], sheet([DAY], sheet([DAY]))),
-        (titled[Date], titled([DAY], None, DAY)),
-    ):
-        assert there_and_back(of, value) == value
+if sys.version_info >= (3, 12):  # when class Page[T] came
+
+    def test_type_parameters_may_be_named_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
+        """`from __future__ import annotations` and quotes."""
+        module = types.ModuleType("sheets")
+        monkeypatch.setitem(sys.modules, "sheets", module)
+        names = vars(module)
+        exec(
+            "from __future__ import annotations\n"
+            "from dataclasses import dataclass\n"
+            "@dataclass\nclass Sheet[T]:\n    items: list[T]\n    next: Sheet[T] | None = None\n"
+            "@dataclass\nclass Titled[U](Sheet[U]):\n    title: U | None = None\n",
+            names,
+        )
+        sheet, titled = names["Sheet"], names["Titled"]
+        for of, value in (
+            (sheet[Date], sheet([DAY], sheet([DAY]))),
+            (titled[Date], titled([DAY], None, DAY)),
+        ):
+            assert there_and_back(of, value) == value
 
 
 # ---- fingerprints

@@ -234,7 +234,7 @@ async def test_tasks_that_read_in_step_ask_once_for_all(valkey: Server) -> None:
         await menu("a")
         before = valkey.commands("get")
         await asyncio.gather(*[read() for _ in range(20)])
-        assert valkey.commands("get") - before < 60
+        assert valkey.commands("get") - before < 85, "between 50 and 100"
 
 
 async def test_a_first_read_that_was_sent_before_a_delete_is_not_shared_either(

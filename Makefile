@@ -12,6 +12,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty
 OLDEST_REDIS := 6.0.0
 BEHAVIOUR := tests/behaviour tests/races
+behaviour = $(foreach half,$(1),$(foreach name,hold once outage silence waiting renew,tests/behaviour/$(half)/test_$(name).py))
 
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
@@ -50,11 +51,12 @@ check: setup ## lint, format, types, and whether the printed half is fresh
 pytest: setup
 	@$(UNDER) $(ARGS)
 
-# What belongs to every run: each condition that has found defects, on one engine.
+# What belongs to every run: conditions that have found defects, on one engine, for the tests that
+# every caller depends on. All of it: test-conditions.
 some-conditions: setup
-	@$(UNDER) --engine valkey --condition tls --condition dribble tests/behaviour
-	@$(UNDER) --engine valkey --condition uvloop --condition resp2 tests/behaviour/_async
-	@$(UNDER) --engine valkey --condition busy tests/behaviour
+	@$(UNDER) --engine valkey --condition tls --condition dribble $(call behaviour,_async _sync)
+	@$(UNDER) --engine valkey --condition uvloop --condition resp2 $(call behaviour,_async)
+	@$(UNDER) --engine valkey --condition busy $(call behaviour,_async _sync)
 
 test-conditions: setup ## the behaviour tests under every condition, redis-py and Python
 	@failed=; \

@@ -203,7 +203,9 @@ class AsyncKeeper:
         kept: list[tuple[AsyncLease, float]] = []
         for lease in leases:
             until = self._renewed_until(lease, now)
-            if until > lease._deadline + 0.001:
+            if lease._asked_until > until:  # it is being extended, by its holder
+                self._plan_next(lease, now + lease._plan.ttl * _AGAIN)
+            elif until > lease._deadline + 0.001:
                 kept.append((lease, until - now))
             else:
                 self._plan_next(lease, self._next_look(lease))

@@ -37,8 +37,8 @@ class Lease:
     """
 
     __slots__ = (
-        "__weakref__", "_body", "_confirmed_at", "_deadline", "_is_lost", "_is_over", "_is_owed",
-        "_ledger", "_plan", "_since", "_stays_until", "_token", "fence", "guarded",
+        "__weakref__", "_asked_until", "_body", "_confirmed_at", "_deadline", "_is_lost", "_is_over",
+        "_is_owed", "_ledger", "_plan", "_since", "_stays_until", "_token", "fence", "guarded",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,7 @@ class Lease:
         self._token = token
         self._since = self._confirmed_at = since
         self._deadline = since + plan.ttl
+        self._asked_until = 0.0
         self._is_over = False
         self._is_lost = False
         self._is_owed = False
@@ -118,7 +119,12 @@ class Lease:
     def _extend(self, ttl: float, now: float) -> bool:
         engine = self._ledger.link.ready(now)
         request = extend_request(engine, self._plan.key, self._token, milliseconds(ttl))
-        if not read_extend(self._ledger.ask(request, now)):
+        self._asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        try:
+            is_ours = read_extend(self._ledger.ask(request, now))
+        finally:
+            self._asked_until = 0.0
+        if not is_ours:
             self._lose(NOT_OURS)
             return False
         self._kept_until(now + ttl)

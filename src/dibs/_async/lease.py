@@ -37,8 +37,9 @@ class AsyncLease:
     """
 
     __slots__ = (
-        "__weakref__", "_asked_until", "_body", "_confirmed_at", "_deadline", "_is_lost", "_is_over",
-        "_is_owed", "_ledger", "_plan", "_since", "_stays_until", "_token", "fence", "guarded",
+        "__weakref__", "_asked_until", "_body", "_confirmed_at", "_deadline", "_is_lost",
+        "_is_over", "_is_owed", "_ledger", "_plan", "_since", "_stays_until", "_token",
+        "fence", "guarded",
     )  # fmt: skip
 
     def __init__(

@@ -19,6 +19,10 @@ BIN := $(VENV)/bin
 # Named after the interpreter, so that another PYTHON makes the environment anew.
 # Behind a condition, or on another client: what runs tests.
 UNDER = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+once_more = || { test $$? -eq 1 && echo "== once more, alone: what failed" && \
+	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none $(1); }
+under = $(UNDER) --engine valkey $(1) $(call behaviour,$(2)) \
+	$(call once_more,--engine valkey $(1) $(call behaviour,$(2)))
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
 export PORT
@@ -48,15 +52,16 @@ check: setup ## lint, format, types, and whether the printed half is fresh
 	@$(BIN)/pyright --project .
 	@$(BIN)/python tools/unasync.py --check
 
+# What failed is run once more, alone: it stays in the output, and it is red if it fails again.
 pytest: setup
-	@$(UNDER) $(ARGS)
+	@$(UNDER) $(ARGS) $(call once_more,$(ARGS))
 
 # What belongs to every run: conditions that have found defects, on one engine, for the tests that
 # every caller depends on. All of it: test-conditions.
 some-conditions: setup
-	@$(UNDER) --engine valkey --condition tls --condition dribble $(call behaviour,_async _sync)
-	@$(UNDER) --engine valkey --condition uvloop --condition resp2 $(call behaviour,_async)
-	@$(UNDER) --engine valkey --condition busy $(call behaviour,_async _sync)
+	@$(call under,--condition tls --condition dribble,_async _sync)
+	@$(call under,--condition uvloop,_async)
+	@$(call under,--condition busy,_async _sync)
 
 test-conditions: setup ## the behaviour tests under every condition, redis-py and Python
 	@failed=; \

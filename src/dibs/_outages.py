@@ -69,14 +69,9 @@ class OutageLog:
     def ended(self, now: float) -> None:
         """A server answers again."""
         with self._guard:
-            self.left()
+            self._servers = max(self._servers - 1, 0)
             self._late_until = now + _LATE
             self.served(now)
-
-    def left(self) -> None:
-        """Nobody asks that server any more: the outage ends when another request is served."""
-        with self._guard:
-            self._servers = max(self._servers - 1, 0)
 
     def served(self, now: float) -> None:
         """A request was served: what the server could not do before, it can do now."""

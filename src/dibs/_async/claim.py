@@ -237,7 +237,7 @@ def _taken(
 async def _ask(
     ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes
 ) -> AsyncLease | Replay | Duplicate | Mismatch:
-    """One try: a lease, or what the second one is told."""
+    """One try: a lease, or the answer to the second one."""
     known = ledger.known_record(plan.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
         found = met(*known)

@@ -58,7 +58,6 @@ class AsyncClusterMap(ABC):
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
-        on_left: Callable[[], None],
     ) -> None:
         self.engine: Engine | None = None
         """What all the nodes that we know can do; None: we know none."""
@@ -66,7 +65,6 @@ class AsyncClusterMap(ABC):
         self._limits = limits
         self._on_outage = on_outage
         self._on_recovered = on_recovered
-        self._on_left = on_left
         self._seeds = [Node(host, port) for host, port in cluster.seeds]
         self._map: list[AsyncRoute | None] = [None] * SLOTS
         self._routes: dict[Node, AsyncRoute] = {}
@@ -123,7 +121,7 @@ class AsyncClusterMap(ABC):
             went_out = functools.partial(self._went_out, route)
             recovered = functools.partial(self._recovered, route)
             place = self._cluster.node(*node)
-            route.link = Link(place, self._limits, went_out, recovered, self._on_left)
+            route.link = Link(place, self._limits, went_out, recovered)
             route = self._routes.setdefault(node, route)
         return route
 

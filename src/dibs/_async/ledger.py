@@ -97,7 +97,7 @@ class AsyncLedger:
     def _make_link(self, limits: Limits) -> "Link | AsyncClusterLink | AsyncDisabledLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
-        facts = (self._went_out, self._recovered, self.outages.left)
+        facts = (self._went_out, self._recovered)
         if self.is_disabled:
             from .disabled import AsyncDisabledLink
 

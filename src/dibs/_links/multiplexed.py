@@ -50,7 +50,6 @@ class MultiplexedLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
-        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine: Engine | None = None
         self.revive: Callable[[], None] | None = None
@@ -59,7 +58,6 @@ class MultiplexedLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
-        self._on_left = on_left
         self._greeting = Greeting()
         self._closing = False
         """Nobody new is let in; what is on its way is still delivered."""
@@ -315,11 +313,6 @@ class MultiplexedLink:
 
     # ---- beginning and end
 
-    def leave(self) -> None:
-        """Before closing: the server is not used any more, whether or not it is out."""
-        if self._machine.breaker.is_open:
-            self._on_left()
-
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first use in this loop. An earlier loop must be closed."""
         if self._closing:
@@ -338,7 +331,6 @@ class MultiplexedLink:
     def _leave_closed_loop(self) -> None:
         """The connections ended with their loop. What must be delivered still is, in the next."""
         before = self._machine
-        self.leave()
         for connection in before.give_up(monotonic(), cause_for("closed")):
             connection.shut_down()
         self._begin()

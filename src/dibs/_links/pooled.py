@@ -40,7 +40,6 @@ class PooledLink:
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
-        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
@@ -48,7 +47,6 @@ class PooledLink:
         self._budget, self._connect_limit = limits
         self._on_recovered = on_recovered
         self._on_outage = on_outage
-        self._on_left = on_left
         self._closed = False
         self._greeting = Greeting()
         self._begin()
@@ -366,11 +364,6 @@ class PooledLink:
         return self._circuit.breaker.is_open or bool(self._circuit.outbox)
 
     # ---- the end
-
-    def leave(self) -> None:
-        """Before closing: the server is not used any more, whether or not it is out."""
-        if self._circuit.breaker.is_open:
-            self._on_left()
 
     def close(self) -> None:
         """Close all connections and end all threads."""

@@ -238,7 +238,7 @@ def _taken(
 def _ask(
     ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
 ) -> Lease | Replay | Duplicate | Mismatch:
-    """One try: a lease, or what the second one is told."""
+    """One try: a lease, or the answer to the second one."""
     known = ledger.known_record(plan.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
         found = met(*known)

@@ -98,7 +98,7 @@ class Ledger:
     def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
         """Not connected yet; the embedded engine's place is not even known yet."""
         target = self._target
-        facts = (self._went_out, self._recovered, self.outages.left)
+        facts = (self._went_out, self._recovered)
         if self.is_disabled:
             from .disabled import DisabledLink
 

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from dibs import AsyncDibs, Dibs
-from dibs._links import embedded
+from dibs._transport import embedded
 from dibs.errors import Unavailable, UsageError
 from dibs.testing import Child, eventually
 
@@ -89,7 +89,7 @@ def use(folder: str | None) -> None:
     """When told: start, and say which server answers. When told again: leave."""
     import redis
 
-    from dibs._links import embedded
+    from dibs._transport import embedded
 
     print("here", flush=True)
     input()
@@ -243,7 +243,7 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
 
         import redis
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         for _ in range(10):
             engine = embedded.start(folder)
@@ -367,7 +367,7 @@ def test_folder_removed_under_a_server_is_free_again(start: Start, tmp_path: Pat
 
 def test_exit_without_close_is_quiet() -> None:
     """An owner that forgets to close leaves nothing behind and is told nothing."""
-    code = "from dibs._links import embedded; engine = embedded.start(None); print(engine.url)"
+    code = "from dibs._transport import embedded; engine = embedded.start(None); print(engine.url)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", code],
@@ -391,7 +391,7 @@ def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) 
         import os
         from pathlib import Path
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         for stream in (0, 1, 2):
             os.close(stream)
@@ -408,7 +408,7 @@ def test_no_zombies(spawn: Spawn) -> None:
         import os
         import time
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         for _ in range(3):
             engine = embedded.start(None)
@@ -432,7 +432,7 @@ def test_forked_child_does_not_close_for_its_parent(spawn: Spawn) -> None:
     def fork_and_close() -> list[bool]:
         import os
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         engine = embedded.start(None)
         pid = os.fork()
@@ -454,7 +454,7 @@ def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         engine = embedded.start(None)
         if os.fork() == 0:
@@ -482,7 +482,7 @@ def test_idle_forked_child_does_not_keep_the_server(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         engine = embedded.start(None)
         if (child := os.fork()) == 0:
@@ -510,7 +510,7 @@ def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
         import signal
         import threading
 
-        from dibs._links import embedded
+        from dibs._transport import embedded
 
         urls: list[str] = []
         over = threading.Event()

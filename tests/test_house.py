@@ -10,7 +10,7 @@ import pytest
 import dibs
 
 SRC = Path(dibs.__file__).parent
-ROOMS = ["_core", "_http", "_links", "_tasks", "_threads", "_family", "_async", "_sync"]
+ROOMS = ["_core", "_http", "_transport", "_tasks", "_threads", "_forks", "_async", "_sync"]
 
 # Who may import whom: apps → integrations → front door → shells → links → core.
 MAY_KNOW: dict[str, set[str]] = {
@@ -18,18 +18,18 @@ MAY_KNOW: dict[str, set[str]] = {
     "events": set(),
     "claims": set(),
     "_core": {"_core", "errors"},
-    "_links": {"_links", "_core", "errors"},
+    "_transport": {"_transport", "_core", "errors"},
     "_http": {"_http", "_core", "errors"},
-    "_family": set(),
+    "_forks": set(),
     "_outages": {"errors"},
-    "_tasks": {"_links", "_core", "errors"},
-    "_threads": {"_links", "_core", "errors"},
+    "_tasks": {"_transport", "_core", "errors"},
+    "_threads": {"_transport", "_core", "errors"},
     "_async": {
         "_async",
         "_tasks",
-        "_links",
+        "_transport",
         "_core",
-        "_family",
+        "_forks",
         "_outages",
         "errors",
         "events",
@@ -38,9 +38,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "_sync": {
         "_sync",
         "_threads",
-        "_links",
+        "_transport",
         "_core",
-        "_family",
+        "_forks",
         "_outages",
         "errors",
         "events",
@@ -83,7 +83,7 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 def test_the_core_does_no_io_and_has_no_clock() -> None:
-    """The thinking is told the time, the dice and the reply: it imports nothing that knows them."""
+    """The core gets time, randomness and replies as arguments: it imports nothing that has them."""
     forbidden = {"time", "random", "socket", "asyncio", "threading", "redis", "os", "secrets"}
     for path in (SRC / "_core").rglob("*.py"):
         names: set[str] = set()

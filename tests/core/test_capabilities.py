@@ -123,7 +123,7 @@ def test_a_script_sent_whole_asks_the_same(name: str) -> None:
 
 def test_evalsha_is_given_up_where_it_never_works() -> None:
     """A server that forgets now and then is asked by digest; one that always does is not."""
-    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
     unknown = ErrorReply("NOSCRIPT No matching script.")
     for now in (0.0, 100.0, 200.0, 300.0, 400.0):
         assert memory.lacks(request, unknown, now)
@@ -135,7 +135,7 @@ def test_evalsha_is_given_up_where_it_never_works() -> None:
 
 def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
     """And no other error is taken for it."""
-    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
     other = Request(pack("GET", "evalsha"), 1, b"k")
     error = ErrorReply("NOPERM User app has no permissions to run the 'evalsha' command")
     assert not memory.lacks(other, error, 1.0)

@@ -10,7 +10,7 @@ import redis.exceptions
 from dibs import Unavailable
 from dibs._core.breaker import Breaker, Outage
 from dibs._core.causes import SENTENCES, cause_for, code_of_reply
-from dibs._links.faults import cause_of
+from dibs._transport.faults import cause_of
 from dibs.errors import Cause
 
 REDIS_6 = "ERR Error running script (call to f_0f): @user_script:6: @user_script: 6: -{} You can't"

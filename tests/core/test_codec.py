@@ -159,11 +159,11 @@ def recipe(**options: Any) -> Any:
 
 
 @given(st.floats(0, 1), st.floats(0, 0.99), st.floats(1, 1000))
-def test_jitter_stays_in_its_band(dice: float, jitter: float, ttl: float) -> None:
+def test_jitter_stays_in_its_band(chance: float, jitter: float, ttl: float) -> None:
     """ttl × (1 ± jitter), never below min_ttl."""
-    fresh = jittered(recipe(ttl=ttl, jitter=jitter, min_ttl=0), dice)
+    fresh = jittered(recipe(ttl=ttl, jitter=jitter, min_ttl=0), chance)
     assert ttl * (1 - jitter) - 1e-6 <= fresh <= ttl * (1 + jitter) + 1e-6
-    assert jittered(recipe(ttl=10, min_ttl=60), dice) == 60
+    assert jittered(recipe(ttl=10, min_ttl=60), chance) == 60
 
 
 def test_early_is_likelier_near_the_end_and_for_slow_loads() -> None:

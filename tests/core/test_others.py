@@ -59,13 +59,13 @@ def test_what_watching_says() -> None:
     def answer(*replies: Any, pushes: bool = True) -> Watching:
         return read_watch(read_tracked(list(replies), request, pushes=pushes))
 
-    assert answer(b"OK", b"OK", 1500) == Watching(1.5, told=True)
-    assert answer(b"OK", 1500) == Watching(1.5, told=True)
-    assert answer(b"OK", 1500, pushes=False) == Watching(1.5, told=False)
+    assert answer(b"OK", b"OK", 1500) == Watching(1.5, tracked=True)
+    assert answer(b"OK", 1500) == Watching(1.5, tracked=True)
+    assert answer(b"OK", 1500, pushes=False) == Watching(1.5, tracked=False)
     assert answer(b"OK", -2).remaining == 0.0
     assert answer(b"OK", -1).remaining == math.inf
     refused = ErrorReply("NOPERM no")
-    assert not answer(refused, refused, 1500).told
+    assert not answer(refused, refused, 1500).tracked
 
 
 def test_the_map_of_a_cluster() -> None:

@@ -114,11 +114,11 @@ async def _is_there(port: int) -> bool:
 class Client:
     """One intent, and the tries to have it done."""
 
-    def __init__(self, dice: random.Random, ports: list[int], intent: str) -> None:
-        self._dice = dice
+    def __init__(self, chance: random.Random, ports: list[int], intent: str) -> None:
+        self._dice = chance
         self._ports = ports
         self._intent = intent
-        pad = dice.choice([0, 0, 100, 70_000, 1_300_000])
+        pad = chance.choice([0, 0, 100, 70_000, 1_300_000])
         self._body = b'{"intent": "%b", "pad": "%b"}' % (intent.encode(), b"x" * pad)
 
     async def double_submit(self, within: float) -> None:
@@ -172,15 +172,15 @@ class Client:
 
 async def submit(framework: str, url: str, database: str, intents: int, seed: int) -> Counter[int]:
     """All of it. Returns how each intent ended. AssertionError: one was executed twice."""
-    dice = random.Random(seed)
+    chance = random.Random(seed)
     pair = Pair(framework, url, database)
     try:
         await pair.until_ready()
-        clients = [Client(dice, pair.ports, f"intent-{seed}-{n}") for n in range(intents)]
+        clients = [Client(chance, pair.ports, f"intent-{seed}-{n}") for n in range(intents)]
         within = intents / 20
         submits = asyncio.gather(*[client.double_submit(within) for client in clients])
         for number in (0, 1):
-            await asyncio.sleep(dice.random() * within)
+            await asyncio.sleep(chance.random() * within)
             await pair.kill(number)
         await submits
         await pair.until_ready()

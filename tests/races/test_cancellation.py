@@ -15,8 +15,8 @@ import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs._core.capabilities import Greeting
-from dibs._links.greeting import open_async
-from dibs._links.targets import find
+from dibs._transport.greeting import open_async
+from dibs._transport.targets import find
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
 MOST_STEPS = 60
@@ -354,7 +354,7 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
 
     async def first() -> bool:
         lost = await work()
-        dibs._ledger.link.distrust()  # its loop ends: leave no open transport behind
+        dibs._ledger.link.reconnect()  # its loop ends: leave no open transport behind
         await asyncio.sleep(0.05)
         return lost
 

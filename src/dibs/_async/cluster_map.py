@@ -21,8 +21,18 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
-from .._links.targets import Cluster
-from .._tasks import Background, Crew, Flight, Guard, Link, gather_until, monotonic, sleep, world
+from .._tasks import (
+    Background,
+    BackgroundTasks,
+    Flight,
+    Guard,
+    Link,
+    gather_until,
+    monotonic,
+    sleep,
+    world,
+)
+from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 
 _log = logging.getLogger("dibs")
@@ -83,7 +93,7 @@ class AsyncClusterMap(ABC):
         """Nothing that was started in another event loop or process is used."""
         self._guard = Guard()
         self._work = Background("dibs cluster")
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
         self._world: object = None
@@ -110,7 +120,7 @@ class AsyncClusterMap(ABC):
             await self._ask_together(now)
             route = self._map[slot_of(key)]
         if route is None:
-            self.distrust()
+            self.reconnect()
             raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return route
 
@@ -209,7 +219,7 @@ class AsyncClusterMap(ABC):
 
     # ---- nodes that are out
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The map is old, or a node may not be the master any more: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()

@@ -26,11 +26,9 @@ from .._core.topology import (
     is_master,
     read_master,
 )
-from .._links.faults import BELOW
-from .._links.targets import Place, Service
 from .._tasks import (
     Background,
-    Crew,
+    BackgroundTasks,
     Guard,
     Link,
     Signal,
@@ -40,6 +38,8 @@ from .._tasks import (
     redis,
     world,
 )
+from .._transport.faults import BELOW
+from .._transport.targets import Place, Service
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -100,7 +100,7 @@ class AsyncSentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -166,7 +166,7 @@ class AsyncSentinels:
         for connection in connections:
             if known is not None and connection.master.address != known.address:
                 hang_up(connection)  # also those that a thread is using just now
-        self.link.distrust()
+        self.link.reconnect()
 
     async def _ask(self) -> list[Master]:
         """What the sentinels say that answer. One that has not answered is left alone for a time,

@@ -22,8 +22,18 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
-from .._links.targets import Cluster
-from .._threads import Background, Crew, Flight, Guard, Link, gather_until, monotonic, sleep, world
+from .._threads import (
+    Background,
+    BackgroundTasks,
+    Flight,
+    Guard,
+    Link,
+    gather_until,
+    monotonic,
+    sleep,
+    world,
+)
+from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 
 _log = logging.getLogger("dibs")
@@ -84,7 +94,7 @@ class ClusterMap(ABC):
         """Nothing that was started in another event loop or process is used."""
         self._guard = Guard()
         self._work = Background("dibs cluster")
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
         self._world: object = None
@@ -111,7 +121,7 @@ class ClusterMap(ABC):
             self._ask_together(now)
             route = self._map[slot_of(key)]
         if route is None:
-            self.distrust()
+            self.reconnect()
             raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return route
 
@@ -210,7 +220,7 @@ class ClusterMap(ABC):
 
     # ---- nodes that are out
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The map is old, or a node may not be the master any more: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()

@@ -27,11 +27,9 @@ from .._core.topology import (
     is_master,
     read_master,
 )
-from .._links.faults import BELOW
-from .._links.targets import Place, Service
 from .._threads import (
     Background,
-    Crew,
+    BackgroundTasks,
     Guard,
     Link,
     Signal,
@@ -41,6 +39,8 @@ from .._threads import (
     redis,
     world,
 )
+from .._transport.faults import BELOW
+from .._transport.targets import Place, Service
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -101,7 +101,7 @@ class Sentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -167,7 +167,7 @@ class Sentinels:
         for connection in connections:
             if known is not None and connection.master.address != known.address:
                 hang_up(connection)  # also those that a thread is using just now
-        self.link.distrust()
+        self.link.reconnect()
 
     def _ask(self) -> list[Master]:
         """What the sentinels say that answer. One that has not answered is left alone for a time,

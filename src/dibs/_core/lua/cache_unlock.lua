@@ -1,4 +1,4 @@
--- abandon.lua: the load came to nothing: let somebody else try.
+-- cache_unlock.lua: the load came to nothing: let somebody else try.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
 -- ARGV[1] token       ARGV[2] the mark of this load
 -- => 1 the lock is free   0 it was not (or no longer) yours

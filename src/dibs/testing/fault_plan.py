@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Moment = Literal["request", "reply"]
-Fault = Literal["mute", "cut", "drop"]
+Kind = Literal["mute", "cut", "drop"]
 
 
 @dataclass(slots=True)
-class Trap:
+class Fault:
     """A fault that waits for its moment: the next `count` chunks that contain `match`."""
 
     moment: Moment
-    fault: Fault
+    kind: Kind
     count: int
     match: bytes
     keep: int = 0
 
 
 @dataclass(slots=True)
-class Weather:
+class FaultPlan:
     """All faults of one proxy, and what they met; each connection looks here for each chunk."""
 
     hole: bool = False
@@ -32,9 +32,9 @@ class Weather:
     requests_stalled: bool = False
     replies_stalled: bool = False
     piece: int = 0
-    traps: list[Trap] = field(default_factory=list[Trap])
+    faults: list[Fault] = field(default_factory=list[Fault])
     requests: int = 0
-    sprung: int = 0
+    met: int = 0
 
     def lengthen(self, request_delay: float, reply_delay: float) -> None:
         """Make the way longer, in seconds."""
@@ -48,25 +48,25 @@ class Weather:
         """Keep everything back that goes in these directions."""
         self.requests_stalled, self.replies_stalled = requests, replies
 
-    def clear_up(self) -> None:
-        """End all faults and forget all traps."""
+    def end_all(self) -> None:
+        """End all faults and forget those to come."""
         self.hole, self.piece = False, 0
         self.lengthen(0.0, 0.0)
         self.throttle(0.0, 0.0)
         self.stall(requests=False, replies=False)
-        self.traps.clear()
+        self.faults.clear()
 
-    def springs(self, moment: Moment, seen: bytes, fresh: int) -> Trap | None:
-        """Return the first trap for this moment whose match ends in the `fresh` last bytes seen."""
-        for trap in self.traps:
-            reach = fresh + max(len(trap.match) - 1, 0)
-            if trap.moment == moment and trap.match in seen[-reach:]:
-                return self._used(trap)
+    def next_fault(self, moment: Moment, seen: bytes, fresh: int) -> Fault | None:
+        """The first fault for this moment whose match ends in the `fresh` last bytes seen."""
+        for fault in self.faults:
+            reach = fresh + max(len(fault.match) - 1, 0)
+            if fault.moment == moment and fault.match in seen[-reach:]:
+                return self._used(fault)
         return None
 
-    def _used(self, trap: Trap) -> Trap:
-        self.sprung += 1
-        trap.count -= 1
-        if trap.count <= 0:
-            self.traps.remove(trap)
-        return trap
+    def _used(self, fault: Fault) -> Fault:
+        self.met += 1
+        fault.count -= 1
+        if fault.count <= 0:
+            self.faults.remove(fault)
+        return fault

@@ -40,7 +40,7 @@ class Pool:
         self, connect: Callable[[], ThreadConnection], known_outage: Callable[[], Outage | None]
     ) -> None:
         self.idle: list[ThreadConnection] = []
-        self.waiting = 0
+        self.waiters = 0
         """How many threads wait for a connection."""
         self._handed: list[ThreadConnection] = []
         """For those who wait. Whoever comes later cannot take them, as it could from `idle`."""
@@ -84,7 +84,7 @@ class Pool:
     def _free_or_opening(self, allowance: Allowance, *, new: bool) -> ThreadConnection | Opening:
         """A free connection; or one that the caller is to open."""
         with self._changed:
-            self.waiting += not new
+            self.waiters += not new
             try:
                 while True:
                     connection = None if new else self._free()
@@ -95,8 +95,8 @@ class Pool:
                         return opening
                     self._wait(allowance)
             finally:
-                self.waiting -= not new
-                while len(self._handed) > self.waiting:
+                self.waiters -= not new
+                while len(self._handed) > self.waiters:
                     self.put(self._handed.pop())
 
     def _free(self) -> ThreadConnection | None:
@@ -167,13 +167,13 @@ class Pool:
         if self._is_closed or len(self.idle) >= MOST_IDLE:
             connection.close()
             return
-        if not self.waiting:
+        if not self.waiters:
             self.idle.append(connection)
             if self._is_closed:  # meanwhile
                 self.drop_idle()
             return
         with self._changed:
-            waits = self.waiting > len(self._handed)
+            waits = self.waiters > len(self._handed)
             (self._handed if waits else self.idle).append(connection)
             self._changed.notify()
 

@@ -1,4 +1,4 @@
--- release.lua: give a key back. For servers without a native compare-and-delete.
+-- hold_release.lua: give a key back. For servers without a native compare-and-delete.
 -- KEYS[1] the key   ARGV[1] token
 -- => 1 given back   0 it was not (or no longer) yours
 -- Never touches another holder's key.

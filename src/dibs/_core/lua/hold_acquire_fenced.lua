@@ -1,4 +1,4 @@
--- acquire_fenced.lua: take a free key and a fence that is greater than every earlier one of it.
+-- hold_acquire_fenced.lua: take a free key and a fence that is greater than every earlier one of it.
 -- KEYS[1] the key   KEYS[2] its fence counter, in the same slot
 -- ARGV[1] token     ARGV[2] ttl in milliseconds   ARGV[3] how long the counter outlives it, ms
 -- => {false, fence} taken (or it was yours already: a repeated request gets the same fence)

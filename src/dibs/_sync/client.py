@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/dibs.py by tools/unasync.py – do not edit.
+# Printed from src/dibs/_async/client.py by tools/unasync.py – do not edit.
 """What users call."""
 
 import os

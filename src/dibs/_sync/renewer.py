@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/keeper.py by tools/unasync.py – do not edit.
+# Printed from src/dibs/_async/renewer.py by tools/unasync.py – do not edit.
 """Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
 
 # pyright: reportPrivateUsage=false
@@ -38,7 +38,7 @@ _TOO_LATE = cause_for("expired")
 _log = logging.getLogger("dibs")
 
 
-class Keeper:
+class Renewer:
     """Renews each lease after a third of its ttl; tells those whose renewal fails for too long.
 
     It refers to leases weakly: one that nobody else has any more is not kept alive.

@@ -1,4 +1,4 @@
--- claim.lua: read a cached value, and where it needs a load, decide who does it: one round trip.
+-- cache_lock.lua: read a cached value, and where it needs a load, decide who does it: one round trip.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
 -- ARGV[1] token       ARGV[2] ttl of the lock in ms   ARGV[3] how long past its ttl it may be served, ms
 -- ARGV[4] "1": load even though it is fresh           ARGV[5] the mark: "a load is under way", by this token

@@ -1,4 +1,4 @@
--- store.lua: the load is done: keep its result, if it is still wanted.
+-- cache_store.lua: the load is done: keep its result, if it is still wanted.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
 -- ARGV[1] token       ARGV[2] the result, framed   ARGV[3] its life in ms
 -- => 1 kept (by this request, or by an earlier copy of it), and the lock is free

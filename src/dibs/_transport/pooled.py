@@ -91,7 +91,7 @@ class PooledLink:
             connection.close()
             raise
         else:
-            if pool.waiting or len(idle) >= MOST_IDLE or self._closed:
+            if pool.waiters or len(idle) >= MOST_IDLE or self._closed:
                 pool.put(connection)
             else:
                 idle.append(connection)
@@ -118,7 +118,7 @@ class PooledLink:
         with contextlib.suppress(Outage, UsageError):  # then it is in the outbox
             self.send(request, monotonic())
 
-    def owe(self, request: Request) -> None:
+    def deliver_later(self, request: Request) -> None:
         """Deliver *request*, which was not served: a little later, on a thread of its own."""
         self._circuit.outbox.add(request, monotonic())
         if self._circuit.outbox:
@@ -140,7 +140,7 @@ class PooledLink:
             return self._connection(Allowance(self._connect_limit))
         except Outage:
             if request is not None:
-                self.owe(request)
+                self.deliver_later(request)
             raise
 
     def _connection(self, allowance: Allowance) -> ThreadConnection:
@@ -184,7 +184,7 @@ class PooledLink:
                     error = again
         except PoolTimeout as saturated:
             if hanging is None:  # that says nothing about the server
-                self.owe(request)
+                self.deliver_later(request)
                 raise Outage(saturated.cause, sent=True) from None
             return self._last_look(request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
@@ -236,7 +236,7 @@ class PooledLink:
                 self._pool.put(hanging)
                 return reply
         self._trip(cause)
-        self.owe(request)
+        self.deliver_later(request)
         raise Outage(cause, sent=True) from None
 
     def _why(self, error: BaseException) -> Cause:
@@ -283,7 +283,7 @@ class PooledLink:
                 self._subscriber = found
             return found
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
         self._pool.drop_idle()
         if self._subscriber is not None:

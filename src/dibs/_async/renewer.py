@@ -37,7 +37,7 @@ _TOO_LATE = cause_for("expired")
 _log = logging.getLogger("dibs")
 
 
-class AsyncKeeper:
+class AsyncRenewer:
     """Renews each lease after a third of its ttl; tells those whose renewal fails for too long.
 
     It refers to leases weakly: one that nobody else has any more is not kept alive.

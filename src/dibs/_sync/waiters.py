@@ -1,18 +1,19 @@
+# Printed from src/dibs/_async/waiters.py by tools/unasync.py – do not edit.
 """Waiting for a key: in order of arrival, one contender per process and key, woken, not polling."""
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import Holding, Plan
 from .._core.watch import Pushes
-from .._tasks import Signal, monotonic, world
+from .._threads import Signal, monotonic, world
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .ledger import AsyncLedger
+    from .ledger import Ledger
 
 T = TypeVar("T")
 
@@ -26,14 +27,14 @@ _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
 
 
-class AsyncQueue:
+class Queue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
     The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
     where the one before left off, without asking again.
     """
 
-    def __init__(self, ledger: "AsyncLedger") -> None:
+    def __init__(self, ledger: "Ledger") -> None:
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
         self._guard = ledger.guard
@@ -85,30 +86,30 @@ def _is_another(before: Holding, now: Holding) -> bool:
     return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
 
 
-class AsyncWaiting:
+class Waiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
-    def __init__(self, ledger: "AsyncLedger") -> None:
+    def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
-        self.queues: dict[bytes, AsyncQueue] = {}
+        self.queues: dict[bytes, Queue] = {}
         self._loop: object = None
 
-    async def take(
-        self, plan: Plan, attempt: Callable[[Plan], Awaitable[T | Holding]]
+    def take(
+        self, plan: Plan, attempt: Callable[[Plan], T | Holding]
     ) -> T | Holding:
         """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
         give_up = monotonic() + plan.wait
         turn = Signal()
         queue = self._join(plan.key, turn)
         try:
-            await self._until_first(queue, turn, give_up)
+            self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding
-            return await self._contend(plan, attempt, queue, turn, give_up)
+            return self._contend(plan, attempt, queue, turn, give_up)
         finally:
             self._leave(plan.key, queue, turn)
 
-    def next_please(self, key: bytes) -> None:
+    def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
         queue = self.queues.get(key)
         if queue is not None:
@@ -123,7 +124,7 @@ class AsyncWaiting:
         """In a forked child: those who wait are the parent's."""
         self.queues = {}
 
-    def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
+    def _join(self, key: bytes, turn: Signal) -> Queue:
         loop = world()
         with self._ledger.guard:
             if loop is not self._loop:
@@ -131,11 +132,11 @@ class AsyncWaiting:
                 self._loop, self.queues = loop, {}
             queue = self.queues.get(key)
             if queue is None:
-                queue = self.queues[key] = AsyncQueue(self._ledger)
+                queue = self.queues[key] = Queue(self._ledger)
             queue.turns.append(turn)
             return queue
 
-    def _leave(self, key: bytes, queue: AsyncQueue, turn: Signal) -> None:
+    def _leave(self, key: bytes, queue: Queue, turn: Signal) -> None:
         with self._ledger.guard:
             queue.turns.remove(turn)
             if queue.turns:
@@ -145,7 +146,7 @@ class AsyncWaiting:
                 self.queues.pop(key, None)
         self._ledger.link.unwatch(key, queue.wake)
 
-    async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
+    def _until_first(self, queue: Queue, turn: Signal, give_up: float) -> None:
         """Until it is our turn to contend, or patience ends."""
         while queue.turns[0] is not turn:
             turn.clear()
@@ -155,22 +156,22 @@ class AsyncWaiting:
             left = give_up - monotonic()
             if left <= 0:
                 return
-            await turn.wait(left)
+            turn.wait(left)
 
-    async def _contend(
+    def _contend(
         self,
         plan: Plan,
-        attempt: Callable[[Plan], Awaitable[T | Holding]],
-        queue: AsyncQueue,
+        attempt: Callable[[Plan], T | Holding],
+        queue: Queue,
         turn: Signal,
         give_up: float,
     ) -> T | Holding:
         while True:
             turn.clear()
             if self._ledger.is_closed:
-                raise UsageError("this AsyncDibs is closed")
+                raise UsageError("this Dibs is closed")
             if monotonic() >= queue.look_at:
-                outcome = await attempt(plan)
+                outcome = attempt(plan)
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
@@ -178,13 +179,13 @@ class AsyncWaiting:
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:
-                    await self._watch(plan, queue)
+                    self._watch(plan, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
                 return self._ledger.held_here(plan.key) or queue.holding
-            await turn.wait(min(queue.look_at, give_up) - now)
+            turn.wait(min(queue.look_at, give_up) - now)
 
-    async def _watch(self, plan: Plan, queue: AsyncQueue) -> None:
+    def _watch(self, plan: Plan, queue: Queue) -> None:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
         here = self._ledger.held_here(plan.key)
         if here is not None:
@@ -192,10 +193,10 @@ class AsyncWaiting:
             queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
-            watching = await self._ledger.link.watch(plan.key, queue.wake, monotonic())
+            watching = self._ledger.link.watch(plan.key, queue.wake, monotonic())
         except Outage:
             queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
         else:
-            pause = _LOOK_AGAIN if watching.told else _POLL
+            pause = _LOOK_AGAIN if watching.tracked else _POLL
             gone = watching.remaining <= 0
             queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))

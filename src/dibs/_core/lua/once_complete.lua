@@ -1,4 +1,4 @@
--- complete.lua: the work is done: what it leaves takes the place of its claim.
+-- once_complete.lua: the work is done: what it leaves takes the place of its claim.
 -- For servers without a native compare-and-set.
 -- KEYS[1] the key   ARGV[1] the claim, as it was written   ARGV[2] what is left   ARGV[3] its ms
 -- => 1 left         0 not left: the claim was lost

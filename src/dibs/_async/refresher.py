@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.cache import Reading
 from .._core.causes import cause_for
-from .._tasks import Crew, monotonic
-from .loading import AsyncLoading, Want
+from .._tasks import BackgroundTasks, monotonic
+from .loader import AsyncLoader, LoadRequest
 
 if TYPE_CHECKING:
     from .ledger import AsyncLedger
@@ -17,17 +17,17 @@ _MOST_KEYS = 50_000
 """Keys of which we remember when a refresh may be tried again."""
 
 
-class AsyncRefreshing:
+class AsyncRefresher:
     """Loads that nobody waits for, while everybody reads what is there."""
 
-    def __init__(self, ledger: "AsyncLedger", loading: AsyncLoading) -> None:
+    def __init__(self, ledger: "AsyncLedger", loading: AsyncLoader) -> None:
         self._ledger = ledger
         self._loading = loading
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._next_try: dict[bytes, float] = {}
         """When a refresh may be tried again; not while one is under way."""
 
-    def refresh(self, want: Want, *, force: bool) -> None:
+    def refresh(self, want: LoadRequest, *, force: bool) -> None:
         """Let one of all processes load it again, while everybody reads what is there."""
         key = want.slot.key
         if self._crew.is_stranded:
@@ -40,28 +40,28 @@ class AsyncRefreshing:
             self._begin(want)
         self._spawn(want, functools.partial(self._claim, want, force=force))
 
-    def lead(self, want: Want, token: bytes, reading: Reading) -> None:
+    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> None:
         """The same, where the claim is ours already."""
         self._begin(want)
         work = functools.partial(self._loading.lead, want, token, reading)
         if not self._spawn(want, functools.partial(self._end, want, work)):
             self._loading.abandon(want, token)
 
-    def _begin(self, want: Want) -> None:
+    def _begin(self, want: LoadRequest) -> None:
         if len(self._next_try) >= _MOST_KEYS:
             self._next_try.clear()
         # Not for ever: a thread that hangs cannot be stopped, and must not be the last to try.
         limit = want.recipe.load_timeout + want.recipe.lock_ttl
         self._next_try[want.slot.key] = monotonic() + limit
 
-    def _spawn(self, want: Want, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+    def _spawn(self, want: LoadRequest, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
         if self._crew.spawn(work):
             return True
         self._try_later(want)
         self._ledger.tell("degraded", want.recipe.name, cause=_TOO_MANY)
         return False
 
-    async def _claim(self, want: Want, *, force: bool) -> None:
+    async def _claim(self, want: LoadRequest, *, force: bool) -> None:
         token = self._ledger.new_token()
         try:
             reading = await self._loading.claim(want, token, force=force)
@@ -73,7 +73,7 @@ class AsyncRefreshing:
             return
         await self._end(want, functools.partial(self._loading.lead, want, token, reading))
 
-    async def _end(self, want: Want, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    async def _end(self, want: LoadRequest, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
             await work()
         except Exception:
@@ -81,7 +81,7 @@ class AsyncRefreshing:
             raise
         self._next_try.pop(want.slot.key, None)
 
-    def _try_later(self, want: Want) -> None:
+    def _try_later(self, want: LoadRequest) -> None:
         """Somebody else loads it, or the load failed: its lock stands, so asking is of no use."""
         recipe = want.recipe
         pause = max(min(recipe.lock_ttl, recipe.ttl), recipe.poll)
@@ -94,5 +94,5 @@ class AsyncRefreshing:
 
     def abandon_all(self) -> None:
         """In a forked child: the loads are the parent's."""
-        self._crew = Crew()
+        self._crew = BackgroundTasks()
         self._next_try = {}

@@ -1,4 +1,4 @@
--- acquire.lua: take a free key. For servers whose SET cannot do NX and GET at once (before 7.0).
+-- hold_acquire.lua: take a free key. For servers whose SET cannot do NX and GET at once (before 7.0).
 -- KEYS[1] the key   ARGV[1] token   ARGV[2] ttl in milliseconds
 -- => false (nil)    taken, it is yours
 -- => the value      who has it; equal to the token: it was yours already (a repeated request)

@@ -1,4 +1,4 @@
--- extend.lua: keep a key for another ttl. For servers without a native compare-and-set.
+-- hold_extend.lua: keep a key for another ttl. For servers without a native compare-and-set.
 -- KEYS[1] the key   ARGV[1] token   ARGV[2] ttl in milliseconds
 -- => 1 kept         0 it was not (or no longer) yours
 -- Never takes a free key and never touches another holder's.

@@ -132,7 +132,7 @@ class MultiplexedLink:
                 self._bind_if_new(asyncio.get_running_loop())
                 self._connect()
 
-    def owe(self, request: Request) -> None:
+    def deliver_later(self, request: Request) -> None:
         """Deliver *request*, which was not served: a little later, or with the next connection."""
         self._machine.outbox.add(request, monotonic())
         if self._machine.outbox and self._machine.current is not None and self._loop is not None:
@@ -142,7 +142,7 @@ class MultiplexedLink:
         connection = self._machine.current
         if connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
-                self._write(connection, (Owed(self.owe, request), request))
+                self._write(connection, (Owed(self.deliver_later, request), request))
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""
@@ -230,7 +230,7 @@ class MultiplexedLink:
         fault = error if isinstance(error, Exception) else ConnectionError()
         self._do(self._machine.lost(connection, fault), cause_of(error))
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
         connection = self._machine.leave()
         if connection is not None:

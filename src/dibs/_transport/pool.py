@@ -16,6 +16,8 @@ from .thread_connection import ThreadConnection
 
 MOST_IDLE = 64
 """Connections that are kept for later; a burst of more threads opens more and closes them."""
+_SWEEP_EVERY = 1.0
+"""Seconds between looks at the idle connections: has the server closed some of them?"""
 _OPENING_AT_ONCE = 4
 """Connections that are opened at the same time.
 
@@ -40,6 +42,7 @@ class Pool:
         self, connect: Callable[[], ThreadConnection], known_outage: Callable[[], Outage | None]
     ) -> None:
         self.idle: list[ThreadConnection] = []
+        self.sweep_at = 0.0
         self.waiters = 0
         """How many threads wait for a connection."""
         self._handed: list[ThreadConnection] = []
@@ -176,6 +179,18 @@ class Pool:
             waits = self.waiters > len(self._handed)
             (self._handed if waits else self.idle).append(connection)
             self._changed.notify()
+
+    def sweep(self, now: float) -> None:
+        """Close idle connections that the server has closed.
+
+        The last one that was given back is taken first. So a server that ends idle connections
+        would leave those at the bottom open here for ever.
+        """
+        self.sweep_at = now + _SWEEP_EVERY
+        for connection in [each for each in self.idle if each.has_ended()]:
+            with contextlib.suppress(ValueError):  # another thread has taken it
+                self.idle.remove(connection)
+                connection.close()
 
     def drop_idle(self) -> None:
         """One connection broke or hangs: its neighbours are no better."""

@@ -85,13 +85,28 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         "a redis-py client of the test's own insists on RESP3",
         {
             "test_a_callers_client_lends_its_settings_and_is_never_closed",
+            "test_a_client_with_a_credential_provider",
             "test_a_cluster_client",
+            "test_a_cluster_over_tls",
         },
     ),
     (
         {"resp2"},
         "it counts on the pushes of RESP3",
-        {"test_fifty_waiters_are_one_contender", "test_local_memory_is_kept_true_by_the_server"},
+        {
+            "test_a_waiter_elsewhere_is_woken_by_the_release",
+            "test_fifty_waiters_are_one_contender",
+            "test_four_processes_fifty_tasks_one_load",
+            "test_local_memory_is_kept_true_by_the_server",
+        },
+    ),
+    (
+        {"resp2"},
+        "it counts connections, and the first one that asks for RESP3 is closed",
+        {
+            "test_a_repeated_acquire_whose_caller_is_cancelled",
+            "test_threads_share_few_connections",
+        },
     ),
 ]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""

@@ -71,6 +71,15 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"test_a_stopped_and_continued_client_is_not_an_outage"},
     ),
     (
+        {"slow"},
+        "it makes thousands of round trips, one after another",
+        {
+            "test_nothing_stays_of_values_in_memory_that_changed",
+            "test_signals_at_any_moment",
+            "test_stale_reads_in_threads_cost_no_thread_and_no_script_each",
+        },
+    ),
+    (
         {"hasty"},
         "its replies take longer than the default budget",
         {"test_a_slow_reply_does_not_shorten_it"},

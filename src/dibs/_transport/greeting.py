@@ -1,5 +1,6 @@
 """Opening a connection: connect, and find out what the server can do, in a dialect it knows."""
 
+import asyncio
 from time import monotonic
 
 from .._core.breaker import Limits
@@ -13,11 +14,14 @@ from .thread_connection import ThreadConnection
 
 async def open_async(place: Place, greeting: Greeting, owner: Owner) -> AsyncConnection:
     """A connection for tasks. BELOW: it cannot be opened. UsageError: it cannot be used."""
+    loop = asyncio.get_running_loop()
     dialect = greeting.first(monotonic())
     while True:
         try:
             connection = await _open_async_as(dialect, place, owner)
-        except BELOW as error:
+        except (*BELOW, RuntimeError) as error:
+            if loop.is_closed():  # we are being collected; redis-py and asyncio make errors of it
+                raise GeneratorExit from None
             dialect = _next_or_raise(greeting, dialect, error)
         else:
             greeting.worked(dialect, monotonic())

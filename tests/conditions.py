@@ -80,6 +80,16 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         },
     ),
     (
+        {"narrow"},
+        "its megabytes would take minutes on that line",
+        {
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_tasks_alone",
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_threads_alone",
+            "test_fifty_thousand_acquires_in_one_tick_are_guarded",
+            "test_signals_at_any_moment",
+        },
+    ),
+    (
         {"hasty"},
         "its replies take longer than the default budget",
         {"test_a_slow_reply_does_not_shorten_it"},

@@ -111,10 +111,10 @@ test-topologies: setup ## faults of Sentinel and of a cluster under load, for mi
 test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest version of each framework
 	@failed=; \
 	echo "== the newest versions"; \
-	$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)" || failed="$$failed newest"; \
+	$(MAKE) --no-print-directory pytest ARGS="tests/http tests/integrations $(ARGS)" || failed="$$failed newest"; \
 	echo "== the oldest versions"; \
 	$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)" \
+		ARGS="tests/http tests/integrations -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 

@@ -25,7 +25,7 @@ from dibs.events import Kind
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Child, Server, eventually
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 Spawn = Callable[..., Child]
 StartServer = Callable[..., Server]
 Labels = frozenset[tuple[str, str]]

@@ -1,6 +1,6 @@
 """Of many double submits, on two processes that are killed at work, none is executed twice.
 
-The long run: `python -m tests.http.double_submits --intents 200`.
+The long run: `python -m tests.integrations.double_submits --intents 200`.
 """
 
 import pytest

@@ -21,7 +21,7 @@ GRID = [
 
 
 def serve(framework: str, url: str, database: str, port: int, server: str) -> None:
-    from tests.http.double_submits_apps import run
+    from tests.integrations.double_submits_apps import run
 
     run(framework, url, database, port, server)
 

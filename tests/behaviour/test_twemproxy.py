@@ -13,8 +13,8 @@ from dibs import Dibs, Event
 from dibs.testing import Engine, Server, eventually
 from dibs.testing.servers import free_port
 
-from .behaviour._async import test_capabilities as tasks
-from .behaviour._sync import test_capabilities as threads
+from ._async import test_capabilities as tasks
+from ._sync import test_capabilities as threads
 
 Start = Callable[[int], str]
 

@@ -186,7 +186,7 @@ def _django(url: str, execute: Execute, handler: str = "wsgi", view: Any = None)
     if handler == "wsgi":
         edges_django.current = edges_django.once(**POLICY)(order)
         return wsgi.get_wsgi_application()
-    settings.ROOT_URLCONF = "tests.http.edges_django_async"
+    settings.ROOT_URLCONF = "tests.integrations.edges_django_async"
     edges_django.current = edges_django.once(**POLICY)(aorder)
     return asgi.get_asgi_application()
 

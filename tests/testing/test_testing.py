@@ -792,7 +792,7 @@ def run_inner(folder: Path, **environment: str) -> tuple[dict[str, str], str]:
 
     Returns the verdicts by test name, and all that was printed.
     """
-    shutil.copy(Path(__file__).with_name("conftest.py"), folder)
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
     (folder / "test_inner.py").write_text(INNER_TESTS)
     (folder / "test_skipped_whole.py").write_text("import pytest; pytest.importorskip('no_such')")
     command = [sys.executable, "-m", "pytest", "-rA", "-W", "error", "-p", "no:cacheprovider"]

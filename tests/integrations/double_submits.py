@@ -1,4 +1,4 @@
-"""Double submits against real servers: `python -m tests.http.double_submits --intents 200`.
+"""Double submits against real servers: `python -m tests.integrations.double_submits --intents 200`.
 
 Each intent is sent several times at once, to two processes of one application: with random
 cookies, cut into random pieces, with clients that leave, uploads that break off, and processes
@@ -39,7 +39,7 @@ POLICY: dict[str, Any] = {
 
 def serve(framework: str, url: str, database: str, port: int) -> None:
     """Run one process of the application, until it is killed."""
-    from tests.http.double_submits_apps import run
+    from tests.integrations.double_submits_apps import run
 
     run(framework, url, database, port)
 

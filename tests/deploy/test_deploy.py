@@ -33,7 +33,7 @@ from tests.apps.conftest import postgres  # noqa: F401 – a fixture
 from tests.apps.postgres import Postgres
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PORT = "8003"
 SETTINGS = {name.upper() for name in Settings.model_fields}

@@ -12,7 +12,10 @@ PYTHONS := 3.11 3.12 3.13 3.14
 CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty
 OLDEST_REDIS := 6.0.0
 BEHAVIOUR := tests/behaviour tests/races
-behaviour = $(foreach half,$(1),$(foreach name,hold once outage silence waiting renew,tests/behaviour/$(half)/test_$(name).py))
+# What every caller depends on.
+EVERYWHERE := hold fences deleted_keys waiting renew once once_after once_functions once_lost \
+	outage silence lost_replies delivered_later
+behaviour = $(foreach half,$(1),$(foreach name,$(EVERYWHERE),tests/behaviour/$(half)/test_$(name).py))
 
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin

@@ -309,7 +309,7 @@ def test_what_the_reply_to_completing_says(reply: Any, done: bool) -> None:
     assert read_complete(reply, b"the claim", b"what is left") is done
 
 
-def test_errors_carry_facts_and_survive_pickling() -> None:
+def test_refusals_carry_facts_and_survive_pickling() -> None:
     """Facts as attributes, a sentence without the key, the same after a trip to another process."""
     errors = [
         verdict(running()),

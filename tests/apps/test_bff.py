@@ -465,7 +465,7 @@ def test_a_bff_that_dies_while_it_loads(run: Run, valkey: Server) -> None:
 # ------------------------------------------------------------------------------- Redis is out
 
 
-async def test_without_redis(run: Run, own_server: Server) -> None:
+async def test_menus_without_redis(run: Run, own_server: Server) -> None:
     """Menus are served all the same: one load a process for all who ask at once; then as before."""
     store = Store(delay=0.4)
     run(store, bff := Bff(own_server.url, store.url), other := Bff(own_server.url, store.url))

@@ -453,7 +453,7 @@ def hanging(shop: Shop, customer: str, key: str | None = None) -> Iterator[None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_lost_answer_is_given_again(
+async def test_a_lost_answer_is_given_again_by_the_service(
     kind: str, chains: dict[str, Chain], store: Server, eventually: Eventually
 ) -> None:
     """The client leaves in the middle and asks again with the same key: one order, this one."""
@@ -503,7 +503,7 @@ async def test_a_key_is_one_order(chains: dict[str, Chain], store: Server) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_without_redis(
+async def test_orders_without_redis(
     kind: str, chains: dict[str, Chain], store: Server, eventually: Eventually
 ) -> None:
     """Orders are taken, and with a key still placed once; when it is back, all is as before."""
@@ -846,7 +846,7 @@ def test_the_database_knows_a_key_as_the_guard_does() -> None:
 # ------------------------------------------------------------------------------- as it is served
 
 
-def test_it_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> None:
+def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> None:
     """With settings from `.env`, and a database in the working folder; ends without a word."""
     (tmp_path / ".env").write_text(f"REDIS_URL={valkey.url}\n")
     port = free_port()

@@ -91,7 +91,7 @@ def test_a_new_version_is_shown_at_the_next_read(visitor: httpx.Client) -> None:
     assert restored.status_code == 201 and prices() == [before, before]
 
 
-def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+def test_what_the_menu_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
     """Nonsense gets a sentence; who has not opened the page gets nothing at all."""
     for body in (b"{", b"[]", b"{}", b'{"branch": "../x"}', b'{"branch": 1}', b"[" * 900):
         for path in ("/menu/rush", "/menu/publish"):
@@ -125,7 +125,7 @@ def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_leaves_nothing_behind(number: signal.Signals) -> None:
+def test_the_restaurant_leaves_nothing_behind(number: signal.Signals) -> None:
     """However the page ends: no service, no server."""
     with running() as playground, playground.visitor() as visitor:
         assert not children(playground)

@@ -84,7 +84,7 @@ def test_the_same_is_refused_and_another_is_not(visitor: httpx.Client) -> None:
     assert order(visitor, "double", {"soy-milk": 3})["placed"] == 1
 
 
-def test_a_lost_answer_is_given_again(visitor: httpx.Client) -> None:
+def test_a_lost_answer_is_given_again_on_the_page(visitor: httpx.Client) -> None:
     """The first line breaks; under the same key the same order comes back, marked, to the byte."""
     report = order(visitor, "retry")
     lost, found = report["exchanges"]
@@ -110,7 +110,7 @@ def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) ->
     assert not {each["key"] for each in mine["keys"]} & {each["key"] for each in theirs["keys"]}
 
 
-def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+def test_what_the_orders_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
     """Nonsense gets a sentence, the shop's own refusals come through, strangers get nothing."""
     for body in (b"{", b"[]", b"{}", b'{"items": []}', b'{"items": {}}', b"[" * 900, b"\xff"):
         answer = visitor.post("/orders/double", content=body)

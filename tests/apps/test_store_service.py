@@ -653,7 +653,7 @@ def is_healthy(address: str) -> bool:
     return False
 
 
-def test_it_runs_in_uvicorn(tmp_path: Path) -> None:
+def test_the_store_service_runs_in_uvicorn(tmp_path: Path) -> None:
     """With a database in the working folder, and settings from `.env`."""
     (tmp_path / ".env").write_text("STORE_DELAY_SECONDS=0.4\n")
     with uvicorn(tmp_path) as address:

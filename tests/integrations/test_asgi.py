@@ -1,11 +1,10 @@
 """The ASGI middleware: what it lets through, what it tells, and when a claim ends."""
 
 import asyncio
-import gc
 import itertools
 import math
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -14,24 +13,17 @@ import pytest
 
 from dibs import AsyncDibs, Event, UsageError
 from dibs._http.bodies import SHORT
-from dibs.claims import open_claims
 from dibs.integrations._bodies import AsgiBody
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
 from . import DISCONNECT, App, Call, answer, is_problem, lifespan, read
 
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
 ROUTE = "POST /orders"
 KEYED = {"idempotency-key": "k-1"}
 REPLAY: dict[str, Any] = {"after": "replay", "key": "required"}
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
 
 
 @asynccontextmanager
@@ -84,7 +76,7 @@ def piece(body: bytes, *, more: bool = True) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("after", ["release", "hold", "replay"])
-async def test_of_many_at_once_one_runs(valkey: Server, after: Any) -> None:
+async def test_of_many_at_once_one_runs_under_asgi(valkey: Server, after: Any) -> None:
     """In one process or in two: the others are told 429, and for how long."""
     gate, work = gated()
     shop = Shop(work)
@@ -130,7 +122,7 @@ async def test_held_it_is_refused_for_the_rest_of_the_window(valkey: Server) -> 
         assert (await Call(app, body=b'{"other":1}').run()).status == 201
 
 
-async def test_retry_after_is_true(valkey: Server) -> None:
+async def test_retry_after_is_true_under_asgi(valkey: Server) -> None:
     """Who waits as long as told gets through; who does not, does not."""
     shop = Shop()
     async with guarding(shop, valkey, after="hold", window=2) as app:
@@ -159,7 +151,7 @@ async def test_work_that_outlasts_the_interval_is_still_guarded(valkey: Server) 
 # ---- the client's key
 
 
-async def test_a_retry_gets_the_first_answer(valkey: Server) -> None:
+async def test_a_retry_gets_the_first_answer_under_asgi(valkey: Server) -> None:
     """Status, body and headers, marked; nothing of the person or the connection."""
     headers = [
         ("content-type", "text/plain"), ("location", "/orders/17"), ("set-cookie", "session=1"),
@@ -227,7 +219,7 @@ async def test_an_optional_key(valkey: Server) -> None:
 # ---- who it is
 
 
-async def test_nobody_gets_the_answer_of_somebody_else(valkey: Server) -> None:
+async def test_nobody_gets_the_answer_of_somebody_else_under_asgi(valkey: Server) -> None:
     """The same key and the same body of another person is another submission."""
     people = ["Bearer a", "Bearer b", "Basic a", "10.0.0.1", "session=a"]
     shop = Shop()
@@ -264,7 +256,7 @@ async def test_without_a_key_the_unknown_are_told_apart_by_all_that_is_there(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_the_application_says_who_it_is(valkey: Server, is_async: bool) -> None:
+async def test_the_application_says_who_it_is_under_asgi(valkey: Server, is_async: bool) -> None:
     """By a function of the scope, plain or async; then nothing else of the request tells."""
 
     def name(scope: Any) -> Any:
@@ -282,7 +274,7 @@ async def test_the_application_says_who_it_is(valkey: Server, is_async: bool) ->
             assert shop.runs == number
 
 
-async def test_who_cannot_be_told_is_not_served(valkey: Server) -> None:
+async def test_who_cannot_be_told_is_not_served_under_asgi(valkey: Server) -> None:
     """What the function raises is raised; nothing is done, nothing is claimed."""
 
     def broken(scope: Any) -> str:
@@ -418,7 +410,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(valkey: Server) -> None:
 # ---- the last piece, and what comes after it
 
 
-async def test_it_is_stored_before_the_last_piece_is_sent(valkey: Server) -> None:
+async def test_it_is_stored_before_the_last_piece_is_sent_under_asgi(valkey: Server) -> None:
     """Whoever has the whole answer is told the truth when they submit again."""
     retries: list[Call] = []
 
@@ -491,7 +483,7 @@ async def test_a_stream_passes_piece_by_piece(valkey: Server) -> None:
         assert again.is_replay and again.body == b"one two" and shop.runs == 1
 
 
-async def test_what_is_too_long_to_be_kept_is_not_done_again(valkey: Server) -> None:
+async def test_what_is_too_long_to_be_kept_is_not_done_again_under_asgi(valkey: Server) -> None:
     """It reaches the client whole; a retry is told that it was done."""
 
     async def long(send: Any) -> None:
@@ -585,7 +577,7 @@ async def test_an_answer_to_nobody_is_kept(valkey: Server) -> None:
         assert again.is_replay and again.status == 201 and shop.runs == 1
 
 
-async def test_a_client_that_leaves_amid_a_stream(valkey: Server) -> None:
+async def test_a_client_that_leaves_amid_a_stream_under_asgi(valkey: Server) -> None:
     """The application hears of it; half an answer is none, but the work is not done again."""
     heard: list[BaseException] = []
 
@@ -643,7 +635,7 @@ async def test_the_application_is_told_the_truth_about_its_client(valkey: Server
         assert heard == ["waits", DISCONNECT["type"]]
 
 
-async def test_a_request_that_breaks_off_is_not_done(valkey: Server) -> None:
+async def test_a_request_that_breaks_off_is_not_done_under_asgi(valkey: Server) -> None:
     """What it was cannot be known, so nothing is done and nothing stays; the whole one runs."""
     runs: list[str] = []
 
@@ -726,7 +718,7 @@ async def test_an_upload_is_the_same_when_it_is_sent_twice(valkey: Server) -> No
 # ---- what is not its business
 
 
-async def test_a_request_without_a_policy_is_not_touched_at_all(valkey: Server) -> None:
+async def test_a_request_without_a_policy_is_not_touched_at_all_under_asgi(valkey: Server) -> None:
     """The application gets the very objects that the server made."""
     seen: list[Any] = []
 
@@ -756,7 +748,7 @@ async def test_a_request_without_a_policy_is_not_touched_at_all(valkey: Server) 
 
 
 @pytest.mark.parametrize("how", ["frozen", "gone"])
-async def test_in_an_outage_the_policy_decides(own_server: Server, how: str) -> None:
+async def test_in_an_outage_the_policy_decides_under_asgi(own_server: Server, how: str) -> None:
     """Open: it runs, unguarded. Closed: 503 with Retry-After, and nothing is done."""
     open_shop, closed_shop = Shop(), Shop()
 
@@ -852,7 +844,7 @@ async def test_an_application_without_a_lifespan_is_guarded(valkey: Server, endi
     await app._dibs.aclose()
 
 
-def test_a_policy_of_the_middleware_needs_a_route() -> None:
+def test_a_policy_of_the_middleware_needs_a_route_under_asgi() -> None:
     """UsageError, when the application is made."""
     with pytest.raises(UsageError, match="needs a route"):
         DibsMiddleware(living, dibs="redis://localhost", policies=[Policy(window=1)])

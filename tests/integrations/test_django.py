@@ -4,7 +4,6 @@ The settings, the routes and the views are in this module.
 """
 
 import asyncio
-import gc
 import json
 import os
 import threading
@@ -35,7 +34,6 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 from dibs import AsyncDibs, Dibs, Event, UsageError
-from dibs.claims import open_claims
 from dibs.testing import Server, eventually
 
 from . import Call, is_problem
@@ -56,6 +54,8 @@ if not settings.configured:
 
 from dibs.integrations import django as edge
 from dibs.integrations.django import Policy, once, prevent_duplicate_submit
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 KEYED = {"idempotency-key": "k-1"}
 MIDDLEWARE = "dibs.integrations.django.DibsMiddleware"
@@ -206,14 +206,6 @@ async def atenant_of(request: Any) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
-
-
-@pytest.fixture(autouse=True)
 def anew(request: pytest.FixtureRequest) -> Iterator[None]:
     """A new shop, at the server of the test."""
     global shop
@@ -260,7 +252,7 @@ def sent(client: Any, place: str, data: Any = None, **options: Any) -> Any:
 # ---- a double click
 
 
-def test_of_many_at_once_one_runs(valkey: Server) -> None:
+def test_of_many_at_once_one_runs_in_django(valkey: Server) -> None:
     """The seed's own decorator: one order, the others 429; afterwards it is free."""
     with ThreadPoolExecutor(6) as people:
         clicks = [people.submit(sent, Client(), "/patient/", {"tea": 1}) for _ in range(6)]
@@ -305,7 +297,7 @@ def _check_refusals(answers: list[Any], left: float) -> None:
         assert body(each)["message"] == "請稍候…" and left <= body(each)["retryAfter"] <= 10
 
 
-def test_retry_after_is_true() -> None:
+def test_retry_after_is_true_in_django() -> None:
     """Who waits as long as told gets through."""
     client = Client()
     assert client.post("/hold/").status_code == 201
@@ -346,7 +338,7 @@ async def test_async_views_of_every_kind(place: str) -> None:
     ("key", "status"),
     [('"k-1"', 201), ("", 400), ("a,b", 400), ('"a,b"', 201), ("k" * 256, 400), ("a b", 400)],
 )
-def test_keys(valkey: Server, key: str, status: int) -> None:
+def test_keys_in_django(valkey: Server, key: str, status: int) -> None:
     """Raw or quoted; malformed or two of them are refused, and nothing is done."""
     answer = sent(Client(), "/replay/x/", headers={"idempotency-key": key})
     assert answer.status_code == status
@@ -363,7 +355,7 @@ def test_csrf_is_checked_as_ever() -> None:
         assert shop.runs == ["/exempt/", "/exempt-inside/"]
 
 
-def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
+def test_names_hold_no_value_of_the_request_in_django(valkey: Server) -> None:
     """Events are told the route as it is written; what is stored holds no data."""
     events: list[Event] = []
     headers = {**KEYED, "cookie": "s=U4711"}
@@ -378,7 +370,7 @@ def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
     assert not [word for word in ("private", "9001", "a@b.c", "U4711", "k-1") if word in stored]
 
 
-def test_by_a_part_of_the_path() -> None:
+def test_by_a_part_of_the_path_in_django() -> None:
     """As the route names it; the rest of the path does not count."""
     places = ("/by/a/1/", "/by/b/1/", "/by/a/2/")
     assert [Client().post(place).status_code for place in places] == [201, 429, 201]
@@ -397,7 +389,7 @@ PEOPLE: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-def test_nobody_gets_the_answer_of_somebody_else() -> None:
+def test_nobody_gets_the_answer_of_somebody_else_in_django() -> None:
     """By user or login; a header does not pass for a user."""
     with override_settings(MIDDLEWARE=[f"{__name__}.login"]):
         for address, headers in PEOPLE:
@@ -474,7 +466,7 @@ OUTCOMES: dict[str, tuple[Callable[[Any], Any], int, int]] = {
 
 
 @pytest.mark.parametrize("how", OUTCOMES)
-def test_what_an_answer_leaves_behind(valkey: Server, how: str) -> None:
+def test_what_an_answer_leaves_behind_in_django(valkey: Server, how: str) -> None:
     """Replayed, done again, or (what cannot be kept) refused as done."""
     make, status, times = OUTCOMES[how]
     shop.outcomes[how] = make
@@ -539,7 +531,7 @@ def test_cookies_are_not_replayed() -> None:
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_a_stream_is_guarded_until_its_end(valkey: Server, is_read: bool) -> None:
+def test_a_stream_is_guarded_until_its_end_in_django(valkey: Server, is_read: bool) -> None:
     """While it flows a second one is refused; when it is read, or left, the claim ends."""
     shop.outcomes["stream"] = lambda request: StreamingHttpResponse([b"one ", b"two"])
     first = Client().post("/release/stream/")
@@ -580,7 +572,7 @@ async def test_an_async_stream_is_guarded_until_its_end(valkey: Server) -> None:
 # ---- what was sent
 
 
-def test_forms_and_files() -> None:
+def test_forms_and_files_in_django() -> None:
     """A file reaches the view, and counts; so do the values of a field, in order."""
     from io import BytesIO
 
@@ -616,7 +608,7 @@ def test_a_form_that_is_put_counts_as_what_it_is(kind: str) -> None:
     assert statuses == [201, 429, 201]
 
 
-def test_the_view_reads_what_was_sent() -> None:
+def test_the_view_reads_what_was_sent_in_django() -> None:
     """The body, the form and the stream: the guard has taken nothing away."""
     shop.outcomes["body"] = lambda request: HttpResponse(request.body)
     shop.outcomes["read"] = lambda request: HttpResponse(request.read())
@@ -627,7 +619,7 @@ def test_the_view_reads_what_was_sent() -> None:
         assert answer.content == expected
 
 
-def test_a_body_that_was_read_before_is_not_guessed(valkey: Server) -> None:
+def test_a_body_that_was_read_before_is_not_guessed_in_django(valkey: Server) -> None:
     """Django's own exception; nothing is claimed, nothing runs. A form it has read is known."""
     with override_settings(MIDDLEWARE=[f"{__name__}.reader"]):
         with pytest.raises(RawPostDataException):
@@ -715,7 +707,7 @@ def test_settings_that_make_no_sense() -> None:
 # ---- outages
 
 
-def test_in_an_outage_the_policy_decides(own_server: Server) -> None:
+def test_in_an_outage_the_policy_decides_in_django(own_server: Server) -> None:
     """Open: it runs, unguarded. Closed: 503, and nothing is done."""
     client = Client()
     client.post("/open/")

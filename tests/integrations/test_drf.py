@@ -213,7 +213,7 @@ def is_replay(response: Any) -> bool:
 
 
 @pytest.mark.parametrize("place", ["class/", "function/", "set/", "set/7/pay/", "mixed/"])
-def test_6_an_answer_is_recorded_when_it_is_rendered(place: str) -> None:
+def test_an_answer_is_recorded_when_it_is_rendered(place: str) -> None:
     """In views of every kind: the work is done once, and the answer is what the first one got."""
     first, again = sent(f"/{place}"), sent(f"/{place}")
     assert first.status_code == again.status_code == 201 and is_replay(again)
@@ -224,19 +224,19 @@ def test_6_an_answer_is_recorded_when_it_is_rendered(place: str) -> None:
     assert runs == [{"cart": 1}]
 
 
-def test_6_the_mixin_leaves_methods_alone_that_change_nothing() -> None:
+def test_the_mixin_leaves_methods_alone_that_change_nothing() -> None:
     """They need no key."""
     assert Client().get("/mixed/").status_code == 201
     assert Client().get("/mixed/").status_code == 201 and len(runs) == 2
 
 
-def test_6_a_mixin_without_a_policy_is_refused_when_it_is_written() -> None:
+def test_a_mixin_without_a_policy_is_refused_when_it_is_written() -> None:
     """It would guard nothing."""
     with pytest.raises(UsageError, match="dibs_policy"):
         type("Bare", (OnceMixin, APIView), {})
 
 
-def test_6_checks_come_first() -> None:
+def test_checks_come_first() -> None:
     """Who is not let in, or has asked too often, gets no replay; a user is who DRF says."""
     assert not is_replay(sent("/members/", x_token="a"))
     assert is_replay(sent("/members/", x_token="a"))
@@ -245,14 +245,14 @@ def test_6_checks_come_first() -> None:
     assert not is_replay(sent("/members/", x_token="b")) and len(runs) == 2
 
 
-def test_6_a_body_that_a_permission_has_read_counts() -> None:
+def test_a_body_that_a_permission_has_read_counts() -> None:
     """By what it says; another one is a 422."""
     assert sent("/curious/").status_code == 201
     assert is_replay(sent("/curious/"))
     assert sent("/curious/", {"cart": 2}).status_code == 422 and len(runs) == 1
 
 
-def test_6_what_a_view_raises_is_an_answer_of_the_framework(valkey: Server) -> None:
+def test_what_a_view_raises_is_an_answer_of_the_framework(valkey: Server) -> None:
     """An error frees the key, as any exception does."""
     for number in (1, 2):
         refused = sent("/strict/")
@@ -260,7 +260,7 @@ def test_6_what_a_view_raises_is_an_answer_of_the_framework(valkey: Server) -> N
         assert len(runs) == number and valkey.keys() == []
 
 
-def test_6_an_answer_that_cannot_be_rendered_frees_the_key(valkey: Server) -> None:
+def test_an_answer_that_cannot_be_rendered_frees_the_key(valkey: Server) -> None:
     """Django says 500, and the next one may try."""
     assert sent("/breaking/").status_code == 500 and valkey.keys() == []
     assert sent("/breaking/").status_code == 201
@@ -268,7 +268,7 @@ def test_6_an_answer_that_cannot_be_rendered_frees_the_key(valkey: Server) -> No
 
 
 @pytest.mark.parametrize("method", ["post", "put"])
-def test_6_another_file_is_another_payload(method: str) -> None:
+def test_another_file_is_another_payload(method: str) -> None:
     """Whatever boundary it is sent with; the view gets the file."""
 
     def upload(content: bytes, boundary: str) -> Any:
@@ -289,7 +289,7 @@ def test_the_seeds_decorator() -> None:
     assert [sent("/seed/").status_code for _ in range(2)] == [201, 201]
 
 
-def test_15_a_view_may_be_exempt_from_the_middleware() -> None:
+def test_a_view_may_be_exempt_from_the_middleware() -> None:
     """By a decorator, on a class or a function."""
     with override_settings(
         MIDDLEWARE=["dibs.integrations.django.DibsMiddleware"],

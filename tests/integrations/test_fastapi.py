@@ -6,7 +6,6 @@ This module has `from __future__ import annotations`: the annotations of its end
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,11 +34,12 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from dibs import AsyncDibs, Event, UsageError
-from dibs.claims import open_claims
 from dibs.integrations.fastapi import install, once, prevent_duplicate_submit
 from dibs.testing import Server
 
 from . import is_problem
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 if TYPE_CHECKING:
     from nowhere import Mystery  # type: ignore[import-not-found]
@@ -62,14 +62,6 @@ class Till(BaseModel):
     secret: str
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
-
-
 @asynccontextmanager
 async def visiting(
     server: Server, app: FastAPI, *, listeners: Any = (), budget: float = 5, user: Any = None
@@ -90,7 +82,7 @@ def is_replay(response: httpx.Response) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_of_many_at_once_one_runs(valkey: Server, kind: str) -> None:
+async def test_of_many_at_once_one_runs_in_fastapi(valkey: Server, kind: str) -> None:
     """The seed's own decorator, on an endpoint without a request: one order, the others 429."""
     runs: list[int] = []
     gate, thread_gate = asyncio.Event(), threading.Event()
@@ -132,7 +124,7 @@ async def test_of_many_at_once_one_runs(valkey: Server, kind: str) -> None:
         assert (again.status_code, again.json()) == (201, {"number": 2})
 
 
-async def test_retry_after_is_true(valkey: Server) -> None:
+async def test_retry_after_is_true_in_fastapi(valkey: Server) -> None:
     """Who waits as long as told gets through."""
     app = FastAPI()
 
@@ -370,7 +362,7 @@ async def test_a_replay_is_what_the_client_got(valkey: Server) -> None:
     assert "of the house" not in stored and "of one person" not in stored
 
 
-async def test_errors_are_answers(valkey: Server) -> None:
+async def test_errors_are_answers_in_fastapi(valkey: Server) -> None:
     """An HTTPException or what a handler makes of another one: kept below 500, else done again."""
 
     class OutOfStock(Exception): ...
@@ -418,7 +410,7 @@ async def test_an_answer_that_does_not_fit_its_model_is_an_error(valkey: Server)
         assert (await client.post("/orders", headers=KEYED)).json() == {"number": 1}
 
 
-async def test_background_tasks_run_outside_the_claim(valkey: Server) -> None:
+async def test_background_tasks_run_outside_the_claim_in_fastapi(valkey: Server) -> None:
     """While they last a retry is replayed; they run once."""
     app = FastAPI()
     gate, mails = asyncio.Event(), [0]
@@ -442,7 +434,7 @@ async def test_background_tasks_run_outside_the_claim(valkey: Server) -> None:
         assert (await first).json() == "ordered" and mails == [1]
 
 
-async def test_streams_and_files(valkey: Server, tmp_path: Path) -> None:
+async def test_streams_and_files_in_fastapi(valkey: Server, tmp_path: Path) -> None:
     """Short ones are replayed; long ones pass, and are not done again."""
     file = tmp_path / "receipt.txt"
     file.write_bytes(b"a receipt")
@@ -472,7 +464,7 @@ async def test_streams_and_files(valkey: Server, tmp_path: Path) -> None:
 # ---- forms
 
 
-async def test_a_form_with_a_file(valkey: Server) -> None:
+async def test_a_form_with_a_file_in_fastapi(valkey: Server) -> None:
     """The file reaches the endpoint; its fields count, and so does the file."""
     app = FastAPI()
     runs: list[tuple[str, bytes]] = []
@@ -583,7 +575,7 @@ async def test_an_application_mounted_in_a_router(valkey: Server) -> None:
 # ---- install
 
 
-async def test_without_install_the_sentence_says_so() -> None:
+async def test_without_install_the_sentence_says_so_in_fastapi() -> None:
     """UsageError: what to call, and where."""
     app = FastAPI()
 
@@ -597,7 +589,7 @@ async def test_without_install_the_sentence_says_so() -> None:
             await client.post("/orders", headers=KEYED)
 
 
-async def test_who_it_is_may_be_told_by_the_request(valkey: Server) -> None:
+async def test_who_it_is_may_be_told_by_the_request_in_fastapi(valkey: Server) -> None:
     """The same key of somebody else is another submission."""
     app = FastAPI()
 
@@ -618,7 +610,7 @@ async def test_who_it_is_may_be_told_by_the_request(valkey: Server) -> None:
 # ---- outages
 
 
-async def test_in_an_outage_the_policy_decides(own_server: Server) -> None:
+async def test_in_an_outage_the_policy_decides_in_fastapi(own_server: Server) -> None:
     """Open: it runs, unguarded. Closed: 503, and nothing is done."""
     app = FastAPI()
     runs: list[str] = []

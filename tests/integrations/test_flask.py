@@ -1,7 +1,6 @@
 """The decorator for Flask: views, errors, streams, forms, and whose cookie it was."""
 
 import functools
-import gc
 import io
 import threading
 from collections.abc import Iterator
@@ -15,22 +14,15 @@ from flask.testing import FlaskClient
 from flask.views import MethodView
 
 from dibs import Dibs, Event, UsageError
-from dibs.claims import open_claims
 from dibs.integrations.flask import install, once, prevent_duplicate_submit
 from dibs.testing import Server, eventually
 
 from . import is_problem
 
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
 KEYED = {"idempotency-key": "k-1"}
 replaying = once(window=60, after="replay", key="required")
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
 
 
 @pytest.fixture
@@ -54,7 +46,7 @@ def is_replay(response: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_of_many_at_once_one_runs(valkey: Server, dibs: Dibs, kind: str) -> None:
+def test_of_many_at_once_one_runs_in_flask(valkey: Server, dibs: Dibs, kind: str) -> None:
     """The seed's own decorator: one order, the others 429; afterwards it is free."""
     app = shop(dibs)
     runs: list[Any] = []
@@ -90,7 +82,7 @@ def test_of_many_at_once_one_runs(valkey: Server, dibs: Dibs, kind: str) -> None
     assert click(0).get_json() == {"order": 2} and valkey.keys() == []
 
 
-def test_retry_after_is_true(dibs: Dibs) -> None:
+def test_retry_after_is_true_in_flask(dibs: Dibs) -> None:
     """Who waits as long as told gets through."""
     app = shop(dibs)
     app.post("/orders")(once(window=2, after="hold")(lambda: "ordered"))
@@ -105,7 +97,7 @@ def test_retry_after_is_true(dibs: Dibs) -> None:
 # ---- views and keys
 
 
-def test_a_retry_gets_the_first_answer(dibs: Dibs) -> None:
+def test_a_retry_gets_the_first_answer_in_flask(dibs: Dibs) -> None:
     """Status, body and headers of whatever the view returns; never a cookie, whoever set it."""
     app = shop(dibs)
     outcomes: dict[str, Any] = {
@@ -149,7 +141,7 @@ def test_a_retry_gets_the_first_answer(dibs: Dibs) -> None:
     ],
     ids=str,
 )
-def test_keys(valkey: Server, dibs: Dibs, headers: Any, status: int) -> None:
+def test_keys_in_flask(valkey: Server, dibs: Dibs, headers: Any, status: int) -> None:
     """Raw or quoted; missing, malformed or two of them are refused, and nothing is done."""
     app = shop(dibs)
     runs: list[int] = []
@@ -204,7 +196,7 @@ def test_blueprints_classes_and_names(valkey: Server) -> None:
     }  # fmt: skip
 
 
-def test_by_a_part_of_the_path(dibs: Dibs) -> None:
+def test_by_a_part_of_the_path_in_flask(dibs: Dibs) -> None:
     """As the rule names it."""
     app = shop(dibs)
     app.post("/orders/<int:number>/<note>")(
@@ -218,7 +210,7 @@ def test_by_a_part_of_the_path(dibs: Dibs) -> None:
 # ---- who it is
 
 
-def test_nobody_gets_the_answer_of_somebody_else(dibs: Dibs) -> None:
+def test_nobody_gets_the_answer_of_somebody_else_in_flask(dibs: Dibs) -> None:
     """By login; without a login, the key is nobody's in particular, and not theirs."""
     app = shop(dibs)
     app.post("/orders")(replaying(lambda: "ordered"))
@@ -236,7 +228,7 @@ def test_nobody_gets_the_answer_of_somebody_else(dibs: Dibs) -> None:
             assert is_replay(answer) is (number == 1), (address, headers)
 
 
-def test_the_application_says_who_it_is(dibs: Dibs) -> None:
+def test_the_application_says_who_it_is_in_flask(dibs: Dibs) -> None:
     """By a function without arguments, which may look at the session."""
     app = shop(dibs, user=lambda: session.get("user"))
     app.post("/orders")(replaying(lambda: "ordered"))
@@ -311,7 +303,9 @@ def failing_shop(dibs: Dibs, seen: list[Any]) -> Flask:
     [("handled", 409, 1), ("404", 404, 1), ("403", 403, 2), ("503", 503, 2), ("broken", 500, 2),
      ("none", 500, 2)],
 )  # fmt: skip
-def test_errors_are_answers(valkey: Server, dibs: Dibs, how: str, status: int, times: int) -> None:
+def test_errors_are_answers_in_flask(
+    valkey: Server, dibs: Dibs, how: str, status: int, times: int
+) -> None:
     """What a handler makes of an exception: kept below 500, else done again.
 
     Decorators around the guard, such as one that rolls back, see the exception itself.
@@ -346,7 +340,7 @@ def test_what_is_raised_through_the_app_is_raised(valkey: Server, dibs: Dibs) ->
 # ---- streams and files
 
 
-def test_a_stream_is_guarded_until_its_end(valkey: Server, dibs: Dibs) -> None:
+def test_a_stream_is_guarded_until_its_end_in_flask(valkey: Server, dibs: Dibs) -> None:
     """While it flows a second one is refused; when it is read, or left, the claim ends."""
     app = shop(dibs)
     runs: list[int] = []
@@ -380,7 +374,7 @@ def test_a_file_passes_and_is_not_done_again(dibs: Dibs) -> None:
     assert again.status_code == 409 and is_problem(again.get_json(force=True), again.headers, 409)
 
 
-def test_what_is_too_long_to_be_kept_is_not_done_again(dibs: Dibs) -> None:
+def test_what_is_too_long_to_be_kept_is_not_done_again_in_flask(dibs: Dibs) -> None:
     """It reaches the client whole; a retry is told that it was done."""
     app = shop(dibs)
     app.post("/long")(once(window=60, after="replay", key="required", most=10)(lambda: "x" * 11))
@@ -391,7 +385,7 @@ def test_what_is_too_long_to_be_kept_is_not_done_again(dibs: Dibs) -> None:
 # ---- the body stays readable
 
 
-def test_the_view_reads_what_was_sent(dibs: Dibs) -> None:
+def test_the_view_reads_what_was_sent_in_flask(dibs: Dibs) -> None:
     """As bytes, as a stream, as JSON or as a form: the guard has taken nothing away."""
     app = shop(dibs)
 
@@ -414,7 +408,7 @@ def test_the_view_reads_what_was_sent(dibs: Dibs) -> None:
     assert client.post("/json", json={"a": 1}).json == {"a": 1}
 
 
-def test_forms_and_files(dibs: Dibs) -> None:
+def test_forms_and_files_in_flask(dibs: Dibs) -> None:
     """A file reaches the view, and counts; so do the values of a field, in order."""
     app = shop(dibs)
     runs: list[Any] = []
@@ -444,7 +438,7 @@ def test_what_is_too_long_to_be_read_is_not_claimed(valkey: Server, dibs: Dibs) 
 # ---- install and outages
 
 
-def test_without_install_the_sentence_says_so() -> None:
+def test_without_install_the_sentence_says_so_in_flask() -> None:
     """UsageError: what to call, and where."""
     app = Flask(__name__)
     app.testing = True
@@ -462,7 +456,7 @@ def test_an_address_will_do(valkey: Server) -> None:
     app.extensions["dibs"]._dibs.close()
 
 
-def test_in_an_outage_the_policy_decides(own_server: Server) -> None:
+def test_in_an_outage_the_policy_decides_in_flask(own_server: Server) -> None:
     """Open: it runs, unguarded. Closed: 503, and nothing is done."""
     runs: list[str] = []
     with Dibs(own_server.url, budget=0.3) as dibs:
@@ -501,7 +495,7 @@ def test_a_form_that_was_read_before_the_view_counts(valkey: Server, dibs: Dibs)
     assert statuses == [200, 200, 429]
 
 
-def test_a_body_that_was_read_before_is_not_guessed(valkey: Server, dibs: Dibs) -> None:
+def test_a_body_that_was_read_before_is_not_guessed_in_flask(valkey: Server, dibs: Dibs) -> None:
     """It cannot be compared any more."""
     app = shop(dibs)
     app.testing = True

@@ -82,7 +82,7 @@ def told(answer: bytes) -> tuple[int, bool]:
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("size", [10, 2 << 20], ids=["short", "2 MiB"])
-def test_1_a_client_that_closes_gets_its_replay(site: Site, version: str, size: int) -> None:
+def test_a_client_that_closes_gets_its_replay(site: Site, version: str, size: int) -> None:
     """The body is read to its end before anything is answered, so that nothing is reset."""
     intent = f"closes-{version}-{size}"
     for number, cut in enumerate((0, 65_536, 1_000, 300_000)):
@@ -91,7 +91,7 @@ def test_1_a_client_that_closes_gets_its_replay(site: Site, version: str, size: 
     assert site.runs(intent) == 1
 
 
-def test_7_half_a_body_does_not_run_and_the_retry_does(site: Site) -> None:
+def test_half_a_body_does_not_run_and_the_retry_does(site: Site) -> None:
     """Whether the client closes its side only, or leaves."""
     for number, size in enumerate((100, 300_000, 2 << 20)):
         intent = f"half-{number}"
@@ -140,7 +140,7 @@ def test_a_chunked_body_that_breaks_off_does_not_run(site: Site) -> None:
     assert site.runs("broken") == 0
 
 
-def test_100_continue_is_kept(site: Site) -> None:
+def test_continue_is_kept(site: Site) -> None:
     """A client that asks first is told to go on, and answered."""
     whole = request("continue", size=100)
     head, _, body = whole.partition(b"\r\n\r\n")

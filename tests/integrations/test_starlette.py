@@ -2,9 +2,8 @@
 
 import asyncio
 import functools
-import gc
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Mount, Route
 
 from dibs import AsyncDibs, Event, UsageError
-from dibs.claims import open_claims
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.integrations.starlette import install, once, prevent_duplicate_submit
 from dibs.testing import Server
@@ -33,16 +31,10 @@ from dibs.testing.torture.interruption import Interruption
 
 from . import Call, is_problem, lifespan
 
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
 KEYED = {"idempotency-key": "k-1"}
 replaying = once(window=60, after="replay", key="required")
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
 
 
 @asynccontextmanager
@@ -103,7 +95,7 @@ class Till:
 
 
 @pytest.mark.parametrize("kind", ["asynchronous", "synchronous"])
-async def test_of_many_at_once_one_runs(valkey: Server, kind: str) -> None:
+async def test_of_many_at_once_one_runs_in_starlette(valkey: Server, kind: str) -> None:
     """The seed's own decorator: 429, its message, and Retry-After; afterwards it is free."""
     till = Till()
     guard = prevent_duplicate_submit(interval=10, message="請稍候…")
@@ -124,7 +116,7 @@ async def test_of_many_at_once_one_runs(valkey: Server, kind: str) -> None:
         assert (await client.post("/orders", json={"tea": 1})).json() == {"order": 2}
 
 
-async def test_retry_after_is_true(valkey: Server) -> None:
+async def test_retry_after_is_true_in_starlette(valkey: Server) -> None:
     """Who waits as long as told gets through."""
     till = Till()
     till.open()
@@ -224,7 +216,7 @@ async def test_two_guards_on_one_endpoint_are_one_too_many(valkey: Server) -> No
 # ---- install
 
 
-async def test_without_install_the_sentence_says_so() -> None:
+async def test_without_install_the_sentence_says_so_in_starlette() -> None:
     """UsageError: what to call, and where."""
     async with browser(Starlette(routes=[post(replaying(plain))])) as client:
         with pytest.raises(UsageError, match=r"call install\(app, dibs\)"):
@@ -286,7 +278,7 @@ async def test_the_endpoint_reads_what_was_sent(valkey: Server) -> None:
         assert (await client.post("/stream", json={"a": 1})).json() == {"a": 1}
 
 
-async def test_a_form_with_a_file(valkey: Server) -> None:
+async def test_a_form_with_a_file_in_starlette(valkey: Server) -> None:
     """The file reaches the endpoint; its fields count, and so does the file."""
     runs: list[bytes] = []
 
@@ -324,7 +316,7 @@ async def test_a_form_of_unknown_length_is_limited_as_well(valkey: Server) -> No
     assert is_problem(call.json, call.headers, 413) and not runs and valkey.keys() == []
 
 
-async def test_names_hold_no_value_of_the_request(valkey: Server) -> None:
+async def test_names_hold_no_value_of_the_request_in_starlette(valkey: Server) -> None:
     """Events are told the template of the route; where it hangs may hold a value."""
     events: list[Event] = []
     inner = Starlette(routes=[post(replaying(plain), "/orders/{id}")])
@@ -349,7 +341,7 @@ async def test_two_mounts_of_one_application_are_two_places(valkey: Server) -> N
             assert (await client.post(path, json={"cart": 1})).status_code == 429
 
 
-async def test_who_it_is_may_be_told_by_the_request(valkey: Server) -> None:
+async def test_who_it_is_may_be_told_by_the_request_in_starlette(valkey: Server) -> None:
     """Plain or async; the same key of somebody else is another submission."""
 
     async def user(request: Request) -> str | None:
@@ -365,7 +357,7 @@ async def test_who_it_is_may_be_told_by_the_request(valkey: Server) -> None:
 # ---- answers
 
 
-async def test_errors_are_answers(valkey: Server) -> None:
+async def test_errors_are_answers_in_starlette(valkey: Server) -> None:
     """What a handler makes of an exception counts as what it is: 4xx is kept, 5xx is not."""
 
     class OutOfStock(Exception): ...
@@ -417,7 +409,7 @@ async def test_an_exception_nobody_handles_is_raised_and_frees_the_key(valkey: S
         assert (await client.post("/orders", headers=KEYED)).status_code == 201
 
 
-async def test_background_tasks_run_outside_the_claim(valkey: Server) -> None:
+async def test_background_tasks_run_outside_the_claim_in_starlette(valkey: Server) -> None:
     """While one lasts a retry is replayed; that it fails changes nothing."""
     gate, begun = asyncio.Event(), asyncio.Event()
 
@@ -439,7 +431,7 @@ async def test_background_tasks_run_outside_the_claim(valkey: Server) -> None:
         assert is_replay(await client.post("/orders", headers=KEYED))
 
 
-async def test_streams_and_files(valkey: Server, tmp_path: Path) -> None:
+async def test_streams_and_files_in_starlette(valkey: Server, tmp_path: Path) -> None:
     """Short ones are replayed; long ones pass, and are not done again."""
     file = tmp_path / "receipt.txt"
     file.write_bytes(b"a receipt")
@@ -580,7 +572,7 @@ async def test_cancelled_at_any_moment_it_leaves_no_claim(valkey: Server, late: 
 # ---- outages
 
 
-async def test_in_an_outage_the_policy_decides(own_server: Server) -> None:
+async def test_in_an_outage_the_policy_decides_in_starlette(own_server: Server) -> None:
     """Open: it runs, unguarded. Closed: 503, and nothing is done."""
     till = Till()
     till.open()

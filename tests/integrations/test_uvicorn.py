@@ -140,7 +140,7 @@ def _replayed(response: httpx.Response) -> httpx.Response | None:
     return response if "idempotent-replayed" in response.headers else None
 
 
-def test_a_client_that_leaves_amid_a_stream(visitor: Visitor) -> None:
+def test_a_client_that_leaves_amid_a_stream_behind_uvicorn(visitor: Visitor) -> None:
     """The stream ends, and is not begun again by a retry: it is told that it was done."""
     with visitor.begin("stream", "stream") as wire:
         assert wire.recv(1000)
@@ -157,7 +157,7 @@ def _told_done(response: httpx.Response) -> httpx.Response | None:
     return response if response.json()["state"] == "done" else None
 
 
-def test_a_request_that_breaks_off_is_not_done(visitor: Visitor) -> None:
+def test_a_request_that_breaks_off_is_not_done_behind_uvicorn(visitor: Visitor) -> None:
     """Half a body is no submission: nothing runs, and the whole one is new."""
     with visitor.begin("echo", "broken", b'{"tea":', length=100):
         pass

@@ -1,6 +1,5 @@
 """The WSGI middleware: streams, exceptions, clients that leave, and what is not its business."""
 
-import gc
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,19 +7,12 @@ from typing import Any
 import pytest
 
 from dibs import Dibs, UsageError
-from dibs.claims import open_claims
 from dibs.integrations.wsgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
 KEY = "k-1"
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
-    yield
-    gc.collect()
-    assert open_claims() == 0
 
 
 @pytest.fixture
@@ -92,7 +84,9 @@ def test_a_stream_passes_piece_by_piece_and_is_kept(guarded: Any, valkey: Server
     assert len(runs) == 1
 
 
-def test_it_is_stored_before_the_last_piece_is_sent(guarded: Any, valkey: Server) -> None:
+def test_it_is_stored_before_the_last_piece_is_sent_under_wsgi(
+    guarded: Any, valkey: Server
+) -> None:
     """Whoever has the whole answer can ask again and be told the truth."""
 
     def app(environ: Any, start_response: Any) -> Any:
@@ -106,7 +100,7 @@ def test_it_is_stored_before_the_last_piece_is_sent(guarded: Any, valkey: Server
     pieces.close()
 
 
-def test_a_client_that_leaves_amid_a_stream(guarded: Any) -> None:
+def test_a_client_that_leaves_amid_a_stream_under_wsgi(guarded: Any) -> None:
     """The work was done: a retry is told so, and the application's own end is called."""
     closed: list[int] = []
 
@@ -197,7 +191,9 @@ def test_the_application_reads_what_was_sent(guarded: Any) -> None:
     assert seen == [(0, "0"), (10, "10"), (3 << 20, str(3 << 20)), (99, "99")]
 
 
-def test_a_request_without_a_policy_is_not_touched_at_all(guarded: Any, valkey: Server) -> None:
+def test_a_request_without_a_policy_is_not_touched_at_all_under_wsgi(
+    guarded: Any, valkey: Server
+) -> None:
     """The application gets the very objects that the server made."""
     seen: list[Any] = []
 
@@ -225,7 +221,7 @@ def test_a_method_in_lower_case_is_guarded(guarded: Any) -> None:
     assert Exchange(REQUEST_METHOD="POST").run(shop).is_replay and len(runs) == 1
 
 
-def test_a_policy_of_the_middleware_needs_a_route() -> None:
+def test_a_policy_of_the_middleware_needs_a_route_under_wsgi() -> None:
     """It would be for no request."""
     with pytest.raises(UsageError, match="needs a route"):
         DibsMiddleware(lambda e, s: [], dibs="redis://127.0.0.1:1", policies=[Policy(window=1)])

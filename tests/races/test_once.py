@@ -293,7 +293,7 @@ def nothing_runs(server: Server) -> bool:
 
 @pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_at_every_suspension(
+async def test_a_claim_is_cancelled_at_every_suspension(
     valkey: Server, scenario: Scenario, warm: bool
 ) -> None:
     """At the k-th suspension, for every k: CancelledError reaches the caller, and nothing is left
@@ -319,7 +319,7 @@ async def test_cancelled_at_every_suspension(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
+async def test_a_claim_is_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
     """From outside, after k loop ticks: replies may be there already, and not yet seen."""
     for ticks in range(25):
         async with AsyncDibs(valkey.url, budget=5) as dibs:

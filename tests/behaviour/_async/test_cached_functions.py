@@ -31,7 +31,7 @@ async def test_methods_can_be_cached(valkey: Server) -> None:
         assert await taipei.find("tea") and taipei.loads == 2
 
 
-async def test_mistakes_are_told_when_decorating() -> None:
+async def test_mistakes_are_told_when_decorating_with_cached() -> None:
     """Options that make no sense: UsageError before any call."""
     async with AsyncDibs("redis://127.0.0.1:1") as dibs:
         for options in (

@@ -32,7 +32,7 @@ def test_methods_can_be_cached(valkey: Server) -> None:
         assert taipei.find("tea") and taipei.loads == 2
 
 
-def test_mistakes_are_told_when_decorating() -> None:
+def test_mistakes_are_told_when_decorating_with_cached() -> None:
     """Options that make no sense: UsageError before any call."""
     with Dibs("redis://127.0.0.1:1") as dibs:
         for options in (

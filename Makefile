@@ -35,7 +35,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print pins clean
+	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print drawing pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -133,6 +133,10 @@ verdicts: ## what the torture suite says about other middlewares, anew in docs/t
 
 print: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
+
+drawing: setup ## which module imports which, and the figures of the code, anew in ARCHITECTURE.md
+	@$(BIN)/python tools/measure_code.py
+	@$(BIN)/python tools/draw_imports.py
 
 PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
 	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)

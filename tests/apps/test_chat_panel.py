@@ -1,4 +1,4 @@
-"""The playground when something goes wrong at its edges: a late start, an outage, odd bytes."""
+"""The chat panel: a bot that starts late or not at all, and texts that no webhook could carry."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 
-from apps.playground.engine import Engine
 from apps.playground.line import ChatPanel, Platform, local, served
 from apps.playground.line.panel import create_page
-from apps.playground.menu import MenuPanel
 
 from .test_line_platform import ROOM, SECRET, TOKEN, Bot, Told
 
@@ -77,26 +73,6 @@ async def test_an_app_that_does_not_start_leaves_no_port_open(
         async with served(Starlette(lifespan=broken), lifespan=True):
             pytest.fail("it is not served")
     assert [listener.fileno() for listener in opened] == [-1]
-
-
-async def test_a_stopped_server_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """503 after one try of a second, and not after as many as a client library makes."""
-    path, asked = str(tmp_path / "s"), 0
-
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
-        await reader.read()  # until the caller gives up
-        writer.close()
-
-    monkeypatch.setattr(Engine, "socket", lambda self: path)
-    server = await asyncio.start_unix_server(hang, path)
-    async with server:
-        with pytest.raises(HTTPException) as refused:
-            await MenuPanel(Engine())._delete("k")  # pyright: ignore[reportPrivateUsage]
-    assert refused.value.status_code == 503 and asked == 1
 
 
 async def _awaited(event: asyncio.Event) -> None:

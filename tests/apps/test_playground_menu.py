@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
+from apps.playground.engine import Engine
+from apps.playground.menu import MenuPanel
 from dibs.testing import eventually
 
 from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
@@ -151,6 +156,26 @@ def test_it_ends_while_the_restaurant_opens() -> None:
         assert (code, said) == (0, "") and took < 4
         eventually(lambda: not alive(pids) and not playground.servers())
         assert not os.listdir(playground.folder)
+
+
+async def test_a_stopped_server_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 after one try of a second, and not after as many as a client library makes."""
+    path, asked = str(tmp_path / "s"), 0
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()  # until the caller gives up
+        writer.close()
+
+    monkeypatch.setattr(Engine, "socket", lambda self: path)
+    server = await asyncio.start_unix_server(hang, path)
+    async with server:
+        with pytest.raises(HTTPException) as refused:
+            await MenuPanel(Engine())._delete("k")  # pyright: ignore[reportPrivateUsage]
+    assert refused.value.status_code == 503 and asked == 1
 
 
 # ------------------------------------------------------------------------------- in a browser

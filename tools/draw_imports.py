@@ -288,10 +288,12 @@ def _between(imports: Imports) -> Iterator[str]:
     for (here, other), count in sorted(_edges(imports).items(), key=_by_layer):
         if other not in LAYERS[-1][1]:
             yield f"  {_id(here)} -->|{count}| {_id(other)}"
+    for group in [group for group in LAYERS[-1][1] if group in sizes]:
+        yield f"  dibs__core ~~~ {_id(group)}"  # an invisible arrow keeps them at the bottom
 
 
 def _label(group: str, size: int) -> str:
-    return f"{group}: {size} modules" if size > 1 else group
+    return f"{group}<br/>{size} modules" if size > 1 else group
 
 
 def _id(name: str) -> str:

@@ -20,20 +20,13 @@ from apps.playground.engine import Engine
 from apps.playground.menu import MenuPanel
 from dibs.testing import eventually
 
-from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+from .playground_process import Playground, running
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
 BRANCH = "tpe-main"  # it never closes
 PATIENCE = 60_000
 """ms: five processes may take their time on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def playground() -> Iterator[Playground]:
-    with running() as playground:
-        assert playground.url, playground.line
-        yield playground
 
 
 @pytest.fixture
@@ -179,32 +172,6 @@ async def test_a_stopped_server_is_asked_once(
 
 
 # ------------------------------------------------------------------------------- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The page in a browser, at the narrowest width it promises to fit."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page = context.new_page()
-    mistakes: list[str] = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.goto(playground.url)
-    yield page
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    context.close()
-    assert not mistakes and overflow <= 0
 
 
 def test_a_person_sees_the_crowd(page: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -340,3 +342,20 @@ async def test_an_asyncio_client_meets_the_same_faults(valkey: Server, proxy: Fa
         with pytest.raises(redis.TimeoutError):
             await client.get("key")
         assert await client.get("key") == b"1"
+
+
+def test_a_cut_during_a_tls_handshake_ends_the_connection(valkey: Server, tmp_path: Path) -> None:
+    """A client that is still shaking hands does not end up on a line that leads nowhere."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        FaultProxy(valkey.port, tls=Certificates(tmp_path)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client,
+    ):
+        eventually(lambda: valkey.client().info("clients")["connected_clients"] > 1)
+        proxy.cut()
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            with context.wrap_socket(client, do_handshake_on_connect=False) as secure:
+                secure.do_handshake()
+                secure.sendall(b"PING\r\n")
+                assert secure.recv(100) == b""

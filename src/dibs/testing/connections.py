@@ -166,7 +166,9 @@ class Connection:
         self._ends = 2
 
     def begin(self) -> None:
-        """Let bytes flow, once both ends are there."""
+        """Let bytes flow, once both ends are there; a cut may have come before."""
+        if not self.server.open:
+            self.client.reset()
         self.server.begin()
         self.client.begin()
 

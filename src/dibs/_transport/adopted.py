@@ -2,7 +2,7 @@
 
 redis-py opens a connection and shakes hands; then we take the socket (threads) or the transport
 (asyncio) and let the bytes flow our way. A redis-py that moves them fails loudly here, in
-`tests/test_transport.py` and at the first connection, never in the middle of a call.
+`tests/transport/test_adopted.py` and at the first connection, never in the middle of a call.
 """
 
 import asyncio

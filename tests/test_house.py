@@ -22,6 +22,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_http": {"_http", "_core", "errors"},
     "_forks": set(),
     "_outages": {"errors"},
+    "_events": {"_core", "errors", "events"},
     "_tasks": {"_transport", "_core", "errors"},
     "_threads": {"_transport", "_core", "errors"},
     "_async": {
@@ -31,6 +32,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "_core",
         "_forks",
         "_outages",
+        "_events",
         "errors",
         "events",
         "claims",
@@ -42,6 +44,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "_core",
         "_forks",
         "_outages",
+        "_events",
         "errors",
         "events",
         "claims",

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._core.cache import Reading, is_due_early, jittered, make_recipe
+from dibs._core.cache import Reading, is_due_early, jittered
 from dibs._core.codec import JsonCodec, frame, make_codec, unframe
 from dibs._core.local import ABSENT, Local, Ticket
+from dibs._core.options import CacheOptions, Settings
 from dibs._core.shapes import Shape, describe, returned_type
 from dibs.errors import UsageError
 
@@ -149,21 +150,17 @@ def test_the_return_annotation_is_used_where_it_says_more_than_json() -> None:
     assert returned_type(silent) is None
 
 
-def recipe(**options: Any) -> Any:
-    base: dict[str, Any] = {
-        "ttl": 180, "jitter": 0.2, "min_ttl": 60, "lock_ttl": 3, "wait": None, "poll": 0.08,
-        "stale": 0, "early": 0, "negative_ttl": 0, "load_timeout": 30, "local": False,
-        "codec": "json", "type": None, "on_outage": "open",
-    }  # fmt: skip
-    return make_recipe("menu:{id}", **{**base, **options})
+def kept(**options: Any) -> CacheOptions:
+    base: dict[str, Any] = {"ttl": 180, "jitter": 0.2, "min_ttl": 60}
+    return CacheOptions(Settings(namespace="", on_outage="open"), **{**base, **options})
 
 
 @given(st.floats(0, 1), st.floats(0, 0.99), st.floats(1, 1000))
 def test_jitter_stays_in_its_band(chance: float, jitter: float, ttl: float) -> None:
     """ttl × (1 ± jitter), never below min_ttl."""
-    fresh = jittered(recipe(ttl=ttl, jitter=jitter, min_ttl=0), chance)
+    fresh = jittered(kept(ttl=ttl, jitter=jitter, min_ttl=0), chance)
     assert ttl * (1 - jitter) - 1e-6 <= fresh <= ttl * (1 + jitter) + 1e-6
-    assert jittered(recipe(ttl=10, min_ttl=60), chance) == 60
+    assert jittered(kept(ttl=10, min_ttl=60), chance) == 60
 
 
 def test_early_is_likelier_near_the_end_and_for_slow_loads() -> None:

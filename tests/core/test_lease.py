@@ -14,7 +14,6 @@ from dibs._core.lease import (
     Won,
     acquire_request,
     extend_request,
-    is_disabled,
     make_token,
     mistake,
     read_acquire,
@@ -25,6 +24,7 @@ from dibs._core.lease import (
     store_is_out,
     value_request,
 )
+from dibs._core.options import is_disabled
 from dibs._core.request import ErrorReply, Request, first_error, pack, together
 
 ENGINES = [

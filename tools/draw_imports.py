@@ -80,7 +80,7 @@ EXCEPTIONS: dict[str, set[str]] = {
     "apps.postgresql": {"apps.databases"},
     "dibs.integrations._claims": {
         *("dibs._async.claim", "dibs._async.client", "dibs._sync.claim", "dibs._sync.client"),
-        *("dibs._core.keys", "dibs._core.lease", "dibs._core.once"),
+        *("dibs._core.once", "dibs._core.options"),
     },
     "dibs.integrations._django_requests": {"dibs._core.fingerprint"},
     "dibs.integrations.asgi": {"dibs._async.claim", "dibs._async.client"},
@@ -94,11 +94,8 @@ EXCEPTIONS: dict[str, set[str]] = {
 }
 """Imports that are there and should not be. One that is gone has to go from here."""
 
-_CLIENT_CYCLE = ("cache", "follower", "held", "lease", "ledger", "loader", "refresher", "renewer")
 _LINE_CYCLE = ("account_api", "api", "calls", "messaging_api", "platform", "richmenu_api")
 CYCLES: tuple[set[str], ...] = (
-    {f"dibs._async.{name}" for name in (*_CLIENT_CYCLE, "waiters")},
-    {f"dibs._sync.{name}" for name in (*_CLIENT_CYCLE, "waiters")},
     {"dibs._http.facts", "dibs._http.policy"},
     {f"apps.playground.line.{name}" for name in _LINE_CYCLE},
     {"apps.databases", "apps.postgresql"},

@@ -1,29 +1,29 @@
-"""What a forked child inherits and must not use: its parent's connections and leases."""
+"""After a fork, the child opens its own connections and leaves its parent's alone."""
 
 import os
 import weakref
 from typing import Protocol
 
 
-class Inheritable(Protocol):
+class Reopened(Protocol):
     """Something that holds connections or leases."""
 
-    def abandon(self) -> None:
-        """In a forked child: forget all that is the parent's."""
+    def open(self) -> None:
+        """Begin anew. What was held before belongs to the parent, and is not touched."""
         ...
 
 
-_all: "weakref.WeakSet[Inheritable]" = weakref.WeakSet()
+_all: "weakref.WeakSet[Reopened]" = weakref.WeakSet()
 
 
-def remember(thing: Inheritable) -> None:
-    """*thing* is told when it wakes up in a forked child."""
-    _all.add(thing)
+def reopen_after_fork(*parts: Reopened) -> None:
+    """Have `open()` called on each of *parts* in every forked child."""
+    _all.update(parts)
 
 
 def _after_fork() -> None:
-    for thing in list(_all):
-        thing.abandon()
+    for part in list(_all):
+        part.open()
 
 
 if hasattr(os, "register_at_fork"):

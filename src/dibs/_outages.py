@@ -31,9 +31,10 @@ class OutageLog:
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
-        self._begin_anew()
+        self.open()
 
-    def _begin_anew(self) -> None:
+    def open(self) -> None:
+        """Begin without an outage; again in a forked child, which has connections of its own."""
         self.is_open = False
         """True: an outage was logged, and its end was not."""
         self._servers = 0
@@ -44,10 +45,6 @@ class OutageLog:
         self._touched_at = 0.0
         self._unguarded = 0
         self._guard = threading.RLock()
-
-    def abandon(self) -> None:
-        """In a forked child: it has connections of its own, so it finds out for itself."""
-        self._begin_anew()
 
     def began(self, cause: Cause, now: float) -> None:
         """A server stopped answering."""

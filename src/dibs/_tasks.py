@@ -113,10 +113,6 @@ class Background:
             task.cancel()
             await asyncio.wait([task])
 
-    def abandon(self) -> None:
-        """In a forked child: it does not run here."""
-        self._task = None
-
 
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
@@ -125,8 +121,10 @@ class Body:
 
     def __init__(self, on_deadline: Callable[[], None]) -> None:
         self._on_deadline = on_deadline
-        self._task = asyncio.current_task()
-        self._before = self._task.cancelling() if self._task is not None else 0
+        task = asyncio.current_task()
+        # Weakly: a task whose event loop was closed must be collected, for its lease to end.
+        self._task = None if task is None else weakref.ref(task)
+        self._before = 0 if task is None else task.cancelling()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._cancelled: asyncio.CancelledError | None = None
@@ -142,7 +140,7 @@ class Body:
         """Cancel the body now."""
         if self._timer is not None:
             self._timer.cancel()
-        task = self._task
+        task = None if self._task is None else self._task()
         if task is not None and not self._stopped and not task.get_loop().is_closed():
             self._stopped = True
             task.cancel()
@@ -155,7 +153,8 @@ class Body:
         """
         if self._timer is not None:
             self._timer.cancel()
-        if not self._stopped or self._task is None:
+        task = None if self._task is None else self._task()
+        if not self._stopped or task is None:
             return False
         arrived: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):
@@ -164,7 +163,7 @@ class Body:
                 await asyncio.sleep(0)
             except asyncio.CancelledError as cancelled:
                 arrived = cancelled
-        if self._task.uncancel() <= self._before:
+        if task.uncancel() <= self._before:
             return True
         self._cancelled = arrived
         return False

@@ -105,10 +105,6 @@ class Background:
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout=5)
 
-    def abandon(self) -> None:
-        """In a forked child: it does not run here."""
-        self._thread = None
-
 
 class Body:
     """The thread inside a `with` block: it cannot be stopped, it looks at `lease.lost`."""
@@ -119,7 +115,7 @@ class Body:
         pass
 
     def stop_at(self, deadline: float) -> None:
-        """Nothing: the keeper's thread looks at the deadline as well."""
+        """Nothing: the renewer's thread looks at the deadline as well."""
 
     def stop(self) -> None:
         """Nothing: a thread cannot be stopped."""

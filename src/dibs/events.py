@@ -6,7 +6,6 @@ must be quick, must not block, and with threads must be thread-safe. Nobody list
 nothing: no event is made.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -20,8 +19,6 @@ Kind = Literal[
 ]  # fmt: skip
 
 Listener = Callable[["Event"], object]
-
-_log = logging.getLogger("dibs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +51,3 @@ class Event:
     """recovered: seconds the outage lasted."""
     took: float | None = None
     """loaded, degraded: seconds that the load took."""
-
-
-def tell(listeners: tuple[Listener, ...], event: Event) -> None:
-    """Hand *event* to every listener. A listener that raises is logged and hurts nobody."""
-    for listener in listeners:
-        try:
-            listener(event)
-        except Exception:
-            _log.exception("a dibs listener failed on %r", event.kind)

@@ -12,22 +12,21 @@ from hypothesis import strategies as st
 
 from dibs._core.engine import Engine
 from dibs._core.fingerprint import fingerprint
-from dibs._core.lease import WON, Plan
+from dibs._core.lease import WON, HoldCall
 from dibs._core.once import (
     NO_PAYLOAD,
-    Met,
+    ExistingClaim,
     Replay,
-    Terms,
     complete_request,
     done_record,
     framed,
     judge,
-    make_terms,
-    met,
     read_claim,
     read_complete,
+    read_record,
     running_record,
 )
+from dibs._core.options import ClaimOptions, HoldOptions, Settings
 from dibs._core.request import REPEATED, pack
 from dibs.errors import Duplicate, Mismatch, UsageError
 
@@ -41,28 +40,29 @@ marks = st.just(NO_PAYLOAD) | st.integers().map(fingerprint)
 times = st.floats(0, 4e9)
 
 
-def terms(**options: Any) -> Terms:
-    known: dict[str, Any] = {
-        "window": 60, "lease": None, "after": "release", "on_error": "release", "message": None,
-        "codec": "json", "type": None,
-    }  # fmt: skip
-    return make_terms(**{**known, **options})
+SETTINGS = Settings(namespace="", on_outage="open")
+CALL = HoldCall(b"order:4711", "order:4711", None, HoldOptions(SETTINGS, ttl=10, renew=True))
 
 
-PLAN = Plan(b"order:4711", "order:4711", None, 10, 10_000, 0.0, True, None, None, "open")
+def chosen(**options: Any) -> ClaimOptions:
+    return ClaimOptions(**{"window": 60, **options})
 
 
-def verdict(found: Met, mark: bytes = NO_PAYLOAD, *, now: float = NOW, **options: Any) -> Any:
-    return judge(terms(**options), PLAN, mark, found, now)
+def verdict(
+    found: ExistingClaim, mark: bytes = NO_PAYLOAD, *, now: float = NOW, **options: Any
+) -> Any:
+    return judge(chosen(**options), CALL, mark, found, now)
 
 
-def running(mark: bytes = NO_PAYLOAD, *, since: float = NOW, left: float = 7.5) -> Met:
-    return met(running_record(TOKEN, mark, since), left)
+def running(mark: bytes = NO_PAYLOAD, *, since: float = NOW, left: float = 7.5) -> ExistingClaim:
+    return read_record(running_record(TOKEN, mark, since), left)
 
 
-def done(value: Any, mark: bytes = NO_PAYLOAD, *, left: float = 42.0, **options: Any) -> Met:
-    kept = framed(terms(after="replay", **options), value, NOW, 0.2)
-    return met(done_record(running_record(TOKEN, mark, NOW), kept), left)
+def done(
+    value: Any, mark: bytes = NO_PAYLOAD, *, left: float = 42.0, **options: Any
+) -> ExistingClaim:
+    kept = framed(chosen(after="replay", **options), value, NOW, 0.2)
+    return read_record(done_record(running_record(TOKEN, mark, NOW), kept), left)
 
 
 # ---- the record
@@ -74,7 +74,7 @@ def test_a_running_record_says_what_was_put_in(
 ) -> None:
     """Fingerprint and time, to the millisecond; who runs it stays readable behind the @."""
     record = running_record(token, mark, since)
-    found = met(record, left)
+    found = read_record(record, left)
     assert found.state == "running" and found.fingerprint == mark and found.left == left
     assert abs(found.since - since) <= 0.001
     assert record.partition(b"@")[2] == token.partition(b"@")[2]
@@ -87,7 +87,7 @@ def test_a_done_record_says_what_was_put_in(
 ) -> None:
     """The fingerprint and the result, to the byte; and never who it was."""
     record = done_record(running_record(token, mark, since), result)
-    assert met(record, 5.0) == Met("done", 5.0, mark, result=result)
+    assert read_record(record, 5.0) == ExistingClaim("done", 5.0, mark, result=result)
     assert b"web-1" not in record.partition(b"\n")[0]
 
 
@@ -105,7 +105,7 @@ def test_two_claims_never_have_one_record(
 @given(st.binary() | st.none() | st.integers(), st.floats(-10, 1e9) | st.just(math.inf))
 def test_whatever_is_there_can_be_read(value: Any, left: float) -> None:
     """Foreign bytes, foreign types: somebody is first, for a time that is not negative."""
-    found = met(value, left)
+    found = read_record(value, left)
     assert found.state in ("running", "done") and found.left >= 0
 
 
@@ -127,7 +127,7 @@ def test_whatever_is_there_can_be_read(value: Any, left: float) -> None:
 )
 def test_a_foreign_value_runs_without_payload_and_time(value: bytes) -> None:
     """A plain lease, a cached value, another program's: nothing is read into it."""
-    assert met(value, 5.0) == Met("running", 5.0, NO_PAYLOAD, 0.0)
+    assert read_record(value, 5.0) == ExistingClaim("running", 5.0, NO_PAYLOAD, 0.0)
 
 
 # ---- claiming
@@ -138,10 +138,12 @@ def test_what_the_reply_to_a_claim_means() -> None:
     mine = running_record(TOKEN, ONE, NOW)
     theirs = running_record(b"77-1@web-2:9", TWO, NOW)
     assert read_claim([None, 10_000], mine) == read_claim([mine, 10_000], mine) == WON
-    assert read_claim([theirs, 1500], mine) == Met("running", 1.5, TWO, NOW)
-    assert read_claim([theirs, -2], mine) == Met("running", 0.0, TWO, NOW), "gone meanwhile"
-    assert read_claim([b"1", -1], mine) == Met("running", math.inf), "by another program"
-    assert read_claim([done_record(mine, b""), 1500], mine) == Met("done", 1.5, ONE)
+    assert read_claim([theirs, 1500], mine) == ExistingClaim("running", 1.5, TWO, NOW)
+    assert read_claim([theirs, -2], mine) == ExistingClaim("running", 0.0, TWO, NOW), (
+        "gone meanwhile"
+    )
+    assert read_claim([b"1", -1], mine) == ExistingClaim("running", math.inf), "by another program"
+    assert read_claim([done_record(mine, b""), 1500], mine) == ExistingClaim("done", 1.5, ONE)
 
 
 @given(marks, marks, st.booleans())
@@ -215,7 +217,7 @@ def test_retry_after_of_one_that_is_done_is_what_the_store_says() -> None:
     """No arithmetic on clocks: it is done, and the key is kept that long."""
     for after in ("release", "hold"):
         assert verdict(done(17, left=0.25), after=after, window=3600).retry_after == 0.25
-    forever = met(b"1", math.inf)
+    forever = read_record(b"1", math.inf)
     assert verdict(forever, after="hold").retry_after == math.inf
 
 
@@ -226,9 +228,9 @@ def test_how_long_a_crash_blocks_the_key() -> None:
     """The window, at least a second, ten at most, if nothing is said."""
     asked = [(0.001, 1), (1, 1), (5, 5), (10, 10), (timedelta(days=1), 10)]
     for window, lease in asked:
-        assert terms(window=window).lease == lease
-    assert terms(window=1, lease=timedelta(minutes=1)).lease == 60
-    assert terms(window=60, lease=0.5).lease == 0.5
+        assert chosen(window=window).lease == lease
+    assert chosen(window=1, lease=timedelta(minutes=1)).lease == 60
+    assert chosen(window=60, lease=0.5).lease == 0.5
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_how_long_a_crash_blocks_the_key() -> None:
 def test_an_option_that_makes_no_sense(word: str, options: dict[str, Any]) -> None:
     """UsageError, by its name."""
     with pytest.raises(UsageError, match=word):
-        terms(**options)
+        chosen(**options)
 
 
 class Moody:
@@ -268,7 +270,7 @@ class Moody:
 def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> None:
     """UsageError whatever it was, so that nobody forgets to end the claim; its own as it is."""
     with pytest.raises(UsageError, match=r"moody cannot hold this result|as it says"):
-        framed(terms(codec=Moody()), error, NOW, 0.1)
+        framed(chosen(codec=Moody()), error, NOW, 0.1)
 
 
 # ---- completing and sentences
@@ -315,7 +317,7 @@ def test_refusals_carry_facts_and_survive_pickling() -> None:
         verdict(running()),
         verdict(running(), message="one moment, please"),
         verdict(done(17)),
-        verdict(met(b"1", math.inf)),
+        verdict(read_record(b"1", math.inf)),
         verdict(running(ONE), TWO),
     ]
     for error in errors:

@@ -17,8 +17,8 @@ def test_a_killed_server_is_started_again() -> None:
     with Dibs("embedded://") as dibs:
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
-        assert dibs._ledger._embedded is not None
-        with redis.Redis.from_url(dibs._ledger._embedded._server.url) as client:
+        assert dibs._store._embedded is not None
+        with redis.Redis.from_url(dibs._store._embedded._server.url) as client:
             os.kill(client.info("server")["process_id"], signal.SIGKILL)
 
         def guarded() -> bool:

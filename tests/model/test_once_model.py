@@ -156,9 +156,9 @@ class Model(RuleBasedStateMachine):
     def _lose(self, record: Record | None) -> None:
         if record is not None and isinstance(record.by, Mine):
             # Its process learns it at the next word with the server.
-            lease = record.by.claim._lease
-            assert lease.extend(LEASE) is False
-            assert record.by.claim.lost
+            claim = record.by.claim
+            assert claim._leases.extend(claim._lease, LEASE) is False
+            assert claim.lost
 
     @rule()
     def forget_scripts(self) -> None:
@@ -173,7 +173,7 @@ class Model(RuleBasedStateMachine):
             value = self.server.client().get(key)
             assert value is not None and 0 < self.server.client().pttl(key) <= WINDOW * 1000
             assert value.startswith(b"dibs1 done ") == record.is_done
-            assert not isinstance(record.by, Mine) or value == record.by.claim._lease._token
+            assert not isinstance(record.by, Mine) or value == record.by.claim._lease.token
 
     @invariant()
     def the_process_knows_what_is_open(self) -> None:

@@ -170,7 +170,7 @@ async def test_a_lost_lease_and_a_body_that_ends_by_itself(own_server: Server) -
                 while not lease.lost:
                     # Never awaits: the cancellation cannot be delivered inside the body.
                     pass
-                lease._lose("told by the test")
+                dibs._leases.lose(lease._state, "told by the test")
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -184,7 +184,7 @@ async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
-                lease._lose("told by the test")
+                dibs._leases.lose(lease._state, "told by the test")
                 await asyncio.sleep(30)
 
         task = asyncio.ensure_future(body())
@@ -204,7 +204,7 @@ async def test_a_cancellation_and_a_loss_that_meet_at_the_end(valkey: Server, en
             assert task is not None
             async with dibs.hold("user:1", ttl=60, renew=True) as lease:
                 task.cancel()
-                lease._lose("told by the test")
+                dibs._leases.lose(lease._state, "told by the test")
                 if ending == "raises":
                     raise LookupError
             after = True
@@ -221,8 +221,8 @@ async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
         with pytest.raises(LeaseLost):
             async with dibs.hold("user:1", ttl=60, renew=True) as outer:
                 async with dibs.hold("user:2", ttl=60, renew=True) as inner:
-                    inner._lose("told by the test")
-                    outer._lose("told by the test")
+                    dibs._leases.lose(inner._state, "told by the test")
+                    dibs._leases.lose(outer._state, "told by the test")
         task = asyncio.current_task()
         assert task is not None and task.cancelling() == 0
         await asyncio.sleep(0)
@@ -316,7 +316,7 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
 
     async def first() -> bool:
         lost = await work()
-        dibs._ledger.link.reconnect()  # its loop ends: leave no open transport behind
+        dibs._store.link.reconnect()  # its loop ends: leave no open transport behind
         await asyncio.sleep(0.05)
         return lost
 

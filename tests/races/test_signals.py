@@ -16,7 +16,10 @@ def use_it_inside_its_own_lock(url: str) -> list[bool]:
     from dibs import Dibs
 
     with Dibs(url, budget=5) as dibs:
-        with dibs._ledger.guard:  # as if the signal had come in here
+        with (
+            dibs._leases.waiters.guard,
+            dibs._leases.renewer.guard,
+        ):  # as if the signal had come in here
             with dibs.hold("user:1", ttl=5, renew=True) as lease:
                 seen = [lease.guarded, dibs.try_hold("user:1", ttl=5, wait=0.05) is None]
             seen.append(dibs.try_hold("user:1", ttl=5, wait=0.05) is not None)
@@ -92,7 +95,7 @@ def refusing_threads(monkeypatch: pytest.MonkeyPatch, error: BaseException, time
     left = [times]
 
     def refuse(thread: threading.Thread) -> Any:
-        if thread.name == "dibs keeper" and left[0]:
+        if thread.name == "dibs renewer" and left[0]:
             left[0] -= 1
             raise error
         return start(thread)
@@ -146,7 +149,7 @@ def test_a_handler_that_raises_while_the_keeper_starts(
 
     def start_and_raise(thread: threading.Thread) -> None:
         start(thread)
-        if thread.name == "dibs keeper" and not interrupted[0]:
+        if thread.name == "dibs renewer" and not interrupted[0]:
             interrupted[0] = True
             signal.raise_signal(signal.SIGUSR1)
 
@@ -162,7 +165,7 @@ def test_a_handler_that_raises_while_the_keeper_starts(
             with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
                 threading.Event().wait(1.0)
                 assert not lease.lost
-                keepers = [each for each in threading.enumerate() if each.name == "dibs keeper"]
+                keepers = [each for each in threading.enumerate() if each.name == "dibs renewer"]
                 assert len(keepers) == 1
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -174,7 +177,7 @@ def test_a_keeper_goes_on_after_an_error_that_nobody_expected(
     """It is logged, and the leases are renewed all the same."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        ask_all = dibs._ledger.ask_all
+        ask_all = dibs._store.ask_all
         failed: list[bool] = []
 
         def fail_once(*args: Any) -> Any:
@@ -183,7 +186,7 @@ def test_a_keeper_goes_on_after_an_error_that_nobody_expected(
                 raise MemoryError
             return ask_all(*args)
 
-        monkeypatch.setattr(dibs._ledger, "ask_all", fail_once)
+        monkeypatch.setattr(dibs._store, "ask_all", fail_once)
         with dibs.hold("user:1", ttl=0.9, renew=True) as lease:
             eventually(lambda: "renewed" in [event.kind for event in events])
             assert failed and not lease.lost
@@ -208,8 +211,8 @@ def fork_with_something_dropped(url: str) -> list[object]:
         held = dibs.hold("held:1", ttl=60, renew=True)
         held.__enter__()
         lost = dibs.claim("lost:1", window=60).__enter__()
-        lost._lease._lose("told by the program")
-        dibs._ledger.dropped.append(("dropped:*", 1.0))  # collected, and not yet told
+        lost._leases.lose(lost._lease, "told by the program")
+        dibs._events.dropped.append(("dropped:*", 1.0))  # collected, and not yet told
         reader, writer = os.pipe()
         if os.fork() == 0:
             try:
@@ -219,7 +222,7 @@ def fork_with_something_dropped(url: str) -> list[object]:
                 dibs.peek("user:1")
                 with dibs.hold("mine:1", ttl=5):
                     pass
-                out._ledger.tell_dropped()
+                out._events.emit_dropped()
                 os.write(writer, repr(leaked).encode())
             finally:
                 os._exit(0)
@@ -227,8 +230,8 @@ def fork_with_something_dropped(url: str) -> list[object]:
         child = os.read(reader, 1000).decode()
         del unguarded, held, lost
         gc.collect()
-        dibs._ledger.tell_dropped()
-        out._ledger.tell_dropped()
+        dibs._events.emit_dropped()
+        out._events.emit_dropped()
     dibs.close()
     return [child, sorted(leaked)]
 

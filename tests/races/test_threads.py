@@ -10,7 +10,7 @@ from dibs.testing import Child, FaultProxy, Server
 
 
 def keepers() -> int:
-    return sum(thread.name == "dibs keeper" for thread in threading.enumerate())
+    return sum(thread.name == "dibs renewer" for thread in threading.enumerate())
 
 
 def test_one_keeper_for_many_threads(valkey: Server) -> None:

@@ -1,35 +1,36 @@
-"""Submitted twice, done once: a claim, and the `with` block around it."""
-
-# pyright: reportPrivateUsage=false
-# A claim and its lease are one thing in two files: what the claim touches is not for users.
+"""Submitted twice, done once: a claim, the `with` block around it, and functions that claim."""
 
 import contextlib
+import functools
+from collections.abc import Callable, Coroutine
 from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.lease import Holding, Plan, milliseconds
+from .._core.fingerprint import fingerprint
+from .._core.keys import Fields, Template, expand, milliseconds
+from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
-    Met,
+    NO_PAYLOAD,
+    ExistingClaim,
     Replay,
-    Terms,
     done_record,
     framed,
     judge,
-    met,
     read_claim,
+    read_record,
     running_record,
 )
-from .._tasks import monotonic
+from .._core.options import ClaimOptions, HoldOptions
+from .._tasks import monotonic, settle
 from ..errors import Duplicate, Mismatch, UsageError
-from .lease import AsyncLease
+from .leases import AsyncLeases
 
-if TYPE_CHECKING:
-    from .ledger import AsyncLedger
-
+P = ParamSpec("P")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -40,15 +41,25 @@ class AsyncClaim:
     `after` where the block ends well, by `on_error` where it raises.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_plan", "_released", "_terms", "replayed", "result")
+    __slots__ = (
+        "__weakref__", "_call", "_lease", "_leases", "_options", "_released", "replayed", "result",
+    )  # fmt: skip
 
-    def __init__(self, plan: Plan, terms: Terms, lease: AsyncLease | None, result: Any) -> None:
+    def __init__(
+        self,
+        leases: AsyncLeases,
+        call: HoldCall,
+        options: ClaimOptions,
+        lease: LeaseState | None,
+        result: Any,
+    ) -> None:
         self.replayed = lease is None
         """True: it was done before, and `result` is what came of it. Do not do it again."""
         self.result: Any = result
         """What was handed to `complete`, now or by the first one."""
-        self._plan = plan
-        self._terms = terms
+        self._leases = leases
+        self._call = call
+        self._options = options
         self._lease = lease
         self._released = False
         if lease is not None:
@@ -57,12 +68,12 @@ class AsyncClaim:
     @property
     def key(self) -> str:
         """What is called dibs on."""
-        return self._plan.text
+        return self._call.text
 
     @property
     def name(self) -> str:
         """What events and sentences call the key."""
-        return self._plan.name
+        return self._call.name
 
     @property
     def guarded(self) -> bool:
@@ -72,12 +83,12 @@ class AsyncClaim:
     @property
     def lost(self) -> bool:
         """True: it could not be kept alive; somebody else may be doing the same."""
-        return self._lease is not None and self._lease.lost
+        return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
     def is_open(self) -> bool:
         """True: it is running."""
-        return self._lease is not None and not self._lease._is_over
+        return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: V) -> V:
         """Say what came of it; *value* is handed back. It is kept at the end of the block."""
@@ -98,12 +109,12 @@ class AsyncClaim:
         """
         if not self.is_open:
             return False
-        if self._released or self._terms.after == "release":
+        if self._released or self._options.after == "release":
             return await self._end(b"")
-        if self._terms.after == "hold" or self.result is _NOTHING:
+        if self._options.after == "hold" or self.result is _NOTHING:
             return await self._leave(b"")
         try:
-            result = framed(self._terms, self.result, time(), self._lasted)
+            result = framed(self._options, self.result, time(), self._lasted)
         except BaseException:  # an interrupted one as well: it was done, and must not be done again
             await self._leave(b"")
             raise
@@ -113,55 +124,55 @@ class AsyncClaim:
         """End it now, as an exception would. False: it was over, or lost, or unguarded."""
         if not self.is_open:
             return False
-        if self._released or self._terms.on_error == "release":
+        if self._released or self._options.on_error == "release":
             return await self._end(b"")
         return await self._leave(b"")
 
     @property
     def _lasted(self) -> float:
         assert self._lease is not None
-        return monotonic() - self._lease._since
+        return monotonic() - self._lease.since
 
     async def _leave(self, result: bytes) -> bool:
         """The key stays taken for the rest of the window; where that is over, nothing stays."""
         assert self._lease is not None
-        rest = self._terms.window - self._lasted
+        rest = self._options.window - self._lasted
         if rest <= 0:
             return await self._end(b"")
-        return await self._end(done_record(self._lease._token, result), milliseconds(rest))
+        return await self._end(done_record(self._lease.token, result), milliseconds(rest))
 
     async def _end(self, left: bytes, left_ms: int = 0) -> bool:
-        lease = self._lease
+        lease, leases = self._lease, self._leases
         assert lease is not None
-        if lease._ledger.is_closed:
+        if leases.store.is_closed:
             self.leak("closed")
             return False
         claims.closed(self)
-        ended = await lease._end("completed" if left else "released", left, left_ms)
-        if lease._is_undelivered:
+        ended = await leases.end(lease, "completed" if left else "released", left, left_ms)
+        if lease.is_undelivered:
             cause = cause_for("outage")
-            lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
+            leases.events.emit("leaked", self.name, held=self._lasted, cause=cause)
         return ended
 
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
         claims.closed(self)
-        lease = self._lease
-        if self.is_open and lease is not None and lease._ledger.owns(lease):
-            held = lease._let_go()
-            lease._ledger.tell("leaked", self.name, held=held, cause=cause_for(cause))
+        lease, leases = self._lease, self._leases
+        if lease is not None and not lease.is_over and leases.owns(lease):
+            held = leases.drop(lease)
+            leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners are told later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
-        lease = self._lease
+        lease, leases = self._lease, self._leases
         if lease is None:
             return
         with contextlib.suppress(Exception):
             claims.closed(self)
-            if self.is_open and lease._ledger.owns(lease):
-                lease._ledger.dropped.append((self.name, lease._let_go()))
+            if not lease.is_over and leases.owns(lease):
+                leases.events.dropped.append((self.name, leases.drop(lease)))
 
     def __repr__(self) -> str:
         if self._lease is None:
@@ -182,109 +193,116 @@ _IN_USE = "this claim is in use already; call claim() for each with block"
 
 
 async def take_claim(
-    ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes
+    leases: AsyncLeases, call: HoldCall, options: ClaimOptions, seen: bytes
 ) -> AsyncClaim:
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
 
-    With `plan.wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    *seen*: the fingerprint of the payload. With `wait` a duplicate of one that runs waits for its
+    end: it is replayed, or takes over.
     """
-    since = monotonic()
-    outcome = await _ask(ledger, plan, terms, fingerprint)
-    if type(outcome) is Duplicate and plan.wait and outcome.state == "running":
-        outcome = await _wait(ledger, plan, terms, fingerprint, outcome)
-    waited = monotonic() - since if plan.wait else None
-    if isinstance(outcome, AsyncLease):
-        await _check_end(ledger, terms, outcome)
-        return _taken(ledger, plan, terms, outcome, waited)
+    events, since = leases.events, monotonic()
+    outcome = await _ask(leases, call, options, seen)
+    if type(outcome) is Duplicate and options.wait and outcome.state == "running":
+        outcome = await _wait(leases, call, options, seen, outcome)
+    waited = monotonic() - since if options.wait else None
+    if isinstance(outcome, LeaseState):
+        await _check_end(leases, options, outcome)
+        return _taken(leases, call, options, outcome, waited)
     if isinstance(outcome, Replay):
-        ledger.tell("replayed", plan.name, waited=waited)
-        return AsyncClaim(plan, terms, None, outcome.value)
+        events.emit("replayed", call.name, waited=waited)
+        return AsyncClaim(leases, call, options, None, outcome.value)
     if isinstance(outcome, Duplicate):
         facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
-        ledger.tell("duplicate", plan.name, waited=waited, **facts)
+        events.emit("duplicate", call.name, waited=waited, **facts)
     else:
-        ledger.tell("mismatch", plan.name)
+        events.emit("mismatch", call.name)
     raise outcome
 
 
-async def _check_end(ledger: "AsyncLedger", terms: Terms, lease: AsyncLease) -> None:
-    """Nothing, if the claim can be ended as *terms* say. UsageError: not here; it is released."""
-    engine = ledger.link.engine
+async def _check_end(leases: AsyncLeases, options: ClaimOptions, lease: LeaseState) -> None:
+    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
+    engine = leases.store.link.engine
     if engine is None or not engine.refused:
         return
-    leaves = terms.after != "release" or terms.on_error != "release"
+    leaves = options.after != "release" or options.on_error != "release"
     try:
         must_allow(engine, "complete" if leaves else "renew")
     except UsageError:
-        await lease.release()
+        await leases.end(lease)
         raise
 
 
 def _taken(
-    ledger: "AsyncLedger", plan: Plan, terms: Terms, lease: AsyncLease, waited: float | None
+    leases: AsyncLeases,
+    call: HoldCall,
+    options: ClaimOptions,
+    lease: LeaseState,
+    waited: float | None,
 ) -> AsyncClaim:
     if lease.guarded:
         try:
-            ledger.renewer.keep(lease)
+            leases.renewer.keep(lease)
         except BaseException:  # no thread to be had, or a signal handler raised
-            lease._give_up()
+            leases.give_up(lease)
             raise
-    if ledger.listeners:
-        ledger.tell("claimed", plan.name, guarded=lease.guarded, waited=waited)
-    return AsyncClaim(plan, terms, lease, _NOTHING)
+    if leases.events.listeners:
+        leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)
+    return AsyncClaim(leases, call, options, lease, _NOTHING)
 
 
 async def _ask(
-    ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes
-) -> AsyncLease | Replay | Duplicate | Mismatch:
+    leases: AsyncLeases, call: HoldCall, options: ClaimOptions, seen: bytes
+) -> LeaseState | Replay | Duplicate | Mismatch:
     """One try: a lease, or the answer to the second one."""
-    known = ledger.known_record(plan.key)
+    known = leases.known_record(call.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
-        found = met(*known)
+        found = read_record(*known)
     else:
-        record = running_record(ledger.new_token(), fingerprint, time())
-        outcome = await ledger.acquire(plan, record, read_claim)
-        if isinstance(outcome, AsyncLease):
+        record = running_record(leases.new_token(), seen, time())
+        outcome = await leases.acquire(call, record, read_claim)
+        if isinstance(outcome, LeaseState):
             return outcome
-        # A Holding: another thread was quicker, between the two looks.
-        found = Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
-    return judge(terms, plan, fingerprint, found, time())
+        if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
+            found = ExistingClaim("running", outcome.remaining)
+        else:
+            found = outcome
+    return judge(options, call, seen, found, time())
 
 
 async def _wait(
-    ledger: "AsyncLedger", plan: Plan, terms: Terms, fingerprint: bytes, running: Duplicate
-) -> AsyncLease | Replay | Duplicate | Mismatch:
+    leases: AsyncLeases, call: HoldCall, options: ClaimOptions, seen: bytes, running: Duplicate
+) -> LeaseState | Replay | Duplicate | Mismatch:
     """What comes of it at the end of the first one, or of our patience (*running*)."""
 
-    async def attempt(plan: Plan) -> AsyncLease | Replay | Duplicate | Mismatch | Holding:
-        outcome = await _ask(ledger, plan, terms, fingerprint)
+    async def attempt(call: HoldCall) -> LeaseState | Replay | Duplicate | Mismatch | Holding:
+        outcome = await _ask(leases, call, options, seen)
         if isinstance(outcome, Duplicate) and outcome.state == "running":
             return Holding(outcome.retry_after, None)
         return outcome
 
-    outcome = await ledger.waiters.take(plan, attempt)
+    outcome = await leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)
+    return Duplicate(call.text, outcome.remaining, "running", running.message, call.name)
 
 
 class AsyncClaiming:
     """`async with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
-    __slots__ = ("_claim", "_fingerprint", "_given", "_ledger", "_plan", "_terms")
+    __slots__ = ("_call", "_claim", "_given", "_leases", "_options", "_seen")
 
     def __init__(
         self,
-        ledger: "AsyncLedger",
-        plan: Plan,
-        terms: Terms,
-        fingerprint: bytes,
+        leases: AsyncLeases,
+        call: HoldCall,
+        options: ClaimOptions,
+        seen: bytes,
         given: AsyncClaim | None = None,
     ) -> None:
-        self._ledger = ledger
-        self._plan = plan
-        self._terms = terms
-        self._fingerprint = fingerprint
+        self._leases = leases
+        self._call = call
+        self._options = options
+        self._seen = seen
         self._given = given
         """It was taken already, for this block."""
         self._claim: AsyncClaim | None = None
@@ -294,7 +312,7 @@ class AsyncClaiming:
             raise UsageError(_IN_USE)
         claim, self._given = self._given, None
         if claim is None:
-            claim = await take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+            claim = await take_claim(self._leases, self._call, self._options, self._seen)
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             await claim.finish()
@@ -317,4 +335,42 @@ class AsyncClaiming:
             await claim.fail()
         except Exception as failure:
             # The body's own exception must reach the caller; this one rides along.
-            error.add_note(f"dibs could not end {self._plan.name}: {failure}")
+            error.add_note(f"dibs could not end {self._call.name}: {failure}")
+
+
+def once(
+    function: Callable[P, Coroutine[Any, Any, T]],
+    leases: AsyncLeases,
+    namespace: str,
+    template: str,
+    options: ClaimOptions,
+    holding: HoldOptions,
+    payload: tuple[str, ...],
+    duplicate: Callable[[Duplicate], Any] | None,
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
+
+    *holding*: how the key is held while the function runs.
+    """
+    key_of = Template(template, function)
+    fields = Fields(payload, function) if payload else None
+
+    @functools.wraps(function)
+    async def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = key_of(args, kwargs)
+        call = HoldCall(expand(namespace, key), key, template, holding)
+        seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
+        try:
+            claim = await take_claim(leases, call, options, seen)
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if duplicate is None:
+                raise
+            return await settle(duplicate(error))
+        async with AsyncClaiming(leases, call, options, seen, claim):
+            if claim.replayed:
+                return claim.result
+            result: Any = await function(*args, **kwargs)
+            claim.complete(result)
+            return result
+
+    return claimed

@@ -3,16 +3,14 @@
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from .._core.breaker import Outage
-from .._core.lease import Holding, Plan
+from .._core.lease import HoldCall, Holding
 from .._core.watch import Pushes
-from .._tasks import Signal, monotonic, world
-from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .ledger import AsyncLedger
+from .._tasks import Guard, Signal, monotonic, world
+from .store import AsyncStore
 
 T = TypeVar("T")
 
@@ -33,10 +31,10 @@ class AsyncQueue:
     where the one before left off, without asking again.
     """
 
-    def __init__(self, ledger: "AsyncLedger") -> None:
+    def __init__(self, guard: AbstractContextManager[Any]) -> None:
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
-        self._guard = ledger.guard
+        self._guard = guard
         self._heard: Holding | None = None
         self._heard_at = 0.0
         self._pushed = False
@@ -88,25 +86,32 @@ def _is_another(before: Holding, now: Holding) -> bool:
 class AsyncWaiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
-    def __init__(self, ledger: "AsyncLedger") -> None:
-        self._ledger = ledger
+    def __init__(self, store: AsyncStore, held_here: Callable[[bytes], Holding | None]) -> None:
+        self._store = store
+        self._held_here = held_here
+        """Who has a key, if it is this process."""
+        self.open()
+
+    def open(self) -> None:
+        """Begin with nobody waiting; again in a forked child."""
         self.queues: dict[bytes, AsyncQueue] = {}
+        self.guard = Guard()
         self._loop: object = None
 
     async def take(
-        self, plan: Plan, attempt: Callable[[Plan], Awaitable[T | Holding]]
+        self, call: HoldCall, attempt: Callable[[HoldCall], Awaitable[T | Holding]]
     ) -> T | Holding:
-        """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
-        give_up = monotonic() + plan.wait
+        """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
+        give_up = monotonic() + call.options.wait
         turn = Signal()
-        queue = self._join(plan.key, turn)
+        queue = self._join(call.key, turn)
         try:
             await self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
-                return self._ledger.held_here(plan.key) or queue.holding
-            return await self._contend(plan, attempt, queue, turn, give_up)
+                return self._held_here(call.key) or queue.holding
+            return await self._contend(call, attempt, queue, turn, give_up)
         finally:
-            self._leave(plan.key, queue, turn)
+            self._leave(call.key, queue, turn)
 
     def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
@@ -119,31 +124,27 @@ class AsyncWaiters:
         for queue in list(self.queues.values()):
             queue.wake()
 
-    def abandon(self) -> None:
-        """In a forked child: those who wait are the parent's."""
-        self.queues = {}
-
     def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
         loop = world()
-        with self._ledger.guard:
+        with self.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.
                 self._loop, self.queues = loop, {}
             queue = self.queues.get(key)
             if queue is None:
-                queue = self.queues[key] = AsyncQueue(self._ledger)
+                queue = self.queues[key] = AsyncQueue(self.guard)
             queue.turns.append(turn)
             return queue
 
     def _leave(self, key: bytes, queue: AsyncQueue, turn: Signal) -> None:
-        with self._ledger.guard:
+        with self.guard:
             queue.turns.remove(turn)
             if queue.turns:
                 queue.turns[0].set()
                 return
             if self.queues.get(key) is queue:
                 self.queues.pop(key, None)
-        self._ledger.link.unwatch(key, queue.wake)
+        self._store.link.unwatch(key, queue.wake)
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
         """Until it is our turn to contend, or patience ends."""
@@ -159,18 +160,17 @@ class AsyncWaiters:
 
     async def _contend(
         self,
-        plan: Plan,
-        attempt: Callable[[Plan], Awaitable[T | Holding]],
+        call: HoldCall,
+        attempt: Callable[[HoldCall], Awaitable[T | Holding]],
         queue: AsyncQueue,
         turn: Signal,
         give_up: float,
     ) -> T | Holding:
         while True:
             turn.clear()
-            if self._ledger.is_closed:
-                raise UsageError("this AsyncDibs is closed")
+            self._store.must_be_open()
             if monotonic() >= queue.look_at:
-                outcome = await attempt(plan)
+                outcome = await attempt(call)
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
@@ -178,21 +178,21 @@ class AsyncWaiters:
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:
-                    await self._watch(plan, queue)
+                    await self._watch(call, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
-                return self._ledger.held_here(plan.key) or queue.holding
+                return self._held_here(call.key) or queue.holding
             await turn.wait(min(queue.look_at, give_up) - now)
 
-    async def _watch(self, plan: Plan, queue: AsyncQueue) -> None:
+    async def _watch(self, call: HoldCall, queue: AsyncQueue) -> None:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
-        here = self._ledger.held_here(plan.key)
+        here = self._held_here(call.key)
         if here is not None:
             # Now and then all the same: another program may delete the key.
             queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
-            watching = await self._ledger.link.watch(plan.key, queue.wake, monotonic())
+            watching = await self._store.link.watch(call.key, queue.wake, monotonic())
         except Outage:
             queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
         else:

@@ -2,13 +2,13 @@
 
 import math
 import re
-from typing import Any, Literal, NamedTuple, TypedDict
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
-from ..errors import UsageError
-from .codec import FAILURE, MARK, Codec, head_of, make_codec, mark, unframe
+from .codec import FAILURE, MARK, mark, unframe
 from .engine import run_script, run_whole_script
-from .keys import Seconds, beside, expand, seconds
-from .lease import OutagePolicy
+from .keys import beside, expand
+from .options import CacheOptions, Settings
 from .request import SIZE, Reply, Request, pack
 from .watch import Tracked, Watching, read_watch
 
@@ -20,59 +20,55 @@ _LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
 HELD = "a lease or a claim holds this key; a cached value needs a key of its own"
 
 
-class CacheOptions(TypedDict):
-    """What `cached` and `get_or_load` are told, all but the type."""
+class CacheKeys:
+    """Where one value and its lock live, and what events call it."""
 
-    ttl: Seconds
-    jitter: float
-    min_ttl: Seconds
-    lock_ttl: Seconds
-    wait: Seconds | None
-    poll: Seconds
-    stale: Seconds
-    early: float
-    negative_ttl: Seconds
-    load_timeout: Seconds
-    local: Seconds | bool
-    codec: object
-    on_outage: OutagePolicy
+    def __init__(self, name: str, key: bytes, lock: bytes, *, with_life: bool) -> None:
+        self.name: Final = name
+        self.key: Final = key
+        self.lock: Final = lock
+        self.read: Final = _read_request(key, with_life=with_life)
+        """The request for the value; made once, because a key is read many times."""
 
 
-class Recipe(NamedTuple):
-    """How a value is kept, as the caller asked for it, checked."""
-
-    name: str
-    """What events call it: the template."""
-    ttl: float
-    jitter: float
-    min_ttl: float
-    lock_ttl: float
-    wait: float
-    poll: float
-    stale: float
-    early: float
-    negative_ttl: float
-    load_timeout: float
-    local: float
-    codec: Codec
-    head: bytes
-    """How the frames begin that we can read."""
-    on_outage: OutagePolicy
-
-
-class Slot(NamedTuple):
-    """Where one value lives."""
-
-    key: bytes
-    lock: bytes
-
-
-def slot_of(namespace: str, key: str, lock_key: str | None) -> Slot:
+def cache_keys(
+    settings: Settings, options: CacheOptions, name: str, key: str, lock_key: str | None
+) -> CacheKeys:
     """Where a value and its lock live. UsageError: a bad key, or one that can have no companion."""
+    namespace = settings.namespace
     data = expand(namespace, key)
     if lock_key is not None:
-        return Slot(data, expand(namespace, lock_key))
-    return Slot(data, beside(f"{namespace}lock:".encode(), data))
+        lock = expand(namespace, lock_key)
+    else:
+        lock = beside(f"{namespace}lock:".encode(), data)
+    # How long it lives matters to some of the options only.
+    with_life = bool(options.stale or options.early or options.local)
+    return CacheKeys(name, data, lock, with_life=with_life)
+
+
+class LoadRequest:
+    """One value that is wanted: how it is kept, where, and how to load it."""
+
+    # One for every read of the store: a plain class with slots is the quickest to make.
+    __slots__ = ("_args", "_function", "_kwargs", "keys", "options")
+
+    def __init__(
+        self,
+        options: CacheOptions,
+        keys: CacheKeys,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.options = options
+        self.keys = keys
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+
+    def load(self) -> Any:
+        """Call the function."""
+        return self._function(*self._args, **self._kwargs)
 
 
 State = Literal["fresh", "stale", "missing", "poison", "failed", "held"]
@@ -100,56 +96,12 @@ class Answer(NamedTuple):
     """No change of the value that was complete before this (local) time was missed."""
 
 
-def make_recipe(
-    name: str,
-    *,
-    ttl: Seconds,
-    jitter: float,
-    min_ttl: Seconds,
-    lock_ttl: Seconds,
-    wait: Seconds | None,
-    poll: Seconds,
-    stale: Seconds,
-    early: float,
-    negative_ttl: Seconds,
-    load_timeout: Seconds,
-    local: Seconds | bool,
-    codec: object,
-    type: Any,
-    on_outage: OutagePolicy,
-) -> Recipe:
-    """The options, checked. UsageError: one of them makes no sense."""
-    fresh = seconds(ttl, "ttl")
-    if not 0 <= jitter < 1:
-        raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
-    if early < 0:
-        raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
-    chosen = make_codec(codec, type)
-    return Recipe(
-        name=name,
-        ttl=fresh,
-        jitter=float(jitter),
-        min_ttl=seconds(min_ttl, "min_ttl", zero=True),
-        lock_ttl=seconds(lock_ttl, "lock_ttl"),
-        wait=math.inf if wait is None else seconds(wait, "wait", zero=True),
-        poll=seconds(poll, "poll"),
-        stale=seconds(stale, "stale", zero=True),
-        early=float(early),
-        negative_ttl=seconds(negative_ttl, "negative_ttl", zero=True),
-        load_timeout=seconds(load_timeout, "load_timeout"),
-        local=math.inf if local is True else seconds(local or 0, "local", zero=True),
-        codec=chosen,
-        head=head_of(chosen),
-        on_outage=on_outage,
-    )
-
-
 # ---- when
 
 
-def jittered(recipe: Recipe, chance: float) -> float:
+def jittered(options: CacheOptions, chance: float) -> float:
     """How long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1."""
-    return max(recipe.ttl * (1 + recipe.jitter * (2 * chance - 1)), recipe.min_ttl)
+    return max(options.ttl * (1 + options.jitter * (2 * chance - 1)), options.min_ttl)
 
 
 def is_due_early(reading: Reading, early: float, chance: float) -> bool:
@@ -167,60 +119,59 @@ def is_due_early(reading: Reading, early: float, chance: float) -> bool:
 _GET, _PTTL = b"*2\r\n$3\r\nGET\r\n", b"*2\r\n$4\r\nPTTL\r\n"
 
 
-def read_request(slot: Slot, recipe: Recipe) -> Request:
+def _read_request(key: bytes, *, with_life: bool) -> Request:
     """The value; and how long it lives, where that matters."""
-    key = slot.key
     word = b"%b%b\r\n" % (SIZE[len(key)], key)
-    if recipe.stale or recipe.early or recipe.local:
+    if with_life:
         return Request(_GET + word + _PTTL + word, 2, key)
     return Request(_GET + word, 1, key)
 
 
-def read_reply(reply: Reply, recipe: Recipe) -> Reading:
+def read_reply(reply: Reply, options: CacheOptions) -> Reading:
     """What `read_request` found."""
     value, pttl = reply if isinstance(reply, list) else (reply, None)
-    return _reading(value, pttl, recipe)
+    return _reading(value, pttl, options)
 
 
-def _reading(data: Reply, pttl: Reply, recipe: Recipe, *, won: bool = False) -> Reading:
+def _reading(data: Reply, pttl: Reply, options: CacheOptions, *, won: bool = False) -> Reading:
     if not isinstance(data, bytes):
         return Reading("missing", won=won)
-    if not data.startswith(recipe.head):
+    if not data.startswith(options.head):
         if data.startswith(MARK):
-            return _behind_mark(data, pttl, recipe, won=won)
-        return _unreadable(data, pttl, recipe, won=won)
-    life = _life(pttl, recipe)
-    left = life - recipe.stale
+            return _behind_mark(data, pttl, options, won=won)
+        return _unreadable(data, pttl, options, won=won)
+    life = _life(pttl, options)
+    left = life - options.stale
     head, newline, payload = data.partition(b"\n")
     if not newline:
         return Reading("poison", life=life, won=won)
     try:
-        _, took = map(float, head[len(recipe.head) :].split(b" "))
-        value = recipe.codec.decode(payload)
+        _, took = map(float, head[len(options.head) :].split(b" "))
+        value = options.codec.decode(payload)
     except Exception:
         return Reading("poison", life=life, won=won)
     return Reading("fresh" if left > 0 else "stale", value, left, life, took, won)
 
 
-def _life(pttl: Reply, recipe: Recipe) -> float:
-    return pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else recipe.ttl
+def _life(pttl: Reply, options: CacheOptions) -> float:
+    return pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else options.ttl
 
 
-def _behind_mark(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
+def _behind_mark(data: bytes, pttl: Reply, options: CacheOptions, *, won: bool) -> Reading:
     """The value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
     head, newline, value = data.partition(b"\n")
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)
     left = pttl - int(head.rpartition(b" ")[2])
-    return _reading(value if left > 0 else None, left, recipe, won=won)
+    return _reading(value if left > 0 else None, left, options, won=won)
 
 
-def _unreadable(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
+def _unreadable(data: bytes, pttl: Reply, options: CacheOptions, *, won: bool) -> Reading:
     """A failure that is remembered, or bytes of another codec, schema, version or program."""
     if _LEASE.match(data):
         return Reading("held")
-    life = _life(pttl, recipe)
-    left = life - recipe.stale
+    life = _life(pttl, options)
+    left = life - options.stale
     entry = unframe(data)
     if entry is not None and entry.codec == FAILURE:
         if left <= 0:
@@ -232,12 +183,12 @@ def _unreadable(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Readi
 # ---- following
 
 
-def follow_request(slot: Slot) -> Request:
+def follow_request(keys: CacheKeys) -> Request:
     """How long the lock of a load has left; tracked, it registers for the change of its mark.
 
     Not of the lock: that changes with every renewal, and would wake all who follow.
     """
-    return Request(pack("EXISTS", slot.key) + pack("PTTL", slot.lock), 2, slot.key)
+    return Request(pack("EXISTS", keys.key) + pack("PTTL", keys.lock), 2, keys.key)
 
 
 def read_follow(answer: Tracked) -> Watching | None:
@@ -246,9 +197,9 @@ def read_follow(answer: Tracked) -> Watching | None:
     return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
 
 
-def standing_request(slot: Slot) -> Request:
+def standing_request(keys: CacheKeys) -> Request:
     """Whether a load may still be stored."""
-    return Request(pack("EXISTS", slot.key) + pack("GET", slot.lock), 2, slot.key)
+    return Request(pack("EXISTS", keys.key) + pack("GET", keys.lock), 2, keys.key)
 
 
 def read_standing(replies: list[Reply], token: bytes) -> bool:
@@ -256,44 +207,44 @@ def read_standing(replies: list[Reply], token: bytes) -> bool:
     return replies == [1, token]
 
 
-# ---- claiming
+# ---- locking
 
 
-def claim_request(slot: Slot, recipe: Recipe, token: bytes, *, force: bool) -> Request:
+def lock_request(keys: CacheKeys, options: CacheOptions, token: bytes, *, force: bool) -> Request:
     """The value, and the right to load it where it needs to be: one round trip."""
     args = (
         token,
-        round(recipe.lock_ttl * 1000),
-        round(recipe.stale * 1000),
+        round(options.lock_ttl * 1000),
+        round(options.stale * 1000),
         b"1" if force else b"0",
         mark(token),
-        round(max(MARK_LIFE, 2 * recipe.load_timeout) * 1000),
-        round((max(recipe.load_timeout, recipe.lock_ttl) + recipe.lock_ttl) * 1000),
+        round(max(MARK_LIFE, 2 * options.load_timeout) * 1000),
+        round((max(options.load_timeout, options.lock_ttl) + options.lock_ttl) * 1000),
     )
-    return Request(run_script("cache_lock", [slot.key, slot.lock], *args), 1, slot.key)
+    return Request(run_script("cache_lock", [keys.key, keys.lock], *args), 1, keys.key)
 
 
-def read_claim(reply: list[Reply], recipe: Recipe) -> Reading:
-    """What `claim_request` found, and whether we load."""
+def read_lock(reply: list[Reply], options: CacheOptions) -> Reading:
+    """What `lock_request` found, and whether we load."""
     value, left, won = reply
-    return _reading(value, left, recipe, won=won == 1)
+    return _reading(value, left, options, won=won == 1)
 
 
 # ---- storing
 
 
-def store_request(slot: Slot, token: bytes, data: bytes, life: float) -> Request:
+def store_request(keys: CacheKeys, token: bytes, data: bytes, life: float) -> Request:
     """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
     args = (token, data, max(round(life * 1000), 1))
-    return Request(run_script("cache_store", [slot.key, slot.lock], *args), 1, slot.key)
+    return Request(run_script("cache_store", [keys.key, keys.lock], *args), 1, keys.key)
 
 
-def abandon_request(slot: Slot, token: bytes, until: float) -> Request:
+def unlock_request(keys: CacheKeys, token: bytes, until: float) -> Request:
     """The load came to nothing: let somebody else try."""
-    script = run_whole_script("cache_unlock", [slot.key, slot.lock], token, mark(token))
-    return Request(script, 1, slot.key, until)
+    script = run_whole_script("cache_unlock", [keys.key, keys.lock], token, mark(token))
+    return Request(script, 1, keys.key, until)
 
 
-def invalidate_request(slot: Slot, until: float) -> Request:
+def invalidate_request(keys: CacheKeys, until: float) -> Request:
     """Delete the value and, with its lock, the right of a load under way to store its result."""
-    return Request(run_whole_script("cache_invalidate", [slot.key, slot.lock]), 1, slot.key, until)
+    return Request(run_whole_script("cache_invalidate", [keys.key, keys.lock]), 1, keys.key, until)

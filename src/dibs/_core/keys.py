@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import itertools
+import math
 import operator
 import pathlib
 import re
@@ -44,6 +45,12 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         floor = "0 or at least" if zero else "at least"
         raise UsageError(f"{what} must be {floor} {SHORTEST_TTL} s, not {value!r}")
     return float(value)
+
+
+def milliseconds(seconds: float) -> int:
+    """As the server wants it."""
+    # Up: the server must not end it before the holder does.
+    return math.ceil(seconds * 1000)
 
 
 def expand(namespace: str, key: object) -> bytes:

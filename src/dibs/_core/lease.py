@@ -3,12 +3,13 @@
 import functools
 import math
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..errors import UsageError
 from .causes import code_of_reply
 from .engine import Engine, run_script, run_whole_script
-from .keys import Seconds, public_name, seconds
+from .keys import beside, public_name
+from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
@@ -22,8 +23,8 @@ class Holding(NamedTuple):
     holder: str | None
 
 
-class Plan(NamedTuple):
-    """What a caller asked for, checked."""
+class HoldCall(NamedTuple):
+    """What one call asks for: a key, and how to hold it."""
 
     key: bytes
     """As the server sees it."""
@@ -31,18 +32,7 @@ class Plan(NamedTuple):
     """As the caller wrote it."""
     given_name: str | None
     """As the caller wants it called; None: nothing was said."""
-    ttl: float
-    ttl_ms: int
-    wait: float
-    renew: bool
-    max_hold: float | None
-    fence_key: bytes | None
-    """Where the fences of this key are counted; None: no fence was asked for."""
-    on_outage: "OutagePolicy"
-    at_least: float = 0.0
-    """How long the key stays taken after it was acquired, even if it is released earlier."""
-    on_late: "OnLate" = "ignore"
-    """What a block does that ends after its lease was lost."""
+    options: HoldOptions
 
     @property
     def name(self) -> str:
@@ -50,56 +40,60 @@ class Plan(NamedTuple):
         return public_name(self.text) if self.given_name is None else self.given_name
 
 
-OutagePolicy = Literal["open", "closed"]
-OnLate = Literal["ignore", "raise"]
+class Body(Protocol):
+    """The code that runs while a lease is held."""
+
+    def stop_at(self, deadline: float) -> None:
+        """Have it stopped at *deadline*, unless that is moved again."""
+        ...
+
+    def stop(self) -> None:
+        """Stop it now."""
+        ...
 
 
-def checked_policy(policy: OutagePolicy) -> OutagePolicy:
-    """*policy*. UsageError: there is no such one."""
-    if policy not in ("open", "closed"):  # callers without a type checker
-        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
-    return policy
+class LeaseState:
+    """A key that this process has taken: until when, and whether it still has it.
 
+    Whether it is lost is decided by the local clock: at the moment it was asked for plus its ttl,
+    unless a renewal was confirmed, whether or not the server answers.
+    """
 
-def is_disabled(setting: str) -> bool:
-    """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""
-    said = setting.strip().lower()
-    if said in ("1", "true", "yes", "on"):
-        return True
-    if said in ("", "0", "false", "no", "off"):
-        return False
-    raise UsageError("DIBS_DISABLED is 1 or 0 (or true, false, yes, no, on, off), or not set")
+    # Of the class: most leases never have another value, and one is made for every hold.
+    fence: int | None = None
+    guarded = True
+    """False: the store was out and the policy let the caller through."""
+    is_over = False
+    """Released, completed, dropped or (in a forked child) somebody else's."""
+    is_lost = False
+    is_undelivered = False
+    """The store was out when it was released."""
+    is_kept = False
+    """It was released, but its key stays taken for the rest of its `at_least`."""
+    asked_until = 0.0
+    """Until when it will be ours if an extension that is under way is confirmed."""
+    stays_until = 0.0
+    """With `at_least`: until when the key stays taken."""
+    body: Body | None = None
 
+    def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
+        self.call = call
+        self.token = token
+        self.since = self.confirmed_at = since
+        self.deadline = since + call.options.ttl
 
-def checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
-    """*max_hold* in seconds. UsageError: it makes no sense with the others."""
-    longest = seconds(max_hold, "max_hold")
-    if not renew:
-        raise UsageError("max_hold limits renewals: it needs renew=True")
-    if longest < ttl:
-        raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
-    return longest
+    def is_lost_at(self, now: float) -> bool:
+        """True: it ended before it was released."""
+        if self.is_over or not self.guarded:
+            return self.is_lost
+        return self.is_lost or now >= self.deadline
 
-
-def checked_at_least(at_least: Seconds, ttl: float) -> float:
-    """*at_least* in seconds. UsageError: it is longer than *ttl*."""
-    least = seconds(at_least, "at_least", zero=True)
-    if least > ttl:
-        raise UsageError(f"at_least ({least:g} s) must not be longer than ttl ({ttl:g} s)")
-    return least
-
-
-def checked_on_late(on_late: OnLate) -> OnLate:
-    """*on_late*. UsageError: there is no such one."""
-    if on_late not in ("ignore", "raise"):  # callers without a type checker
-        raise UsageError(f'on_late is "ignore" or "raise", not {on_late!r}')
-    return on_late
-
-
-def milliseconds(seconds: float) -> int:
-    """As the server wants it."""
-    # Up: the server must not end it before the holder does.
-    return math.ceil(seconds * 1000)
+    def keep_until(self, deadline: float, now: float) -> None:
+        """The server has confirmed, *now*, that it is ours until *deadline*."""
+        self.deadline = deadline
+        self.confirmed_at = now
+        if self.body is not None:
+            self.body.stop_at(deadline)
 
 
 class Won(NamedTuple):
@@ -139,9 +133,13 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
     return Request(run_script("hold_acquire", [key], token, ttl_ms) + pack("PTTL", key), 2, key)
 
 
-def fenced_request(key: bytes, fence_key: bytes, token: bytes, ttl_ms: int) -> Request:
-    """The same, with a fence that is greater than every earlier one of this key."""
+def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Request:
+    """The same, with a fence that is greater than every earlier one of this key.
+
+    *prefix*: what the key that counts them begins with.
+    """
     life_ms = int(FENCE_LIFE * 1000)
+    fence_key = beside(prefix, key)
     script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 

@@ -10,51 +10,23 @@ A claim is a lease whose value also says what was submitted and when:
 
 import math
 import re
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from ..errors import Duplicate, Mismatch, UsageError
-from .codec import Codec, frame, head_of, make_codec
+from .codec import frame
 from .engine import Engine, run_whole_script
-from .keys import Seconds, seconds
-from .lease import WON, Plan, Won
+from .lease import WON, HoldCall, Won
+from .options import ClaimOptions
 from .request import Reply, Request, pack
 
-After = Literal["release", "hold", "replay"]
-OnError = Literal["release", "hold"]
 State = Literal["running", "done"]
 
-LEASE = 10.0
-"""How long a claim outlives a crash at most, in seconds, if the caller does not say."""
 NO_PAYLOAD = b"-"
 _DONE = b"dibs1 done "
 _RUNNING = re.compile(rb"([^ @]+) ([0-9a-f]{32}|-) ([0-9a-f]{1,12})@")
 
 
-class ClaimOptions(TypedDict):
-    """What `once` and `claim` are told, all but the type."""
-
-    window: Seconds
-    lease: Seconds | None
-    after: After
-    on_error: OnError
-    message: str | None
-    codec: object
-
-
-class Terms(NamedTuple):
-    """What a claim means, as the caller asked for it, checked."""
-
-    window: float
-    lease: float
-    after: After
-    on_error: OnError
-    message: str | None
-    codec: Codec
-    head: bytes
-    """How results begin that we can read."""
-
-
-class Met(NamedTuple):
+class ExistingClaim(NamedTuple):
     """Somebody was first."""
 
     state: State
@@ -73,40 +45,6 @@ class Replay(NamedTuple):
     value: Any
 
 
-def make_terms(
-    *,
-    window: Seconds,
-    lease: Seconds | None,
-    after: After,
-    on_error: OnError,
-    message: str | None,
-    codec: object,
-    type: Any,
-) -> Terms:
-    """The options, checked. UsageError: one of them makes no sense."""
-    if after not in ("release", "hold", "replay"):
-        raise UsageError(f'after is "release", "hold" or "replay", not {after!r}')
-    if on_error not in ("release", "hold"):
-        raise UsageError(f'on_error is "release" or "hold", not {on_error!r}')
-    chosen = make_codec(codec, type)
-    return Terms(
-        window=seconds(window, "window"),
-        lease=_lease(window, lease),
-        after=after,
-        on_error=on_error,
-        message=message,
-        codec=chosen,
-        head=head_of(chosen),
-    )
-
-
-def _lease(window: Seconds, lease: Seconds | None) -> float:
-    """A crash must not block the key for longer than the window; short windows need some air."""
-    if lease is not None:
-        return seconds(lease, "lease")
-    return min(max(seconds(window, "window"), 1.0), LEASE)
-
-
 # ---- the record
 
 
@@ -122,9 +60,9 @@ def done_record(running: bytes, result: bytes) -> bytes:
     return b"%b%b %b\n%b" % (_DONE, secret, fingerprint, result)
 
 
-def framed(terms: Terms, value: Any, now: float, took: float) -> bytes:
+def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
     """The result, as `done_record` wants it. UsageError: the codec cannot hold it."""
-    codec = terms.codec
+    codec = options.codec
     try:
         data = codec.encode(value)
     except UsageError:
@@ -147,49 +85,49 @@ def _words(running: bytes) -> tuple[bytes, bytes, float]:
 # ---- claiming
 
 
-def read_claim(replies: list[Reply], record: bytes) -> Won | Met:
+def read_claim(replies: list[Reply], record: bytes) -> Won | ExistingClaim:
     """Ours (free, or our own record: a repeated request), or what somebody left there."""
     value, pttl = replies
     if value is None or value == record:
         return WON
-    return met(value, pttl / 1000 if isinstance(pttl, int) and pttl != -1 else math.inf)
+    return read_record(value, pttl / 1000 if isinstance(pttl, int) and pttl != -1 else math.inf)
 
 
-def met(value: Reply, left: float) -> Met:
+def read_record(value: Reply, left: float) -> ExistingClaim:
     """What a record says."""
     data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
     if not data.startswith(_DONE):
         _, fingerprint, since = _words(data)
-        return Met("running", left, fingerprint, since)
+        return ExistingClaim("running", left, fingerprint, since)
     head, _, result = data.partition(b"\n")
-    return Met("done", left, head.split(b" ")[-1], result=result)
+    return ExistingClaim("done", left, head.split(b" ")[-1], result=result)
 
 
 def judge(
-    terms: Terms, plan: Plan, fingerprint: bytes, found: Met, now: float
+    options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim, now: float
 ) -> Replay | Duplicate | Mismatch:
     """What the second one is told. *now*: the wall clock."""
     if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
-        return Mismatch(plan.text, plan.name)
-    if terms.after == "replay" and found.result.startswith(terms.head):
+        return Mismatch(call.text, call.name)
+    if options.after == "replay" and found.result.startswith(options.head):
         try:
-            return Replay(terms.codec.decode(found.result.partition(b"\n")[2]))
+            return Replay(options.codec.decode(found.result.partition(b"\n")[2]))
         except Exception:
             pass  # of an older program: what was done is done, we only cannot tell what came of it
-    wait = _retry_after(terms, found, now)
-    return Duplicate(plan.text, wait, found.state, terms.message, plan.name)
+    wait = _retry_after(options, found, now)
+    return Duplicate(call.text, wait, found.state, options.message, call.name)
 
 
-def _retry_after(terms: Terms, found: Met, now: float) -> float:
+def _retry_after(options: ClaimOptions, found: ExistingClaim, now: float) -> float:
     """When another try makes sense.
 
     A running claim that will leave its key behind is in the way for the rest of the window: by the
     holder's wall clock, which may differ from ours, so it is not believed beyond reason.
     """
-    if found.state == "done" or terms.after != "hold" or not found.since:
+    if found.state == "done" or options.after != "hold" or not found.since:
         return found.left
-    rest = found.since + terms.window - now
-    return max(found.left, min(rest, terms.window))
+    rest = found.since + options.window - now
+    return max(found.left, min(rest, options.window))
 
 
 # ---- completing

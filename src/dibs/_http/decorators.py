@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from .._core.keys import Seconds
-from .._core.lease import OutagePolicy
-from .._core.once import After, OnError
+from .._core.options import After, OnError, OutagePolicy
 from .bodies import LIMIT
 from .policy import KeyUse, Policy
 

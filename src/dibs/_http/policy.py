@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from .._core.keys import Seconds, seconds
-from .._core.lease import OutagePolicy
-from .._core.once import After, OnError, Terms, make_terms
+from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import LIMIT
 from .facts import check_paths
@@ -54,7 +53,7 @@ class Policy:
     body_limit: int = LIMIT
     docs: str | None = None
     if TYPE_CHECKING:  # made of the options, and none of them
-        _terms: Terms = field(init=False, repr=False, compare=False)
+        _terms: ClaimOptions = field(init=False, repr=False, compare=False)
         _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
         _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
         _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
@@ -106,19 +105,20 @@ class Policy:
         """The policy for a request that carries no key. *is_known*: it is known who submits."""
         return self._without_key[0 if is_known else 1]
 
-    def _make_terms(self) -> Terms:
-        return make_terms(
+    def _make_terms(self) -> ClaimOptions:
+        return ClaimOptions(
             window=self.window,
             lease=self.lease,
             after=self.after,
             on_error=self.on_error,
             message=self.message,
+            wait=self.wait,
             codec=KEPT,
-            type=None,
+            on_outage=self.on_outage,
         )
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> ClaimOptions:
         """The same, as claims know it."""
         return self._terms
 

@@ -4,78 +4,83 @@
 import functools
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
     HELD,
     Answer,
+    CacheKeys,
+    LoadRequest,
     Reading,
-    Recipe,
-    Slot,
     invalidate_request,
     is_due_early,
     read_reply,
-    read_request,
     read_standing,
     standing_request,
 )
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local, Ticket
+from .._core.options import CacheOptions
 from .._core.request import Request
+from .._events import EventSink
 from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
 from .follower import Follower
-from .loader import Loader, LoadRequest
+from .leases import Leases
+from .loader import CacheMemory, Loader
 from .refresher import Refresher
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
-
-_MOST_SEEN = 50_000
-"""Keys of which we remember how long they are fresh, to know how to ask for them."""
+from .store import Store
 
 
 class Cache:
     """Values that are loaded once for all, in all processes."""
 
-    def __init__(self, ledger: "Ledger") -> None:
-        self._ledger = ledger
-        self._flights: dict[bytes, Flight] = {}
-        self._refreshes: dict[bytes, Flight] = {}
+    def __init__(self, store: Store, events: EventSink, leases: Leases) -> None:
+        self._store = store
+        self._events = events
+        self._leases = leases
+        self._memory = CacheMemory()
         self._reads = Coalescer()
         self._local = Local()
-        self._seen: dict[bytes, float] = {}
-        self._following = Follower(ledger)
-        self._loading = Loader(ledger, self._part, self._remember)
-        self._behind = Refresher(ledger, self._loading)
+        self._follower = Follower(store)
+        self._loader = Loader(store, events, leases, self._memory)
+        self._refresher = Refresher(events, leases, self._loader)
+
+    def open(self) -> None:
+        """In a forked child: loads and memories are the parent's."""
+        self._memory.open()
+        self._reads = Coalescer()
+        self._local = Local()
+        self._loader.open()
+        self._refresher.open()
 
     # ---- reading
 
     def get(
         self,
-        recipe: Recipe,
-        slot: Slot,
+        options: CacheOptions,
+        keys: CacheKeys,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
-        key = slot.key
+        key = keys.key
         came = monotonic()
-        if recipe.local:
+        if options.local:
             value = self._local.get(key, came)
             if value is not ABSENT:
-                if self._ledger.listeners:
-                    self._tell("local_hit", recipe)
+                if self._events.listeners:
+                    self._events.emit("local_hit", keys.name)
                 return value
         # Only now: what is in memory is not to pay for it.
-        want = LoadRequest(recipe, slot, function, args, kwargs)
-        if key in self._flights:
+        want = LoadRequest(options, keys, function, args, kwargs)
+        if key in self._memory.flights:
             answer = self._join_any(want, came)
             if answer is not None:
                 return answer.value
-        if recipe.local or self._seen.get(key, 0.0) > came:
+        if options.local or self._memory.seen.get(key, 0.0) > came:
             try:
                 reading = self._reads.ask(key, self._read, want)
             except Outage:
@@ -83,71 +88,71 @@ class Cache:
             else:
                 if reading.state in ("fresh", "stale"):
                     return self._serve(want, reading)
-        return self._fly(want, self._flights, came, force=False)
+        return self._fly(want, self._memory.flights, came, force=False)
 
     def refresh(self, want: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return self._fly(want, self._refreshes, monotonic(), force=True)
+        return self._fly(want, self._memory.refreshes, monotonic(), force=True)
 
     def invalidate(self, want: LoadRequest) -> bool:
         """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
-        recipe, slot = want.recipe, want.slot
-        self._changed(slot.key)
+        options, keys = want.options, want.keys
+        self._changed(keys.key)
         now = monotonic()
-        request = invalidate_request(slot, now + recipe.ttl * 2 + recipe.stale)
+        request = invalidate_request(keys, now + options.ttl * 2 + options.stale)
         try:
             deleted = self._deliver(request)
         except Outage as outage:
-            self._tell("outage", recipe, cause=outage.cause)
-            if recipe.on_outage == "closed":
-                raise Unavailable(outage.cause, recipe.name) from None
+            self._events.emit("outage", want.keys.name, cause=outage.cause)
+            if options.on_outage == "closed":
+                raise Unavailable(outage.cause, want.keys.name) from None
             return False
         if deleted == 0:
             raise UsageError(HELD)
         # Once more: somebody may have read the old value, or begun a load, before it was deleted.
-        self._changed(slot.key)
-        self._tell("invalidated", recipe)
+        self._changed(keys.key)
+        self._events.emit("invalidated", want.keys.name)
         return True
 
     def _deliver(self, request: Request) -> Any:
         """The reply. Outage: the request is delivered when the server answers again."""
         try:
-            now, _ = self._ledger.opened()
+            now, _ = self._store.opened()
         except Outage:
-            self._ledger.link.post(request)
+            self._store.link.post(request)
             raise
-        return self._ledger.ask(request, now)
+        return self._store.ask(request, now)
 
     def _read(self, want: LoadRequest) -> Reading:
         """What the store has; callers in one moment share the answer."""
-        recipe, slot = want.recipe, want.slot
-        if recipe.local:
+        options, keys = want.options, want.keys
+        if options.local:
             return self._read_for_memory(want)
         now = monotonic()
-        request = read_request(slot, recipe)
-        reply = self._ledger.link.send(request, now)
+        request = keys.read
+        reply = self._store.link.send(request, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
-            reply = self._ledger.check_reply(request, reply, now)
-        reading = read_reply(reply, recipe)
+            reply = self._store.check_reply(request, reply, now)
+        reading = read_reply(reply, options)
         if reading.state not in ("fresh", "stale"):
-            self._seen.pop(slot.key, None)
+            self._memory.seen.pop(keys.key, None)
         return reading
 
     def _read_for_memory(self, want: LoadRequest) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
-        recipe, key = want.recipe, want.slot.key
-        now, _ = self._ledger.opened()
-        request = read_request(want.slot, recipe)
+        options, key = want.options, want.keys.key
+        now, _ = self._store.opened()
+        request = want.keys.read
         ticket = _Forget(self, key)
         self._local.ask(key, ticket)
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
         try:
-            answer = self._ledger.link.track(request, ticket, now)
+            answer = self._store.link.track(request, ticket, now)
             reading = read_reply(
-                self._ledger.check_reply(request, answer.replies, now), recipe
+                self._store.check_reply(request, answer.replies, now), options
             )
             if answer.tracked and reading.state == "fresh":
-                until = now + min(reading.left, recipe.local)
+                until = now + min(reading.left, options.local)
                 gone = self._local.put(key, reading.value, until, ticket)
             return reading
         finally:
@@ -155,19 +160,19 @@ class Cache:
 
     def _serve(self, want: LoadRequest, reading: Reading) -> Any:
         """A value that is there; where it is old, somebody refreshes it behind the caller."""
-        recipe = want.recipe
+        options = want.options
         if reading.state == "stale":
-            self._tell("stale", recipe)
+            self._events.emit("stale", want.keys.name)
             self._refresh(want, force=False)
         else:
-            self._tell("hit", recipe)
-            if recipe.early and is_due_early(reading, recipe.early, random.random()):
+            self._events.emit("hit", want.keys.name)
+            if options.early and is_due_early(reading, options.early, random.random()):
                 self._refresh(want, force=True)
         return reading.value
 
     def _refresh(self, want: LoadRequest, *, force: bool) -> None:
-        if want.slot.key not in self._flights:
-            self._behind.refresh(want, force=force)
+        if want.keys.key not in self._memory.flights:
+            self._refresher.refresh(want, force=force)
 
     # ---- flights
 
@@ -179,7 +184,7 @@ class Cache:
             flight, is_ours = self._flight_of(want, flights, force=force)
             if is_ours:
                 return (flight.join()).value
-            answer = self._join(flight, want.recipe, came)
+            answer = self._join(flight, want, came)
             if answer is not None:
                 return answer.value
 
@@ -187,8 +192,8 @@ class Cache:
         self, want: LoadRequest, flights: dict[bytes, Flight], *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
-        key = want.slot.key
-        with self._ledger.guard:
+        key = want.keys.key
+        with self._memory.guard:
             flight = flights.get(key)
             if flight is not None and flight.is_open:
                 return flight, False
@@ -199,85 +204,81 @@ class Cache:
 
     def _join_any(self, want: LoadRequest, came: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
-        key = want.slot.key
-        flight = self._flights.get(key)
+        key = want.keys.key
+        flight = self._memory.flights.get(key)
         if flight is None or not flight.is_open:
             return None
-        token = self._loading.untracked_loads.get(key)
+        token = self._loader.untracked_loads.get(key)
         if token is not None and not self._stands(want, token):
-            _drop(self._flights, key, flight)
+            _drop(self._memory.flights, key, flight)
             return None
         if not flight.is_open:  # meanwhile its last caller has left
             return None
-        return self._join(flight, want.recipe, came)
+        return self._join(flight, want, came)
 
-    def _join(self, flight: Flight, recipe: Recipe, came: float) -> Answer | None:
+    def _join(self, flight: Flight, want: LoadRequest, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
         answer: Answer = flight.join()
         if answer.as_of < came:
             return None
-        if self._ledger.listeners:
-            self._tell("waited", recipe, waited=monotonic() - came)
+        if self._events.listeners:
+            self._events.emit("waited", want.keys.name, waited=monotonic() - came)
         return answer
 
     def _stands(self, want: LoadRequest, token: bytes) -> bool:
         """False: the value was deleted during its load."""
-        request = standing_request(want.slot)
+        request = standing_request(want.keys)
         try:
-            return read_standing(self._ledger.ask(request, monotonic()), token)
+            return read_standing(self._store.ask(request, monotonic()), token)
         except Outage:
             return True  # nobody can tell
 
-    def _part(self, key: bytes) -> None:
-        """The value changed: who asks from now on does not join a load that began before."""
-        self._flights.pop(key, None)
-        self._refreshes.pop(key, None)
-
     def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
-        recipe, slot = want.recipe, want.slot
+        options, keys = want.options, want.keys
         since = monotonic()
-        token = self._ledger.new_token()
+        token = self._leases.new_token()
         waited = poisoned = False
         while True:
             asked = monotonic()
             try:
-                reading = self._loading.claim(
+                reading = self._loader.claim(
                     want, token, force=poisoned or (force and not waited)
                 )
             except Outage as outage:
-                return self._loading.load_unguarded(want, outage)
+                return self._loader.load_unguarded(want, outage)
             if reading.won and reading.state == "stale" and not force:
-                self._behind.lead(want, token, reading)
+                self._refresher.lead(want, token, reading)
                 return self._old(want, reading, asked)
             if reading.won:
-                self._tell("reelected" if waited else "miss", recipe)
-                return self._loading.lead(want, token, reading)
+                self._events.emit("reelected" if waited else "miss", want.keys.name)
+                return self._loader.lead(want, token, reading)
             if reading.state == "fresh" and (waited or not force):
-                self._remember(slot.key, reading.left)
-                self._tell("waited" if waited else "hit", recipe, waited=monotonic() - since)
+                self._memory.remember(keys.key, reading.left)
+                kind = "waited" if waited else "hit"
+                self._events.emit(kind, keys.name, waited=monotonic() - since)
                 return Answer(reading.value, asked)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
             if reading.state == "failed":
                 said = f"the last load failed ({reading.value})"
-                raise Unavailable(cause_for("load_failed", said), recipe.name)
+                raise Unavailable(cause_for("load_failed", said), want.keys.name)
             if reading.state == "stale" and not force:
                 return self._old(want, reading, asked)
-            if monotonic() - since >= recipe.wait:
-                return self._loading.load_beside(want)
-            self._following.follow(want, reading, since + recipe.wait)
+            if monotonic() - since >= options.wait:
+                return self._loader.load_beside(want)
+            self._follower.follow(want, reading, since + options.wait)
             waited = True
             asked = monotonic()
             found = self._found(want)
             if found is not None:
-                self._tell("waited", recipe, waited=monotonic() - since)
+                self._events.emit("waited", want.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
 
     def _old(self, want: LoadRequest, reading: Reading, asked: float) -> Answer:
-        self._tell("stale", want.recipe)
-        self._remember(want.slot.key, reading.life)
+        self._events.emit("stale", want.keys.name)
+        self._memory.remember(want.keys.key, reading.life)
         return Answer(reading.value, asked)
 
     def _found(self, want: LoadRequest) -> Reading | None:
@@ -288,56 +289,36 @@ class Cache:
             return None  # the claim meets it again, and decides
         if reading.state != "fresh":
             return None
-        self._remember(want.slot.key, reading.left)
+        self._memory.remember(want.keys.key, reading.left)
         return reading
 
     # ---- memory
 
-    def _remember(self, key: bytes, left: float) -> None:
-        if len(self._seen) >= _MOST_SEEN:
-            self._seen.clear()
-        self._seen[key] = monotonic() + left
-
     def _changed(self, key: bytes) -> None:
         """We know that the value changed."""
-        self._part(key)
+        self._memory.part(key)
         self._local.forget(key)
-        self._seen.pop(key, None)
+        self._memory.seen.pop(key, None)
 
     def forget(self, key: bytes, ticket: Ticket) -> None:
         """The value that is remembered with *ticket* changed, or may have."""
         self._local.forget(key)
-        self._seen.pop(key, None)
-        self._ledger.link.unwatch(key, ticket)
+        self._memory.seen.pop(key, None)
+        self._store.link.unwatch(key, ticket)
 
     def _unwatch(self, gone: list[tuple[bytes, Ticket]]) -> None:
         for key, ticket in gone:
             self._local.drop(key, ticket)
-            self._ledger.link.unwatch(key, ticket)
-
-    def _tell(self, kind: Any, recipe: Recipe, **facts: Any) -> None:
-        if self._ledger.listeners:
-            self._ledger.tell(kind, recipe.name, **facts)
+            self._store.link.unwatch(key, ticket)
 
     # ---- the end
 
     def close(self) -> None:
         """End all loads of ours; others take over."""
-        self._behind.stop()
-        for flight in [*self._flights.values(), *self._refreshes.values()]:
+        self._refresher.stop()
+        for flight in [*self._memory.flights.values(), *self._memory.refreshes.values()]:
             flight.cancel()
-        self._flights.clear()
-        self._refreshes.clear()
-
-    def abandon(self) -> None:
-        """In a forked child: loads and memories are the parent's."""
-        self._flights = {}
-        self._refreshes = {}
-        self._reads = Coalescer()
-        self._local = Local()
-        self._seen = {}
-        self._loading.abandon_all()
-        self._behind.abandon_all()
+        self.open()  # what is in memory would still be served
 
 
 class _Forget:

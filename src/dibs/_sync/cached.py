@@ -6,17 +6,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .._core.cache import Recipe, Slot, slot_of
+from .._core.cache import CacheKeys, LoadRequest, cache_keys
 from .._core.keys import Template
+from .._core.options import CacheOptions, Settings
 from .._threads import returning_awaitables
 from ..errors import UsageError
 from .cache import Cache
-from .loader import LoadRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_SLOTS = 10_000
+_MOST_KEYS = 10_000
 """Keys whose place in the store is remembered for each function; working it out is not cheap."""
 
 
@@ -36,8 +36,9 @@ class Cached(Generic[P, T]):
         self,
         function: Callable[P, T],
         cache: Cache,
-        recipe: Recipe,
-        namespace: str,
+        settings: Settings,
+        template: str,
+        options: CacheOptions,
         lock_key: str | None,
     ) -> None:
         self._kind = type(function)
@@ -45,19 +46,20 @@ class Cached(Generic[P, T]):
         functools.update_wrapper(self, function)
         self._takes_class = next(iter(inspect.signature(function).parameters), "") == "cls"
         self._cache = cache
-        self._recipe = recipe
-        self._namespace = namespace
-        self._key_of = Template(recipe.name, function)
+        self._settings = settings
+        self._template = template
+        self._options = options
+        self._key_of = Template(template, function)
         self._lock_of = None if lock_key is None else Template(lock_key, function)
-        self._slots: dict[str, Slot] = {}
+        self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value, cached or loaded. What the function raises, if it has to be loaded."""
         if self._bound:
             args = (*self._bound, *args)  # pyright: ignore[reportAssignmentType]
-        slot = self._slots.get(self._key_of(args, kwargs)) or self._slot(args, kwargs)
-        return self._cache.get(self._recipe, slot, self._function, args, kwargs)
+        keys = self._keys.get(self._key_of(args, kwargs)) or self._keys_of(args, kwargs)
+        return self._cache.get(self._options, keys, self._function, args, kwargs)
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Delete the value; a load under way is not stored, later readers get fresh data.
@@ -65,14 +67,14 @@ class Cached(Generic[P, T]):
         False: the store is out; it is deleted when the store is back.
         """
         if self._lacks_class(args):
-            return self._cache.invalidate(self._want_without_class(args, kwargs))
-        return self._cache.invalidate(self._want(args, kwargs))
+            return self._cache.invalidate(self._request_without_class(args, kwargs))
+        return self._cache.invalidate(self._request(args, kwargs))
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value, loaded now; everybody reads the old one meanwhile."""
         if self._lacks_class(args):
             raise UsageError(_ABOVE)
-        return self._cache.refresh(self._want(args, kwargs))
+        return self._cache.refresh(self._request(args, kwargs))
 
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
@@ -88,28 +90,31 @@ class Cached(Generic[P, T]):
         """True: called as `Class.function.invalidate`, and nobody told us the class."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
 
-    def _want_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
+    def _request_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
         """Enough to find the value, if its key does not depend on the class."""
         try:
-            return self._want((None, *args), kwargs)
+            return self._request((None, *args), kwargs)
         except UsageError:
             raise UsageError(_ABOVE) from None
 
-    def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
         if self._bound:
             args = (*self._bound, *args)
-        slot = self._slot(args, kwargs)
-        return LoadRequest(self._recipe, slot, self._function, args, kwargs)
+        keys = self._keys_of(args, kwargs)
+        return LoadRequest(self._options, keys, self._function, args, kwargs)
 
-    def _slot(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slot:
+    def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
         """Where the value of this call lives."""
         text = self._key_of(args, kwargs)
         if self._lock_of is not None:  # made from other arguments, perhaps: not remembered
-            return slot_of(self._namespace, text, self._lock_of(args, kwargs))
-        if len(self._slots) >= _MOST_SLOTS:
-            self._slots.clear()
-        slot = self._slots[text] = slot_of(self._namespace, text, None)
-        return slot
+            return self._place(text, self._lock_of(args, kwargs))
+        if len(self._keys) >= _MOST_KEYS:
+            self._keys.clear()
+        keys = self._keys[text] = self._place(text, None)
+        return keys
+
+    def _place(self, text: str, lock_key: str | None) -> CacheKeys:
+        return cache_keys(self._settings, self._options, self._template, text, lock_key)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._recipe.name!r}, ttl {self._recipe.ttl:g} s>"
+        return f"<{type(self).__name__} {self._template!r}, ttl {self._options.ttl:g} s>"

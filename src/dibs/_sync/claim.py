@@ -1,36 +1,37 @@
 # Printed from src/dibs/_async/claim.py by tools/unasync.py – do not edit.
-"""Submitted twice, done once: a claim, and the `with` block around it."""
-
-# pyright: reportPrivateUsage=false
-# A claim and its lease are one thing in two files: what the claim touches is not for users.
+"""Submitted twice, done once: a claim, the `with` block around it, and functions that claim."""
 
 import contextlib
+import functools
+from collections.abc import Callable
 from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.lease import Holding, Plan, milliseconds
+from .._core.fingerprint import fingerprint
+from .._core.keys import Fields, Template, expand, milliseconds
+from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
-    Met,
+    NO_PAYLOAD,
+    ExistingClaim,
     Replay,
-    Terms,
     done_record,
     framed,
     judge,
-    met,
     read_claim,
+    read_record,
     running_record,
 )
-from .._threads import monotonic
+from .._core.options import ClaimOptions, HoldOptions
+from .._threads import monotonic, settle
 from ..errors import Duplicate, Mismatch, UsageError
-from .lease import Lease
+from .leases import Leases
 
-if TYPE_CHECKING:
-    from .ledger import Ledger
-
+P = ParamSpec("P")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -41,15 +42,25 @@ class Claim:
     `after` where the block ends well, by `on_error` where it raises.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_plan", "_released", "_terms", "replayed", "result")
+    __slots__ = (
+        "__weakref__", "_call", "_lease", "_leases", "_options", "_released", "replayed", "result",
+    )  # fmt: skip
 
-    def __init__(self, plan: Plan, terms: Terms, lease: Lease | None, result: Any) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        call: HoldCall,
+        options: ClaimOptions,
+        lease: LeaseState | None,
+        result: Any,
+    ) -> None:
         self.replayed = lease is None
         """True: it was done before, and `result` is what came of it. Do not do it again."""
         self.result: Any = result
         """What was handed to `complete`, now or by the first one."""
-        self._plan = plan
-        self._terms = terms
+        self._leases = leases
+        self._call = call
+        self._options = options
         self._lease = lease
         self._released = False
         if lease is not None:
@@ -58,12 +69,12 @@ class Claim:
     @property
     def key(self) -> str:
         """What is called dibs on."""
-        return self._plan.text
+        return self._call.text
 
     @property
     def name(self) -> str:
         """What events and sentences call the key."""
-        return self._plan.name
+        return self._call.name
 
     @property
     def guarded(self) -> bool:
@@ -73,12 +84,12 @@ class Claim:
     @property
     def lost(self) -> bool:
         """True: it could not be kept alive; somebody else may be doing the same."""
-        return self._lease is not None and self._lease.lost
+        return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
     def is_open(self) -> bool:
         """True: it is running."""
-        return self._lease is not None and not self._lease._is_over
+        return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: V) -> V:
         """Say what came of it; *value* is handed back. It is kept at the end of the block."""
@@ -99,12 +110,12 @@ class Claim:
         """
         if not self.is_open:
             return False
-        if self._released or self._terms.after == "release":
+        if self._released or self._options.after == "release":
             return self._end(b"")
-        if self._terms.after == "hold" or self.result is _NOTHING:
+        if self._options.after == "hold" or self.result is _NOTHING:
             return self._leave(b"")
         try:
-            result = framed(self._terms, self.result, time(), self._lasted)
+            result = framed(self._options, self.result, time(), self._lasted)
         except BaseException:  # an interrupted one as well: it was done, and must not be done again
             self._leave(b"")
             raise
@@ -114,55 +125,55 @@ class Claim:
         """End it now, as an exception would. False: it was over, or lost, or unguarded."""
         if not self.is_open:
             return False
-        if self._released or self._terms.on_error == "release":
+        if self._released or self._options.on_error == "release":
             return self._end(b"")
         return self._leave(b"")
 
     @property
     def _lasted(self) -> float:
         assert self._lease is not None
-        return monotonic() - self._lease._since
+        return monotonic() - self._lease.since
 
     def _leave(self, result: bytes) -> bool:
         """The key stays taken for the rest of the window; where that is over, nothing stays."""
         assert self._lease is not None
-        rest = self._terms.window - self._lasted
+        rest = self._options.window - self._lasted
         if rest <= 0:
             return self._end(b"")
-        return self._end(done_record(self._lease._token, result), milliseconds(rest))
+        return self._end(done_record(self._lease.token, result), milliseconds(rest))
 
     def _end(self, left: bytes, left_ms: int = 0) -> bool:
-        lease = self._lease
+        lease, leases = self._lease, self._leases
         assert lease is not None
-        if lease._ledger.is_closed:
+        if leases.store.is_closed:
             self.leak("closed")
             return False
         claims.closed(self)
-        ended = lease._end("completed" if left else "released", left, left_ms)
-        if lease._is_undelivered:
+        ended = leases.end(lease, "completed" if left else "released", left, left_ms)
+        if lease.is_undelivered:
             cause = cause_for("outage")
-            lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
+            leases.events.emit("leaked", self.name, held=self._lasted, cause=cause)
         return ended
 
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
         claims.closed(self)
-        lease = self._lease
-        if self.is_open and lease is not None and lease._ledger.owns(lease):
-            held = lease._let_go()
-            lease._ledger.tell("leaked", self.name, held=held, cause=cause_for(cause))
+        lease, leases = self._lease, self._leases
+        if lease is not None and not lease.is_over and leases.owns(lease):
+            held = leases.drop(lease)
+            leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners are told later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
-        lease = self._lease
+        lease, leases = self._lease, self._leases
         if lease is None:
             return
         with contextlib.suppress(Exception):
             claims.closed(self)
-            if self.is_open and lease._ledger.owns(lease):
-                lease._ledger.dropped.append((self.name, lease._let_go()))
+            if not lease.is_over and leases.owns(lease):
+                leases.events.dropped.append((self.name, leases.drop(lease)))
 
     def __repr__(self) -> str:
         if self._lease is None:
@@ -183,109 +194,116 @@ _IN_USE = "this claim is in use already; call claim() for each with block"
 
 
 def take_claim(
-    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
+    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes
 ) -> Claim:
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
 
-    With `plan.wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    *seen*: the fingerprint of the payload. With `wait` a duplicate of one that runs waits for its
+    end: it is replayed, or takes over.
     """
-    since = monotonic()
-    outcome = _ask(ledger, plan, terms, fingerprint)
-    if type(outcome) is Duplicate and plan.wait and outcome.state == "running":
-        outcome = _wait(ledger, plan, terms, fingerprint, outcome)
-    waited = monotonic() - since if plan.wait else None
-    if isinstance(outcome, Lease):
-        _check_end(ledger, terms, outcome)
-        return _taken(ledger, plan, terms, outcome, waited)
+    events, since = leases.events, monotonic()
+    outcome = _ask(leases, call, options, seen)
+    if type(outcome) is Duplicate and options.wait and outcome.state == "running":
+        outcome = _wait(leases, call, options, seen, outcome)
+    waited = monotonic() - since if options.wait else None
+    if isinstance(outcome, LeaseState):
+        _check_end(leases, options, outcome)
+        return _taken(leases, call, options, outcome, waited)
     if isinstance(outcome, Replay):
-        ledger.tell("replayed", plan.name, waited=waited)
-        return Claim(plan, terms, None, outcome.value)
+        events.emit("replayed", call.name, waited=waited)
+        return Claim(leases, call, options, None, outcome.value)
     if isinstance(outcome, Duplicate):
         facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
-        ledger.tell("duplicate", plan.name, waited=waited, **facts)
+        events.emit("duplicate", call.name, waited=waited, **facts)
     else:
-        ledger.tell("mismatch", plan.name)
+        events.emit("mismatch", call.name)
     raise outcome
 
 
-def _check_end(ledger: "Ledger", terms: Terms, lease: Lease) -> None:
-    """Nothing, if the claim can be ended as *terms* say. UsageError: not here; it is released."""
-    engine = ledger.link.engine
+def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None:
+    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
+    engine = leases.store.link.engine
     if engine is None or not engine.refused:
         return
-    leaves = terms.after != "release" or terms.on_error != "release"
+    leaves = options.after != "release" or options.on_error != "release"
     try:
         must_allow(engine, "complete" if leaves else "renew")
     except UsageError:
-        lease.release()
+        leases.end(lease)
         raise
 
 
 def _taken(
-    ledger: "Ledger", plan: Plan, terms: Terms, lease: Lease, waited: float | None
+    leases: Leases,
+    call: HoldCall,
+    options: ClaimOptions,
+    lease: LeaseState,
+    waited: float | None,
 ) -> Claim:
     if lease.guarded:
         try:
-            ledger.renewer.keep(lease)
+            leases.renewer.keep(lease)
         except BaseException:  # no thread to be had, or a signal handler raised
-            lease._give_up()
+            leases.give_up(lease)
             raise
-    if ledger.listeners:
-        ledger.tell("claimed", plan.name, guarded=lease.guarded, waited=waited)
-    return Claim(plan, terms, lease, _NOTHING)
+    if leases.events.listeners:
+        leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)
+    return Claim(leases, call, options, lease, _NOTHING)
 
 
 def _ask(
-    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes
-) -> Lease | Replay | Duplicate | Mismatch:
+    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes
+) -> LeaseState | Replay | Duplicate | Mismatch:
     """One try: a lease, or the answer to the second one."""
-    known = ledger.known_record(plan.key)
+    known = leases.known_record(call.key)
     if known is not None:  # it runs in this very process: nobody needs to be asked
-        found = met(*known)
+        found = read_record(*known)
     else:
-        record = running_record(ledger.new_token(), fingerprint, time())
-        outcome = ledger.acquire(plan, record, read_claim)
-        if isinstance(outcome, Lease):
+        record = running_record(leases.new_token(), seen, time())
+        outcome = leases.acquire(call, record, read_claim)
+        if isinstance(outcome, LeaseState):
             return outcome
-        # A Holding: another thread was quicker, between the two looks.
-        found = Met("running", outcome.remaining) if isinstance(outcome, Holding) else outcome
-    return judge(terms, plan, fingerprint, found, time())
+        if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
+            found = ExistingClaim("running", outcome.remaining)
+        else:
+            found = outcome
+    return judge(options, call, seen, found, time())
 
 
 def _wait(
-    ledger: "Ledger", plan: Plan, terms: Terms, fingerprint: bytes, running: Duplicate
-) -> Lease | Replay | Duplicate | Mismatch:
+    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes, running: Duplicate
+) -> LeaseState | Replay | Duplicate | Mismatch:
     """What comes of it at the end of the first one, or of our patience (*running*)."""
 
-    def attempt(plan: Plan) -> Lease | Replay | Duplicate | Mismatch | Holding:
-        outcome = _ask(ledger, plan, terms, fingerprint)
+    def attempt(call: HoldCall) -> LeaseState | Replay | Duplicate | Mismatch | Holding:
+        outcome = _ask(leases, call, options, seen)
         if isinstance(outcome, Duplicate) and outcome.state == "running":
             return Holding(outcome.retry_after, None)
         return outcome
 
-    outcome = ledger.waiters.take(plan, attempt)
+    outcome = leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)
+    return Duplicate(call.text, outcome.remaining, "running", running.message, call.name)
 
 
 class Claiming:
     """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
-    __slots__ = ("_claim", "_fingerprint", "_given", "_ledger", "_plan", "_terms")
+    __slots__ = ("_call", "_claim", "_given", "_leases", "_options", "_seen")
 
     def __init__(
         self,
-        ledger: "Ledger",
-        plan: Plan,
-        terms: Terms,
-        fingerprint: bytes,
+        leases: Leases,
+        call: HoldCall,
+        options: ClaimOptions,
+        seen: bytes,
         given: Claim | None = None,
     ) -> None:
-        self._ledger = ledger
-        self._plan = plan
-        self._terms = terms
-        self._fingerprint = fingerprint
+        self._leases = leases
+        self._call = call
+        self._options = options
+        self._seen = seen
         self._given = given
         """It was taken already, for this block."""
         self._claim: Claim | None = None
@@ -295,7 +313,7 @@ class Claiming:
             raise UsageError(_IN_USE)
         claim, self._given = self._given, None
         if claim is None:
-            claim = take_claim(self._ledger, self._plan, self._terms, self._fingerprint)
+            claim = take_claim(self._leases, self._call, self._options, self._seen)
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             claim.finish()
@@ -318,4 +336,42 @@ class Claiming:
             claim.fail()
         except Exception as failure:
             # The body's own exception must reach the caller; this one rides along.
-            error.add_note(f"dibs could not end {self._plan.name}: {failure}")
+            error.add_note(f"dibs could not end {self._call.name}: {failure}")
+
+
+def once(
+    function: Callable[P, T],
+    leases: Leases,
+    namespace: str,
+    template: str,
+    options: ClaimOptions,
+    holding: HoldOptions,
+    payload: tuple[str, ...],
+    duplicate: Callable[[Duplicate], Any] | None,
+) -> Callable[P, T]:
+    """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
+
+    *holding*: how the key is held while the function runs.
+    """
+    key_of = Template(template, function)
+    fields = Fields(payload, function) if payload else None
+
+    @functools.wraps(function)
+    def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = key_of(args, kwargs)
+        call = HoldCall(expand(namespace, key), key, template, holding)
+        seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
+        try:
+            claim = take_claim(leases, call, options, seen)
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if duplicate is None:
+                raise
+            return settle(duplicate(error))
+        with Claiming(leases, call, options, seen, claim):
+            if claim.replayed:
+                return claim.result
+            result: Any = function(*args, **kwargs)
+            claim.complete(result)
+            return result
+
+    return claimed

@@ -1,45 +1,51 @@
 # Printed from src/dibs/_async/client.py by tools/unasync.py – do not edit.
 """What users call."""
 
+import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
-from .._core.cache import CacheOptions, make_recipe, slot_of
+from .._core.cache import cache_keys
 from .._core.fingerprint import fingerprint
 from .._core.keys import (
     Seconds,
-    beside,
     checked_namespace,
     checked_paths,
     expand,
     public_name,
     seconds,
 )
-from .._core.lease import (
-    Holding,
-    OnLate,
+from .._core.lease import HoldCall, Holding
+from .._core.once import NO_PAYLOAD
+from .._core.options import (
+    CacheKeywords,
+    CacheOptions,
+    ClaimKeywords,
+    ClaimOptions,
+    HoldKeywords,
+    HoldOptions,
     OutagePolicy,
-    Plan,
-    checked_at_least,
-    checked_max_hold,
-    checked_on_late,
+    Remembered,
+    Settings,
+    TryHoldKeywords,
     checked_policy,
     is_disabled,
-    milliseconds,
+    takes,
 )
-from .._core.once import NO_PAYLOAD, After, ClaimOptions, OnError, Terms, make_terms
 from .._core.shapes import returned_type
+from .._events import EventSink
+from .._forks import reopen_after_fork
 from .._threads import WRONG_WORLD, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
+from .cache import Cache
 from .cached import Cached, inner
-from .claim import Claiming
-from .exclusive import one_at_a_time
-from .lease import Hold, Lease
-from .ledger import Ledger
-from .once import submitted_once
+from .claim import Claiming, once
+from .lease import Hold, Lease, exclusive
+from .leases import Leases
+from .store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,179 +74,136 @@ class Dibs:
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
     ) -> None:
-        self._namespace = checked_namespace(namespace)
-        self._is_disabled = off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
-        self._on_outage: OutagePolicy = self._policy(checked_policy(on_outage))
+        namespace = checked_namespace(namespace)
+        off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
+        policy = checked_policy(on_outage)
         limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
-        self._ledger = Ledger(target, limits, tuple(listeners), self._on_outage, off=off)
+        self._settings = settings = Settings(namespace, "open" if off else policy, off)
+        self._events = EventSink(tuple(listeners))
+        self._store = Store(target, limits, self._events, settings.on_outage, is_disabled=off)
+        self._leases = Leases(self._store, self._events)
+        self._cache = Cache(self._store, self._events, self._leases)
+        reopen_after_fork(self._events, self._store, self._leases, self._cache)
+        holding = functools.partial(HoldOptions, settings)
+        caching = functools.partial(CacheOptions, settings)
+        self._hold_options = Remembered(Dibs.hold, holding)
+        self._try_hold_options = Remembered(Dibs.try_hold, holding)
+        self._exclusive_options = Remembered(Dibs.exclusive, holding)
+        self._claim_options = Remembered(Dibs.claim, ClaimOptions)
+        self._once_options = Remembered(Dibs.once, ClaimOptions)
+        self._cached_options = Remembered(Dibs.cached, caching)
+        self._load_options = Remembered(Dibs.get_or_load, caching)
 
     # ---- hold
 
+    @takes(HoldKeywords, HoldOptions)
     def hold(
-        self,
-        key: str,
-        *,
-        ttl: Seconds,
-        wait: Seconds = 0,
-        renew: bool = False,
-        max_hold: Seconds | None = None,
-        at_least: Seconds = 0,
-        fence: bool = False,
-        on_late: OnLate = "ignore",
-        on_outage: OutagePolicy | None = None,
-        name: str | None = None,
+        self, key: str, *, name: str | None = None, **options: Unpack[HoldKeywords]
     ) -> Hold:
         """Hold *key* for the length of an `with` block. Busy: somebody has it.
 
-        *wait*: be patient that long, and be woken by the release. *renew*: keep it alive, for
-        *max_hold* at most; a body whose lease is lost is cancelled and LeaseLost raised.
-        *at_least*: the key stays taken that long after it was acquired, even if the block ends
-        earlier. *fence*: ask for an ever-growing number. *on_late*: "raise" raises LeaseLost if
-        the block ends well, but after its lease was lost. *name*: what events and errors call the
-        key (default: its first word), because a key may hold personal data.
+        *name*: what events and errors call the key (default: its first word), because a key may
+        hold personal data. UsageError: an option makes no sense.
         """
-        plan = self._plan(
-            key, ttl, wait, fence, on_outage, name, renew, max_hold, at_least, on_late
+        chosen = self._hold_options(options)
+        return Hold(
+            self._leases, HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         )
-        return Hold(self._ledger, plan)
 
+    @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
-        self,
-        key: str,
-        *,
-        ttl: Seconds,
-        wait: Seconds = 0,
-        at_least: Seconds = 0,
-        fence: bool = False,
-        on_outage: OutagePolicy | None = None,
-        name: str | None = None,
+        self, key: str, *, name: str | None = None, **options: Unpack[TryHoldKeywords]
     ) -> Lease | None:
         """A lease that you release yourself, or None: somebody has it."""
-        plan = self._plan(key, ttl, wait, fence, on_outage, name, False, None, at_least)
-        outcome = self._ledger.take(plan)
-        return outcome if isinstance(outcome, Lease) else None
+        chosen = self._try_hold_options(options)
+        call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        outcome = self._leases.take(call)
+        return None if isinstance(outcome, Holding) else Lease(self._leases, outcome)
 
     def peek(self, key: str) -> Holding | None:
         """Who has *key*, and for how long; None: nobody. Unavailable: the store is out.
 
         If it was held here and is not any more, the lease is lost from now on.
         """
-        return self._ledger.peek(expand(self._namespace, key), public_name(key))
+        return self._leases.peek(expand(self._settings.namespace, key), public_name(key))
 
+    @takes(HoldKeywords, HoldOptions)
     def exclusive(
         self,
         template: str,
         *,
-        ttl: Seconds,
         busy: Callable[[Busy], Any] | None = None,
-        wait: Seconds = 0,
-        renew: bool = False,
-        max_hold: Seconds | None = None,
-        at_least: Seconds = 0,
-        fence: bool = False,
-        on_late: OnLate = "ignore",
-        on_outage: OutagePolicy | None = None,
+        **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         *template* is filled from the call's arguments. *busy* answers in place of a call that
-        meets Busy; without it Busy is raised. The other options are those of `hold`.
-        UsageError: the function lacks a field.
+        meets Busy; without it Busy is raised. UsageError: the function lacks a field.
         """
-
-        def plan_of(key: str) -> Plan:
-            return self._plan(
-                key, ttl, wait, fence, on_outage, template, renew, max_hold, at_least, on_late
-            )
-
-        plan_of("x")
+        chosen = self._exclusive_options(options)
 
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
-            return one_at_a_time(function, self._ledger, template, plan_of, busy)
+            namespace = self._settings.namespace
+            return exclusive(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
 
     # ---- once
 
+    @takes(ClaimKeywords, ClaimOptions)
     def claim(
         self,
         key: str,
         *,
-        window: Seconds,
-        after: After = "release",
-        on_error: OnError = "release",
         payload: object = None,
-        message: str | None = None,
-        lease: Seconds | None = None,
-        wait: Seconds = 0,
-        codec: object = "json",
-        type: Any = None,
-        on_outage: OutagePolicy | None = None,
         name: str | None = None,
+        **options: Unpack[ClaimKeywords],
     ) -> Claiming:
         """Claim a submission for the length of an `with` block. Duplicate: it was made.
 
-        *window*: how long another one is a duplicate. *after* a success: "release" leaves nothing,
-        "hold" the key, "replay" the result (`claim.complete(…)`), for the rest of the window;
-        *on_error* the same. *payload*: under one key, another payload is a Mismatch. *lease*: how
-        long a crash blocks the key (default: the window, but 10 s at most). *wait*: how long a
-        duplicate waits for the end of one that is running; then it gets its result ("replay"), or
-        takes over if that one left nothing. *message*: what Duplicate says. *codec*, *type*: how a
-        result is kept; see `cached`.
+        *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
+        call the key, as in `hold`. UsageError: an option makes no sense.
         """
-        terms = make_terms(
-            window=window, lease=lease, after=after, on_error=on_error, message=message,
-            codec=codec, type=type,
-        )  # fmt: skip
+        chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
-        return self._claim(key, terms, seen, on_outage, name, wait)
+        return self._claim(key, chosen, seen, name)
 
     def _claim(
-        self,
-        key: str,
-        terms: Terms,
-        seen: bytes,
-        on_outage: OutagePolicy | None,
-        name: str | None,
-        wait: Seconds = 0,
+        self, key: str, options: ClaimOptions, seen: bytes, name: str | None
     ) -> Claiming:
-        """The same with terms that were checked before: integrations make them once."""
-        plan = self._plan(key, terms.lease, wait, False, on_outage, name, True)
-        return Claiming(self._ledger, plan, terms, seen)
+        """The same with options that were checked before: integrations make them once."""
+        data = expand(self._settings.namespace, key)
+        call = HoldCall(data, key, name, self._holding(options))
+        return Claiming(self._leases, call, options, seen)
 
+    def _holding(self, options: ClaimOptions) -> HoldOptions:
+        """How the key of a claim is held while it runs."""
+        return self._hold_options({
+            "ttl": options.lease, "wait": options.wait, "renew": True,
+            "on_outage": options.on_outage,
+        })  # fmt: skip
+
+    @takes(ClaimKeywords, ClaimOptions)
     def once(
         self,
         template: str,
         *,
-        window: Seconds,
-        after: After = "release",
-        on_error: OnError = "release",
         payload: Iterable[str] = (),
         duplicate: Callable[[Duplicate], Any] | None = None,
-        message: str | None = None,
-        lease: Seconds | None = None,
-        wait: Seconds = 0,
-        codec: object = "json",
-        type: Any = None,
-        on_outage: OutagePolicy | None = None,
+        **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Do each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
         *template* is filled from the call's arguments. *payload*: names or dotted paths of
         arguments that must be the same for the same key, else Mismatch. *duplicate* answers in
-        place of a call that meets Duplicate. The other options are those of `claim`.
-        Duplicate: it was submitted before. UsageError: a field is missing.
+        place of a call that meets Duplicate. Duplicate: it was submitted before. UsageError: a
+        field is missing.
         """
-        self._plan("x", 1, wait, False, on_outage, template)
-        options = ClaimOptions(
-            window=window, lease=lease, after=after, on_error=on_error, message=message,
-            codec=codec,
-        )  # fmt: skip
-        make_terms(type=type, **options)
+        chosen = self._once_options(options)
         paths = checked_paths(payload)
 
         def decorate(
@@ -248,146 +211,71 @@ class Dibs:
         ) -> Callable[P, T]:
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
+            made = chosen
             # What is never kept needs no codec, whatever its type.
-            of = returned_type(function) if type is None and after == "replay" else type
-            terms = make_terms(type=of, **options)
-
-            def plan_of(key: str) -> Plan:
-                return self._plan(key, terms.lease, wait, False, on_outage, template, True)
-
-            return submitted_once(
-                function, self._ledger, template, plan_of, terms, paths, duplicate
+            if options.get("type") is None and chosen.after == "replay":
+                made = self._once_options({**options, "type": returned_type(function)})
+            namespace, holding = self._settings.namespace, self._holding(made)
+            return once(
+                function, self._leases, namespace, template, made, holding, paths, duplicate
             )
 
         return decorate
 
     # ---- cached
 
+    @takes(CacheKeywords, CacheOptions)
     def cached(
-        self,
-        template: str,
-        *,
-        ttl: Seconds,
-        jitter: float = 0.0,
-        min_ttl: Seconds = 0,
-        lock_ttl: Seconds = 3,
-        wait: Seconds | None = None,
-        poll: Seconds = 0.08,
-        stale: Seconds = 0,
-        early: float = 0.0,
-        negative_ttl: Seconds = 0,
-        load_timeout: Seconds = 30,
-        local: Seconds | bool = False,
-        codec: object = "json",
-        lock_key: str | None = None,
-        type: Any = None,
-        on_outage: OutagePolicy | None = None,
+        self, template: str, *, lock_key: str | None = None, **options: Unpack[CacheKeywords]
     ) -> Callable[[Callable[P, T]], Cached[P, T]]:
         """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
 
-        One caller loads, in one process; all others wait for it, for *wait* at most. *stale*: how
-        long past its ttl a value may be served while one refreshes it, or while loads fail.
-        *early*: refresh before the end, the likelier the slower the load (1 is usual).
-        *negative_ttl*: remember a failure that long. *load_timeout*: the most a load may take.
-        *local*: also in this process's memory, kept true by the server. *type*: what to decode
-        into (default: the function's return annotation). UsageError: an option makes no sense.
+        One caller loads, in one process; all others wait for it, for *wait* at most. *lock_key*:
+        the template of the key that is locked meanwhile. UsageError: an option makes no sense.
         """
-        options = CacheOptions(
-            ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
-            stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
-            local=local, codec=codec,
-            on_outage=self._policy(on_outage),
-        )  # fmt: skip
-        make_recipe(template, type=type, **options)
+        self._cached_options(options)
 
         def decorate(function: Callable[P, T]) -> Cached[P, T]:
             if not fits(inner(function)):
                 raise UsageError(WRONG_WORLD)
-            of = returned_type(inner(function)) if type is None else type
-            recipe = make_recipe(template, type=of, **options)
-            return Cached(function, self._ledger.cache, recipe, self._namespace, lock_key)
+            of = options.get("type")
+            of = returned_type(inner(function)) if of is None else of
+            made = self._cached_options({**options, "type": of})
+            return Cached(function, self._cache, self._settings, template, made, lock_key)
 
         return decorate
 
+    @takes(CacheKeywords, CacheOptions)
     def get_or_load(
         self,
         key: str,
         loader: Callable[[], T],
         *,
-        ttl: Seconds,
-        jitter: float = 0.0,
-        min_ttl: Seconds = 0,
-        lock_ttl: Seconds = 3,
-        wait: Seconds | None = None,
-        poll: Seconds = 0.08,
-        stale: Seconds = 0,
-        early: float = 0.0,
-        negative_ttl: Seconds = 0,
-        load_timeout: Seconds = 30,
-        local: Seconds | bool = False,
-        codec: object = "json",
         lock_key: str | None = None,
-        type: Any = None,
-        on_outage: OutagePolicy | None = None,
         name: str | None = None,
+        **options: Unpack[CacheKeywords],
     ) -> T:
         """The value of *key*; where there is none, what *loader* returns, kept for *ttl*.
 
-        The options are those of `cached`.
+        *lock_key*: the key that is locked meanwhile. *name*: what events call the key, as in
+        `hold`. UsageError: an option makes no sense.
         """
-        recipe = make_recipe(
-            public_name(key) if name is None else name,
-            ttl=ttl, jitter=jitter, min_ttl=min_ttl, lock_ttl=lock_ttl, wait=wait, poll=poll,
-            stale=stale, early=early, negative_ttl=negative_ttl, load_timeout=load_timeout,
-            local=local, codec=codec, type=type,
-            on_outage=self._policy(on_outage),
-        )  # fmt: skip
-        slot = slot_of(self._namespace, key, lock_key)
-        return self._ledger.cache.get(recipe, slot, loader, (), {})
-
-    def _plan(
-        self,
-        key: str,
-        ttl: Seconds,
-        wait: Seconds,
-        fence: bool,  # noqa: FBT001 – private, and called for every hold: keywords cost time
-        on_outage: OutagePolicy | None,
-        name: str | None,
-        renew: bool = False,  # noqa: FBT001, FBT002
-        max_hold: Seconds | None = None,
-        at_least: Seconds = 0,
-        on_late: OnLate = "ignore",
-    ) -> Plan:
-        """What was asked for, checked. UsageError: before any I/O."""
-        ttl = seconds(ttl, "ttl")
-        data = expand(self._namespace, key)
-        return Plan(
-            data,
-            key,
-            name,
-            ttl,
-            milliseconds(ttl),
-            seconds(wait, "wait", zero=True) if wait else 0.0,
-            renew,
-            None if max_hold is None else checked_max_hold(max_hold, ttl, renew=renew),
-            beside(f"{self._namespace}fence:".encode(), data) if fence else None,
-            self._on_outage if on_outage is None else self._policy(on_outage),
-            checked_at_least(at_least, ttl) if at_least else 0.0,
-            on_late if on_late == "ignore" else checked_on_late(on_late),
-        )
-
-    def _policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
-        """What this call asks for, or else what was said at construction."""
-        if on_outage is None:
-            return self._on_outage
-        policy = checked_policy(on_outage)
-        return "open" if self._is_disabled else policy
+        chosen = self._load_options(options)
+        called = public_name(key) if name is None else name
+        keys = cache_keys(self._settings, chosen, called, key, lock_key)
+        return self._cache.get(chosen, keys, loader, (), {})
 
     # ---- the end
 
     def close(self) -> None:
         """Close. Leases that are still held run out by themselves. May be called twice."""
-        self._ledger.close()
+        self._store.is_closed = True
+        self._events.emit_dropped()
+        self._cache.close()
+        self._leases.renewer.close()
+        self._store.close()
+        self._leases.waiters.wake_all()
+        self._store.leave()
 
     def __enter__(self) -> "Dibs":
         return self
@@ -396,4 +284,4 @@ class Dibs:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{self.__class__.__name__} {self._ledger!r}>"
+        return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"

@@ -6,58 +6,60 @@ import math
 import random
 from collections.abc import Callable
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
     HELD,
     Answer,
+    LoadRequest,
     Reading,
-    Recipe,
-    Slot,
-    abandon_request,
-    claim_request,
     jittered,
-    read_claim,
+    lock_request,
+    read_lock,
     standing_request,
     store_request,
+    unlock_request,
 )
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.codec import FAILURE, frame, packed
-from .._core.lease import Plan, milliseconds
+from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
-from .._threads import monotonic, within, world
+from .._events import EventSink
+from .._threads import Flight, Guard, monotonic, within, world
 from ..errors import UsageError
-from .lease import Lease
+from .leases import Leases
+from .store import Store
 
-if TYPE_CHECKING:
-    from .ledger import Ledger
+_MOST_SEEN = 50_000
+"""Keys of which we remember how long they are fresh, to know how to ask for them."""
 
 
-class LoadRequest:
-    """One value that is wanted: how it is kept, where, and how to get it."""
+class CacheMemory:
+    """What this process knows of values: which are being loaded, and which are fresh."""
 
-    # One for every read of the store: a plain class with slots is the quickest to make.
-    __slots__ = ("_args", "_function", "_kwargs", "recipe", "slot")
+    def __init__(self) -> None:
+        self.open()
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        slot: Slot,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.recipe = recipe
-        self.slot = slot
-        self._function = function
-        self._args = args
-        self._kwargs = kwargs
+    def open(self) -> None:
+        """Begin with nothing known; again in a forked child."""
+        self.guard = Guard()
+        self.flights: dict[bytes, Flight] = {}
+        self.refreshes: dict[bytes, Flight] = {}
+        self.seen: dict[bytes, float] = {}
+        """Until when a value is fresh, as far as we know."""
 
-    def load(self) -> Any:
-        """Call the function."""
-        return self._function(*self._args, **self._kwargs)
+    def remember(self, key: bytes, left: float) -> None:
+        """The value of *key* is fresh for *left* seconds."""
+        if len(self.seen) >= _MOST_SEEN:
+            self.seen.clear()
+        self.seen[key] = monotonic() + left
+
+    def part(self, key: bytes) -> None:
+        """The value changed: who asks from now on does not join a load that began before."""
+        self.flights.pop(key, None)
+        self.refreshes.pop(key, None)
 
 
 class Loader:
@@ -65,73 +67,77 @@ class Loader:
 
     def __init__(
         self,
-        ledger: "Ledger",
-        part: Callable[[bytes], None],
-        remember: Callable[[bytes, float], None],
+        store: Store,
+        events: EventSink,
+        leases: Leases,
+        memory: CacheMemory,
     ) -> None:
-        self._ledger = ledger
-        self._part = part
-        """Told when the value was deleted: who asks later does not join this load."""
-        self._remember = remember
-        """Told how long a value that we stored is fresh."""
+        self._store = store
+        self._events = events
+        self._leases = leases
+        self._memory = memory
+        self.open()
+
+    def open(self) -> None:
+        """Begin without loads; again in a forked child."""
         self.untracked_loads: dict[bytes, bytes] = {}
         """Key → token of a load during which the server does not tell if the value is deleted."""
-        self._leading: dict[bytes, tuple[LoadRequest, Lease]] = {}
+        self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._world: object = None
 
     def claim(self, want: LoadRequest, token: bytes, *, force: bool) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        recipe, slot = want.recipe, want.slot
-        now, engine = self._ledger.opened()
+        options, keys = want.options, want.keys
+        now, engine = self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
         self.end_stranded()
-        request = claim_request(slot, recipe, token, force=force)
+        request = lock_request(keys, options, token, force=force)
         try:
-            reading = read_claim(self._ledger.ask(request, now), recipe)
+            reading = read_lock(self._store.ask(request, now), options)
         except Outage as outage:
             if outage.sent:
-                self.abandon(want, token)
+                self.unlock(want, token)
             raise
         except Exception:
             raise
         except BaseException:
-            self.abandon(want, token)
+            self.unlock(want, token)
             raise
         if reading.state == "held":
             raise UsageError(HELD)
         if reading.state == "poison":
-            self._tell("poison", recipe)
+            self._events.emit("poison", want.keys.name)
         return reading
 
     def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> Answer:
         """Load, keep the lock alive meanwhile, store. Whoever deletes the value parts us from
         those who ask later, and our result is not stored."""
-        recipe, slot, load = want.recipe, want.slot, want.load
+        options, keys, load = want.options, want.keys, want.load
         since = monotonic()
-        lease = self._lease(want, token, since)
-        part = functools.partial(self._part, slot.key)
-        self._leading[token] = want, lease
+        lock = self._lock(want, token, since)
+        part = functools.partial(self._memory.part, keys.key)
+        self._leading[token] = want, lock
         try:
-            self._watch(slot.key, token, part)
-            value = within(recipe.load_timeout, load)
+            self._watch(keys.key, token, part)
+            value = within(options.load_timeout, load)
         except Exception as error:
             self._failed(want, token, reading, error)
             raise
         except BaseException:
-            self.abandon(want, token)
+            self.unlock(want, token)
             raise
         finally:
-            lease._is_over = True  # pyright: ignore[reportPrivateUsage]
+            lock.is_over = True
             self._leading.pop(token, None)
-            self._ledger.link.unwatch(slot.key, part)
-            if self.untracked_loads.get(slot.key) == token:
-                self.untracked_loads.pop(slot.key, None)
-        return self._store(want, token, value, since)
+            self._store.link.unwatch(keys.key, part)
+            if self.untracked_loads.get(keys.key) == token:
+                self.untracked_loads.pop(keys.key, None)
+        return self._keep(want, token, value, since)
 
     def _watch(self, key: bytes, token: bytes, part: Callable[[], None]) -> None:
         try:
-            watching = self._ledger.link.watch(key, part, monotonic())
+            watching = self._store.link.watch(key, part, monotonic())
         except Outage:
             return  # then the load is not stored either
         if watching.remaining <= 0:
@@ -147,41 +153,36 @@ class Loader:
         stranded, self._leading = self._leading, {}
         self.untracked_loads.clear()
         requests: list[Request] = []
-        for token, (want, lease) in stranded.items():
-            lease._is_over = True  # pyright: ignore[reportPrivateUsage]
-            requests.append(abandon_request(want.slot, token, math.inf))
+        for token, (want, lock) in stranded.items():
+            lock.is_over = True
+            requests.append(unlock_request(want.keys, token, math.inf))
         if requests:
-            self._ledger.ask_all(requests, monotonic())
+            self._store.ask_all(requests, monotonic())
 
-    def _lease(self, want: LoadRequest, token: bytes, since: float) -> Lease:
-        """The lock as a lease that is kept alive, but not past the load's time."""
-        recipe, slot = want.recipe, want.slot
-        ttl, most = recipe.lock_ttl, max(recipe.load_timeout, recipe.lock_ttl)
-        plan = Plan(
-            slot.lock, "", recipe.name, ttl, milliseconds(ttl), 0.0, True, most, None,
-            recipe.on_outage,
-        )  # fmt: skip
-        lease = Lease(self._ledger, plan, token, since)
-        self._ledger.renewer.keep(lease)
-        return lease
+    def _lock(self, want: LoadRequest, token: bytes, since: float) -> LeaseState:
+        """The lock as a lease that is kept alive."""
+        call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
+        lock = LeaseState(call, token, since)
+        self._leases.renewer.keep(lock)
+        return lock
 
-    def _store(self, want: LoadRequest, token: bytes, value: Any, since: float) -> Answer:
-        recipe, slot = want.recipe, want.slot
-        codec = recipe.codec
+    def _keep(self, want: LoadRequest, token: bytes, value: Any, since: float) -> Answer:
+        options, keys = want.options, want.keys
+        codec = options.codec
         took = monotonic() - since
         try:
             # What the store gives to others, also to the first. What cannot be read is not stored.
             payload, value = packed(codec, value)
         except BaseException:
-            self.abandon(want, token)
+            self.unlock(want, token)
             raise
-        self._tell("loaded", recipe, took=took)
-        fresh = jittered(recipe, random.random())
+        self._events.emit("loaded", want.keys.name, took=took)
+        fresh = jittered(options, random.random())
         data = frame(codec.name, codec.fingerprint, time(), took, payload)
         asked = monotonic()
-        stored = self._write(want, token, data, fresh + recipe.stale)
+        stored = self._write(want, token, data, fresh + options.stale)
         if stored:
-            self._remember(slot.key, fresh)
+            self._memory.remember(keys.key, fresh)
         # Not stored: it may be older than what was deleted. Unknown: there is nothing better.
         as_of = math.inf if stored is None else asked if stored else since
         return Answer(value, as_of)
@@ -190,22 +191,21 @@ class Loader:
         self, want: LoadRequest, token: bytes, data: bytes, life: float
     ) -> bool | None:
         """True: it is stored. False: it was not wanted any more. None: the store is out."""
-        recipe, slot = want.recipe, want.slot
-        request = store_request(slot, token, data, life)
+        request = store_request(want.keys, token, data, life)
         try:
-            stored = self._ledger.ask(request, monotonic()) == 1
+            stored = self._store.ask(request, monotonic()) == 1
         except Outage as outage:
-            self.abandon(want, token)
-            self._tell("rejected_write", recipe, cause=outage.cause)
+            self.unlock(want, token)
+            self._events.emit("rejected_write", want.keys.name, cause=outage.cause)
             return None
         except Exception:
             raise
         except BaseException:
-            self.abandon(want, token)
+            self.unlock(want, token)
             raise
         if not stored:
-            self.abandon(want, token)  # where only the lock was lost, our mark still stands
-            self._tell("rejected_write", recipe, cause=cause_for("superseded"))
+            self.unlock(want, token)  # where only the lock was lost, our mark still stands
+            self._events.emit("rejected_write", want.keys.name, cause=cause_for("superseded"))
         return stored
 
     def _failed(
@@ -216,32 +216,32 @@ class Loader:
         Where an old value is served meanwhile, the lock is left to run out: that is how long
         nobody tries again, so that a loader that fails at once is not asked for every read.
         """
-        recipe = want.recipe
+        options = want.options
         why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
-        self._tell("degraded", recipe, cause=why)
+        self._events.emit("degraded", want.keys.name, cause=why)
         if reading.state == "stale":
             return
-        if recipe.negative_ttl and reading.state == "missing":
+        if options.negative_ttl and reading.state == "missing":
             data = frame(FAILURE, "-", time(), 0.0, type(error).__name__.encode())
-            life = recipe.negative_ttl + recipe.stale
+            life = options.negative_ttl + options.stale
             self._write(want, token, data, life)
         else:
-            self.abandon(want, token)
+            self.unlock(want, token)
 
-    def abandon(self, want: LoadRequest, token: bytes) -> None:
+    def unlock(self, want: LoadRequest, token: bytes) -> None:
         """However late: a server that was stopped gives us the lock when it goes on."""
-        self._ledger.link.post(abandon_request(want.slot, token, float("inf")))
+        self._store.link.post(unlock_request(want.keys, token, float("inf")))
 
     def load_unguarded(self, want: LoadRequest, outage: Outage) -> Answer:
-        self._ledger.went_out(want.recipe.name, outage.cause, want.recipe.on_outage)
+        self._store.outage(want.keys.name, outage.cause, want.options.on_outage)
         return self.degrade(want, outage.cause)
 
     def degrade(self, want: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
-        value = within(want.recipe.load_timeout, want.load)
-        self._tell("degraded", want.recipe, cause=cause, took=monotonic() - since)
-        return Answer(packed(want.recipe.codec, value)[1], math.inf)
+        value = within(want.options.load_timeout, want.load)
+        self._events.emit("degraded", want.keys.name, cause=cause, took=monotonic() - since)
+        return Answer(packed(want.options.codec, value)[1], math.inf)
 
     def load_beside(self, want: LoadRequest) -> Answer:
         """Our own load, not stored, while somebody else's takes too long.
@@ -258,15 +258,6 @@ class Loader:
     def _standing(self, want: LoadRequest) -> Any:
         """The load that is under way. None: nobody can tell."""
         try:
-            return self._ledger.ask(standing_request(want.slot), monotonic())
+            return self._store.ask(standing_request(want.keys), monotonic())
         except Outage:
             return None
-
-    def abandon_all(self) -> None:
-        """In a forked child: the loads are the parent's."""
-        self._leading = {}
-        self.untracked_loads = {}
-
-    def _tell(self, kind: Any, recipe: Recipe, **facts: Any) -> None:
-        if self._ledger.listeners:
-            self._ledger.tell(kind, recipe.name, **facts)

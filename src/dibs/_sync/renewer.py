@@ -1,28 +1,22 @@
 # Printed from src/dibs/_async/renewer.py by tools/unasync.py – do not edit.
 """Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
 
-# pyright: reportPrivateUsage=false
-# A lease and its keeper are one thing in two files: what the keeper touches is not for users.
-
 import functools
 import heapq
 import itertools
 import logging
 import math
-import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .._core.breaker import Outage
 from .._core.causes import cause_for
-from .._core.lease import extend_request, milliseconds, read_extend, value_request
-from .._threads import Background, Body, Signal, monotonic
+from .._core.keys import milliseconds
+from .._core.lease import LeaseState, extend_request, read_extend, value_request
+from .._events import EventSink
+from .._threads import Background, Guard, Signal, monotonic
 from ..errors import UsageError
-from .lease import NOT_OURS
-
-if TYPE_CHECKING:
-    from .held import Entry
-    from .lease import Lease
-    from .ledger import Ledger
+from .store import Store
 
 _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
@@ -33,50 +27,58 @@ _SWEEP = 128
 _AFTER_ERROR = 0.1
 """After an error that nobody expected: seconds until the next look at the agenda."""
 
-_TOO_LATE = cause_for("expired")
+TOO_LATE = cause_for("expired")
+_TAKEN = cause_for("taken")
 
 _log = logging.getLogger("dibs")
 
 
 class Renewer:
-    """Renews each lease after a third of its ttl; tells those whose renewal fails for too long.
+    """Renews each lease after a third of its ttl; says which ones are lost."""
 
-    It refers to leases weakly: one that nobody else has any more is not kept alive.
-    """
-
-    def __init__(self, ledger: "Ledger") -> None:
-        self._ledger = ledger
-        self._agenda: list[tuple[float, int, weakref.ref[Lease]]] = []
-        self._doubtful: list[Entry] = []
-        self._sweep_at = _SWEEP
+    def __init__(
+        self,
+        store: Store,
+        events: EventSink,
+        lose: Callable[[LeaseState, str], None],
+        found: Callable[[LeaseState, object], None],
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._lose = lose
+        """Called with a lease that could not be renewed in time, and why."""
+        self._found = found
+        """Called with a lease that was to be checked, and the value of its key."""
+        self._closed = False
         self._numbers = itertools.count()
-        self._wake = Signal()
-        self._work = Background("dibs keeper")
         self._run_number = 0
         """The run that is at work; one that was started earlier ends when it sees another."""
+        self.open()
+
+    def open(self) -> None:
+        """Begin without leases; again in a forked child."""
+        self._agenda: list[tuple[float, int, LeaseState]] = []
+        self._doubtful: list[LeaseState] = []
+        self._sweep_at = _SWEEP
+        self._wake = Signal()
+        self._work = Background("dibs renewer")
         self._is_running = False
-        self._closed = False
+        self.guard = Guard()
 
-    def keep_with_body(self, lease: "Lease") -> None:
-        """The same, and stop the body, which calls this, when the lease is lost."""
-        lease._body = Body(functools.partial(_lose_late, weakref.ref(lease)))
-        lease._body.stop_at(lease._deadline)
-        self.keep(lease)
-
-    def keep(self, lease: "Lease") -> None:
+    def keep(self, lease: LeaseState) -> None:
         """Keep *lease* alive until it is released or its max_hold is over.
 
         RuntimeError: no thread could be started for it.
         """
-        with self._ledger.guard:
-            number = self._plan_next(lease, lease._since + lease._plan.ttl / 3)
+        with self.guard:
+            number = self._plan_next(lease, lease.since + lease.call.options.ttl / 3)
             agenda = self._agenda
             is_next = agenda[0][1] == number or len(agenda) > self._sweep_at
         # Else it sleeps on: waking a thread costs more than the whole lease.
         if is_next or not self._is_running or self._work.is_cut_off:
             self._make_run(wake=is_next)
 
-    def check(self, entry: "Entry") -> None:
+    def check(self, entry: LeaseState) -> None:
         """Ask the store whether *entry* still holds; nobody waits for the answer."""
         self._doubtful.append(entry)
         try:
@@ -86,7 +88,7 @@ class Renewer:
 
     def _make_run(self, *, wake: bool) -> None:
         """Make sure that somebody looks at the agenda."""
-        with self._ledger.guard:
+        with self.guard:
             if self._is_running and not self._work.is_cut_off:
                 if wake:
                     self._wake.set()
@@ -109,17 +111,9 @@ class Renewer:
         self._wake.set()
         self._work.stop()
 
-    def abandon(self) -> None:
-        """In a forked child: the leases are the parent's."""
-        self._agenda = []
-        self._doubtful = []
-        self._is_running = False
-        self._wake = Signal()
-        self._work.abandon()
-
-    def _plan_next(self, lease: "Lease", at: float) -> int:
+    def _plan_next(self, lease: LeaseState, at: float) -> int:
         number = next(self._numbers)
-        heapq.heappush(self._agenda, (min(at, lease._deadline), number, weakref.ref(lease)))
+        heapq.heappush(self._agenda, (min(at, lease.deadline), number, lease))
         return number
 
     def _run(self, number: int, wake: Signal) -> None:
@@ -131,13 +125,13 @@ class Renewer:
                     _log.exception("dibs could not renew its leases; it tries again")
                     wake.wait(_AFTER_ERROR)
         finally:
-            with self._ledger.guard:
+            with self.guard:
                 if number == self._run_number:
                     self._is_running = False
 
     def _goes_on(self, number: int) -> bool:
         # Decided in one step with saying so: who comes a moment later starts another run.
-        with self._ledger.guard:
+        with self.guard:
             if number != self._run_number:
                 return False
             has_work = bool(self._agenda or self._doubtful)
@@ -149,8 +143,8 @@ class Renewer:
         wake.clear()
         now = monotonic()
         due = self._due(now)
-        if self._ledger.dropped:
-            self._ledger.tell_dropped()
+        if self._events.dropped:
+            self._events.emit_dropped()
         if due:
             self._renew(due, now)
         elif self._doubtful:
@@ -158,29 +152,27 @@ class Renewer:
         elif self._agenda:
             wake.wait(self._agenda[0][0] - now)
 
-    def _due(self, now: float) -> "list[Lease]":
-        due: list[Lease] = []
-        with self._ledger.guard:
+    def _due(self, now: float) -> list[LeaseState]:
+        due: list[LeaseState] = []
+        with self.guard:
             if len(self._agenda) > self._sweep_at:
                 self._sweep()
             while self._agenda:
-                at, _, ref = self._agenda[0]
-                lease = ref()
-                is_over = lease is None or lease._is_over or lease._is_lost
+                at, _, lease = self._agenda[0]
+                is_over = lease.is_over or lease.is_lost
                 if at > now and not is_over:
                     break
                 heapq.heappop(self._agenda)
-                if lease is not None and not is_over:
+                if not is_over:
                     due.append(lease)
         for lease in due:
-            if now >= lease._deadline:
-                lease._lose(_TOO_LATE)
-        return [lease for lease in due if not lease._is_lost]
+            if now >= lease.deadline:
+                self._lose(lease, TOO_LATE)
+        return [lease for lease in due if not lease.is_lost]
 
     def _sweep(self) -> None:
         """Forget leases that are over: behind one that lives long they would pile up."""
-        leases = [(entry, entry[2]()) for entry in self._agenda]
-        alive = [entry for entry, lease in leases if lease is not None and not lease._is_over]
+        alive = [entry for entry in self._agenda if not entry[2].is_over]
         heapq.heapify(alive)
         self._agenda = alive
         self._sweep_at = 2 * len(alive) + _SWEEP
@@ -190,35 +182,35 @@ class Renewer:
         entries, self._doubtful = self._doubtful, []
         now = monotonic()
         try:
-            self._ledger.opened()
-            requests = [value_request(entry._plan.key) for entry in entries]
-            values = self._ledger.ask_all(requests, now)
+            self._store.opened()
+            requests = [value_request(entry.call.key) for entry in entries]
+            values = self._store.ask_all(requests, now)
         except (Outage, UsageError):
             return  # not known: what was promised locally stands
         for entry, value in zip(entries, values, strict=True):
             if not isinstance(value, Outage | UsageError):  # nor may a user without GET lose it
-                self._ledger.held.found(entry, value)
+                self._found(entry, value)
 
-    def _renew(self, leases: "list[Lease]", now: float) -> None:
+    def _renew(self, leases: list[LeaseState], now: float) -> None:
         """One write for all of them. A lease at the end of its max_hold is left to run out."""
-        kept: list[tuple[Lease, float]] = []
+        kept: list[tuple[LeaseState, float]] = []
         for lease in leases:
             until = self._renewed_until(lease, now)
-            if lease._asked_until > until:  # it is being extended, by its holder
-                self._plan_next(lease, now + lease._plan.ttl * _AGAIN)
-            elif until > lease._deadline + 0.001:
+            if lease.asked_until > until:  # it is being extended, by its holder
+                self._plan_next(lease, now + lease.call.options.ttl * _AGAIN)
+            elif until > lease.deadline + 0.001:
                 kept.append((lease, until - now))
             else:
                 self._plan_next(lease, self._next_look(lease))
         if not kept:
             return
         try:
-            engine = self._ledger.link.ready(now)
+            engine = self._store.link.ready(now)
             requests = [
-                extend_request(engine, lease._plan.key, lease._token, milliseconds(ttl))
+                extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
                 for lease, ttl in kept
             ]
-            replies = self._ledger.ask_all(requests, now)
+            replies = self._store.ask_all(requests, now)
         except Outage as outage:
             self._retry(kept, outage.cause)
             return
@@ -236,39 +228,35 @@ class Renewer:
             else:
                 self._read(lease, ttl, reply, now)
 
-    def _renewed_until(self, lease: "Lease", now: float) -> float:
+    def _renewed_until(self, lease: LeaseState, now: float) -> float:
         """How far a renewal now would bring it: its ttl, but not past its max_hold."""
-        plan = lease._plan
-        most = math.inf if plan.max_hold is None else lease._since + plan.max_hold
-        return min(now + plan.ttl, most)
+        options = lease.call.options
+        most = math.inf if options.max_hold is None else lease.since + options.max_hold
+        return min(now + options.ttl, most)
 
-    def _next_look(self, lease: "Lease") -> float:
+    def _next_look(self, lease: LeaseState) -> float:
         """A renewal would not lengthen it now: it was extended, or its max_hold is over."""
-        plan = lease._plan
-        if plan.max_hold is not None and lease._deadline >= lease._since + plan.max_hold - 0.001:
-            return lease._deadline
-        return lease._deadline - plan.ttl * 2 / 3
+        options = lease.call.options
+        if (
+            options.max_hold is not None
+            and lease.deadline >= lease.since + options.max_hold - 0.001
+        ):
+            return lease.deadline
+        return lease.deadline - options.ttl * 2 / 3
 
-    def _read(self, lease: "Lease", ttl: float, reply: Any, now: float) -> None:
-        if lease._is_over:
+    def _read(self, lease: LeaseState, ttl: float, reply: Any, now: float) -> None:
+        if lease.is_over:
             return
         if isinstance(reply, UsageError) or not read_extend(reply):
             refused = isinstance(reply, UsageError)
-            lease._lose(cause_for("denied", str(reply)) if refused else NOT_OURS)
+            self._lose(lease, cause_for("denied", str(reply)) if refused else _TAKEN)
             return
-        lease._kept_until(now + ttl)
-        self._plan_next(lease, now + lease._plan.ttl / 3)
-        self._ledger.tell("renewed", lease._plan.name)
+        lease.keep_until(now + ttl, monotonic())
+        self._plan_next(lease, now + lease.call.options.ttl / 3)
+        self._events.emit("renewed", lease.call.name)
 
-    def _retry(self, kept: "list[tuple[Lease, float]]", cause: str) -> None:
+    def _retry(self, kept: list[tuple[LeaseState, float]], cause: str) -> None:
         now = monotonic()
         for lease, _ in kept:
-            self._plan_next(lease, now + lease._plan.ttl * _AGAIN)
-            self._ledger.tell("outage", lease._plan.name, cause=cause)
-
-
-def _lose_late(ref: "weakref.ref[Lease]") -> None:
-    """The deadline of a lease is over, if anybody still has it."""
-    lease = ref()
-    if lease is not None:
-        lease._lose(_TOO_LATE)
+            self._plan_next(lease, now + lease.call.options.ttl * _AGAIN)
+            self._events.emit("outage", lease.call.name, cause=cause)

@@ -4,16 +4,14 @@
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from .._core.breaker import Outage
-from .._core.lease import Holding, Plan
+from .._core.lease import HoldCall, Holding
 from .._core.watch import Pushes
-from .._threads import Signal, monotonic, world
-from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
+from .._threads import Guard, Signal, monotonic, world
+from .store import Store
 
 T = TypeVar("T")
 
@@ -34,10 +32,10 @@ class Queue:
     where the one before left off, without asking again.
     """
 
-    def __init__(self, ledger: "Ledger") -> None:
+    def __init__(self, guard: AbstractContextManager[Any]) -> None:
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
-        self._guard = ledger.guard
+        self._guard = guard
         self._heard: Holding | None = None
         self._heard_at = 0.0
         self._pushed = False
@@ -89,25 +87,32 @@ def _is_another(before: Holding, now: Holding) -> bool:
 class Waiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
-    def __init__(self, ledger: "Ledger") -> None:
-        self._ledger = ledger
+    def __init__(self, store: Store, held_here: Callable[[bytes], Holding | None]) -> None:
+        self._store = store
+        self._held_here = held_here
+        """Who has a key, if it is this process."""
+        self.open()
+
+    def open(self) -> None:
+        """Begin with nobody waiting; again in a forked child."""
         self.queues: dict[bytes, Queue] = {}
+        self.guard = Guard()
         self._loop: object = None
 
     def take(
-        self, plan: Plan, attempt: Callable[[Plan], T | Holding]
+        self, call: HoldCall, attempt: Callable[[HoldCall], T | Holding]
     ) -> T | Holding:
-        """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
-        give_up = monotonic() + plan.wait
+        """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
+        give_up = monotonic() + call.options.wait
         turn = Signal()
-        queue = self._join(plan.key, turn)
+        queue = self._join(call.key, turn)
         try:
             self._until_first(queue, turn, give_up)
             if monotonic() >= give_up and queue.holding is not None:
-                return self._ledger.held_here(plan.key) or queue.holding
-            return self._contend(plan, attempt, queue, turn, give_up)
+                return self._held_here(call.key) or queue.holding
+            return self._contend(call, attempt, queue, turn, give_up)
         finally:
-            self._leave(plan.key, queue, turn)
+            self._leave(call.key, queue, turn)
 
     def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
@@ -120,31 +125,27 @@ class Waiters:
         for queue in list(self.queues.values()):
             queue.wake()
 
-    def abandon(self) -> None:
-        """In a forked child: those who wait are the parent's."""
-        self.queues = {}
-
     def _join(self, key: bytes, turn: Signal) -> Queue:
         loop = world()
-        with self._ledger.guard:
+        with self.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.
                 self._loop, self.queues = loop, {}
             queue = self.queues.get(key)
             if queue is None:
-                queue = self.queues[key] = Queue(self._ledger)
+                queue = self.queues[key] = Queue(self.guard)
             queue.turns.append(turn)
             return queue
 
     def _leave(self, key: bytes, queue: Queue, turn: Signal) -> None:
-        with self._ledger.guard:
+        with self.guard:
             queue.turns.remove(turn)
             if queue.turns:
                 queue.turns[0].set()
                 return
             if self.queues.get(key) is queue:
                 self.queues.pop(key, None)
-        self._ledger.link.unwatch(key, queue.wake)
+        self._store.link.unwatch(key, queue.wake)
 
     def _until_first(self, queue: Queue, turn: Signal, give_up: float) -> None:
         """Until it is our turn to contend, or patience ends."""
@@ -160,18 +161,17 @@ class Waiters:
 
     def _contend(
         self,
-        plan: Plan,
-        attempt: Callable[[Plan], T | Holding],
+        call: HoldCall,
+        attempt: Callable[[HoldCall], T | Holding],
         queue: Queue,
         turn: Signal,
         give_up: float,
     ) -> T | Holding:
         while True:
             turn.clear()
-            if self._ledger.is_closed:
-                raise UsageError("this Dibs is closed")
+            self._store.must_be_open()
             if monotonic() >= queue.look_at:
-                outcome = attempt(plan)
+                outcome = attempt(call)
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
@@ -179,21 +179,21 @@ class Waiters:
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:
-                    self._watch(plan, queue)
+                    self._watch(call, queue)
             now = monotonic()
             if now >= give_up and queue.holding is not None:
-                return self._ledger.held_here(plan.key) or queue.holding
+                return self._held_here(call.key) or queue.holding
             turn.wait(min(queue.look_at, give_up) - now)
 
-    def _watch(self, plan: Plan, queue: Queue) -> None:
+    def _watch(self, call: HoldCall, queue: Queue) -> None:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
-        here = self._ledger.held_here(plan.key)
+        here = self._held_here(call.key)
         if here is not None:
             # Now and then all the same: another program may delete the key.
             queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
-            watching = self._ledger.link.watch(plan.key, queue.wake, monotonic())
+            watching = self._store.link.watch(call.key, queue.wake, monotonic())
         except Outage:
             queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
         else:

@@ -11,9 +11,8 @@ from typing import Protocol
 
 from .._async.claim import AsyncClaim
 from .._async.client import AsyncDibs
-from .._core.keys import Seconds
-from .._core.lease import OutagePolicy
-from .._core.once import NO_PAYLOAD, Terms
+from .._core.once import NO_PAYLOAD
+from .._core.options import ClaimOptions
 from .._http.answers import Answer, refusal, replay
 from .._http.facts import KeyTrouble, Submission, is_quoted
 from .._http.kept import Headers, Kept
@@ -52,12 +51,9 @@ def claimed(
     return replay(policy, claim.result, submission.accepts) if claim.replayed else claim
 
 
-def _asked(
-    submission: Submission, name: str
-) -> tuple[str, Terms, bytes, OutagePolicy | None, str, Seconds]:
+def _asked(submission: Submission, name: str) -> tuple[str, ClaimOptions, bytes, str]:
     seen = NO_PAYLOAD if submission.payload is None else submission.payload.encode()
-    policy = submission.policy
-    return f"once:{submission.key}", policy.terms, seen, policy.on_outage, name, policy.wait
+    return f"once:{submission.key}", submission.policy.terms, seen, name
 
 
 def applied(policy: Policy, submission: Submission | KeyTrouble) -> Policy:
@@ -79,8 +75,6 @@ def ended(claim: Claim, recording: Recording) -> None:
 
 
 class _Open(Protocol):
-    _terms: Terms
-
     def release(self) -> None: ...
     def complete(self, value: Kept) -> Kept: ...
 

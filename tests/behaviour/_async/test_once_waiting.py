@@ -19,7 +19,7 @@ async def _second(dibs: AsyncDibs, **options: Any) -> str:
 
 
 def _waits(dibs: AsyncDibs) -> bool:
-    return b"order:1" in dibs._ledger.waiters.queues
+    return b"order:1" in dibs._leases.waiters.queues
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])

@@ -12,7 +12,7 @@ from .._tasks import Beside, eventually, sleep
 
 
 def _queue(dibs: AsyncDibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiters.queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._leases.waiters.queues.get(b"user:1")) else 0
 
 
 async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
@@ -140,7 +140,7 @@ async def test_more_keys_than_the_server_keeps_track_of(
                 return lease.guarded
 
         waiters = [Beside(wait, number) for number in range(40)]
-        await eventually(lambda: len(two._ledger.waiters.queues) == 40)
+        await eventually(lambda: len(two._leases.waiters.queues) == 40)
         await sleep(0.5)
         before, since = server.commands(), time.monotonic()
         await sleep(1.0)

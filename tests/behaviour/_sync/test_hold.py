@@ -216,7 +216,7 @@ def test_leases_that_ran_out_are_forgotten(valkey: Server) -> None:
     with Dibs(valkey.url, budget=5) as dibs:
         for number in range(600):
             assert dibs.try_hold(f"day:{number}", ttl=0.001) is not None
-        assert len(dibs._ledger._held) < 300
+        assert len(dibs._leases.table) < 300
 
 
 def test_a_late_block_raises_where_it_is_asked_to(server: Server) -> None:

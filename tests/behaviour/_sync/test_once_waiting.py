@@ -20,7 +20,7 @@ def _second(dibs: Dibs, **options: Any) -> str:
 
 
 def _waits(dibs: Dibs) -> bool:
-    return b"order:1" in dibs._ledger.waiters.queues
+    return b"order:1" in dibs._leases.waiters.queues
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])

@@ -42,12 +42,12 @@ def test_max_hold_ends_the_renewals(server: Server) -> None:
         lease = hold.__enter__()
         sleep(1.2)
         assert not lease.lost
-        with_body = lease._body
+        with_body = lease._state.body
         assert with_body is not None
-        lease._body = None  # this test plays the body itself; being cancelled is tested elsewhere
+        lease._state.body = None  # this test plays the body itself
         eventually(lambda: lease.lost)
         eventually(lambda: server.keys() == [])
-        lease._body = with_body
+        lease._state.body = with_body
         assert lease.release() is False
 
 
@@ -57,12 +57,12 @@ def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> No
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         hold = dibs.hold("user:1", ttl=0.6, renew=True)
         lease = hold.__enter__()
-        body, lease._body = lease._body, None
+        body, lease._state.body = lease._state.body, None
         server.flush()
         eventually(lambda: lease.lost)
         assert server.keys() == [], "a renewal never takes a key back"
         eventually(lambda: "lost" in [event.kind for event in events])
-        lease._body = body
+        lease._state.body = body
         lease.release()
 
 
@@ -72,15 +72,15 @@ def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> No
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(10)]
         leases = [hold.__enter__() for hold in holds]
-        bodies = [lease._body for lease in leases]
-        leases[3]._body = None  # this test plays the body; being cancelled is tested elsewhere
+        bodies = [lease._state.body for lease in leases]
+        leases[3]._state.body = None  # this test plays the body itself
         server.client().delete("user:3")
         server.client().rpush("user:3", "x")
         eventually(lambda: leases[3].lost, within=5)
         sleep(1.6)
         assert [lease.lost for lease in leases] == [n == 3 for n in range(10)]
         assert [event.kind for event in events].count("lost") == 1
-        leases[3]._body = bodies[3]
+        leases[3]._state.body = bodies[3]
         for number, hold in enumerate(holds):
             if number != 3:
                 hold.__exit__(None, None, None)

@@ -13,7 +13,7 @@ from .._threads import Beside, eventually, sleep
 
 
 def _queue(dibs: Dibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiters.queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._leases.waiters.queues.get(b"user:1")) else 0
 
 
 def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
@@ -141,7 +141,7 @@ def test_more_keys_than_the_server_keeps_track_of(
                 return lease.guarded
 
         waiters = [Beside(wait, number) for number in range(40)]
-        eventually(lambda: len(two._ledger.waiters.queues) == 40)
+        eventually(lambda: len(two._leases.waiters.queues) == 40)
         sleep(0.5)
         before, since = server.commands(), time.monotonic()
         sleep(1.0)

@@ -1,11 +1,9 @@
-"""DIBS_DISABLED: what its value means."""
+"""The options of the verbs: what is refused, and what a setting in the environment means."""
 
 import pytest
 
 from dibs import UsageError
-from dibs._core.lease import (
-    is_disabled,
-)
+from dibs._core.options import is_disabled
 
 
 def test_what_the_switch_in_the_environment_says() -> None:

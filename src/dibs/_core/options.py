@@ -1,0 +1,342 @@
+"""The options of every verb: declared, documented and checked here, and nowhere else.
+
+What a caller may write is a TypedDict (`HoldKeywords` …): its names, types and documentation. What
+becomes of it is a class (`HoldOptions` …): its defaults and its checks. The signatures that users
+see are made of the two by `takes`. Options never change after they are made, so `Remembered` makes
+them once for each combination of keywords.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, Final, Generic, Literal, NamedTuple, Required, TypedDict, TypeVar
+
+from ..errors import UsageError
+from .codec import head_of, make_codec
+from .keys import Seconds, milliseconds, seconds
+
+OutagePolicy = Literal["open", "closed"]
+OnLate = Literal["ignore", "raise"]
+After = Literal["release", "hold", "replay"]
+OnError = Literal["release", "hold"]
+
+LEASE = 10.0
+"""How long a claim outlives a crash at most, in seconds, if the caller does not say."""
+
+
+class Settings(NamedTuple):
+    """What all calls of one client have in common."""
+
+    namespace: str
+    on_outage: OutagePolicy
+    is_disabled: bool = False
+
+    def policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
+        """What this call asks for, or else what the client was told. UsageError: no policy."""
+        if on_outage is None:
+            return self.on_outage
+        policy = checked_policy(on_outage)
+        return "open" if self.is_disabled else policy
+
+
+def is_disabled(setting: str) -> bool:
+    """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""
+    said = setting.strip().lower()
+    if said in ("1", "true", "yes", "on"):
+        return True
+    if said in ("", "0", "false", "no", "off"):
+        return False
+    raise UsageError("DIBS_DISABLED is 1 or 0 (or true, false, yes, no, on, off), or not set")
+
+
+def checked_policy(policy: OutagePolicy) -> OutagePolicy:
+    """*policy*. UsageError: there is no such one."""
+    if policy not in ("open", "closed"):  # callers without a type checker
+        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
+    return policy
+
+
+# ---- hold
+
+
+class TryHoldKeywords(TypedDict, total=False):
+    """Options of `try_hold`, and of every other verb that takes a lease."""
+
+    ttl: Required[Seconds]
+    """How long the server keeps the key, unless it is released or renewed before."""
+    wait: Seconds
+    """How long to wait for a key that somebody has; its release wakes the caller. 0: not at all."""
+    at_least: Seconds
+    """How long the key stays taken after it was acquired, even if it is released earlier."""
+    fence: bool
+    """Ask for a number that grows with every lease of the key."""
+    on_outage: OutagePolicy | None
+    """"open" goes on unguarded, "closed" raises Unavailable. None: as the client was told."""
+
+
+class HoldKeywords(TryHoldKeywords, total=False):
+    """Options of `hold` and `exclusive`."""
+
+    renew: bool
+    """Keep the lease alive. An async body whose lease is lost is cancelled, LeaseLost raised."""
+    max_hold: Seconds | None
+    """With *renew*: how long it is kept alive at most."""
+    on_late: OnLate
+    """"raise" raises LeaseLost if the body ends well, but after its lease was lost."""
+
+
+class HoldOptions:
+    """How a key is held. UsageError: one of the options makes no sense."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        ttl: Seconds,
+        wait: Seconds = 0,
+        renew: bool = False,
+        max_hold: Seconds | None = None,
+        at_least: Seconds = 0,
+        fence: bool = False,
+        on_late: OnLate = "ignore",
+        on_outage: OutagePolicy | None = None,
+    ) -> None:
+        self.ttl: Final = seconds(ttl, "ttl")
+        self.ttl_ms: Final = milliseconds(self.ttl)
+        self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
+        self.renew: Final = renew
+        self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)
+        self.fence_prefix: Final = f"{settings.namespace}fence:".encode() if fence else None
+        """What the key that counts the fences begins with; None: no fence is asked for."""
+        self.on_outage: Final = settings.policy(on_outage)
+        self.at_least: Final = _at_least(at_least, self.ttl) if at_least else 0.0
+        if on_late not in ("ignore", "raise"):  # callers without a type checker
+            raise UsageError(f'on_late is "ignore" or "raise", not {on_late!r}')
+        self.on_late: Final[OnLate] = on_late
+
+
+def _max_hold(max_hold: Seconds | None, ttl: float, *, renew: bool) -> float | None:
+    if max_hold is None:
+        return None
+    longest = seconds(max_hold, "max_hold")
+    if not renew:
+        raise UsageError("max_hold limits renewals: it needs renew=True")
+    if longest < ttl:
+        raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
+    return longest
+
+
+def _at_least(at_least: Seconds, ttl: float) -> float:
+    least = seconds(at_least, "at_least", zero=True)
+    if least > ttl:
+        raise UsageError(f"at_least ({least:g} s) must not be longer than ttl ({ttl:g} s)")
+    return least
+
+
+# ---- once
+
+
+class ClaimKeywords(TypedDict, total=False):
+    """Options of `claim` and `once`."""
+
+    window: Required[Seconds]
+    """How long another submission is a duplicate."""
+    after: After
+    """What a success leaves for the rest of the window: "release" nothing, "hold" the key,
+    "replay" the result, which duplicates get."""
+    on_error: OnError
+    """What an exception leaves behind: "release" nothing, "hold" the key."""
+    message: str | None
+    """What Duplicate says."""
+    lease: Seconds | None
+    """How long a crash blocks the key. None: for the window, but 10 s at most."""
+    wait: Seconds
+    """How long a duplicate waits for the end of one that is running. Then it gets its result
+    ("replay"), or takes over if that one left nothing."""
+    codec: object
+    """How a result is kept: "json", "pickle", each with "+zlib", or an object of your own."""
+    type: Any
+    """What a result is decoded into."""
+    on_outage: OutagePolicy | None
+    """"open" goes on unguarded, "closed" raises Unavailable. None: as the client was told."""
+
+
+class ClaimOptions:
+    """What a claim means. UsageError: one of the options makes no sense."""
+
+    def __init__(
+        self,
+        *,
+        window: Seconds,
+        after: After = "release",
+        on_error: OnError = "release",
+        message: str | None = None,
+        lease: Seconds | None = None,
+        wait: Seconds = 0,
+        codec: object = "json",
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+    ) -> None:
+        if after not in ("release", "hold", "replay"):
+            raise UsageError(f'after is "release", "hold" or "replay", not {after!r}')
+        if on_error not in ("release", "hold"):
+            raise UsageError(f'on_error is "release" or "hold", not {on_error!r}')
+        self.after: Final[After] = after
+        self.on_error: Final[OnError] = on_error
+        self.message: Final = message
+        self.codec: Final = make_codec(codec, type)
+        self.head: Final = head_of(self.codec)
+        """How results begin that we can read."""
+        self.window: Final = seconds(window, "window")
+        # A crash must not block the key for longer than the window; short windows need some air.
+        usual = min(max(self.window, 1.0), LEASE)
+        self.lease: Final = usual if lease is None else seconds(lease, "lease")
+        self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
+        self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
+
+
+# ---- cached
+
+
+class CacheKeywords(TypedDict, total=False):
+    """Options of `cached` and `get_or_load`."""
+
+    ttl: Required[Seconds]
+    """How long a value is fresh."""
+    jitter: float
+    """By which part of the ttl it may be longer or shorter, at random: 0.2 is 20 %."""
+    min_ttl: Seconds
+    """The least that *jitter* makes of the ttl."""
+    lock_ttl: Seconds
+    """How long a crash of the process that loads keeps others from loading."""
+    wait: Seconds | None
+    """How long to wait for a load in another process; then an own load. None: as long as it lasts.
+    """
+    poll: Seconds
+    """How often to look for the end of another load, where the server cannot tell."""
+    stale: Seconds
+    """How long past its ttl a value may be served, while one refreshes it or while loads fail."""
+    early: float
+    """Refresh before the end, the likelier the slower the load. 1 is usual, 0 never."""
+    negative_ttl: Seconds
+    """How long a failed load is remembered. 0: not at all."""
+    load_timeout: Seconds
+    """The most that a load may take."""
+    local: Seconds | bool
+    """Keep values in this process's memory as well, kept true by the server; for how long."""
+    codec: object
+    """How a value is kept: "json", "pickle", each with "+zlib", or an object of your own."""
+    type: Any
+    """What a value is decoded into. For a function: its return annotation, if not given."""
+    on_outage: OutagePolicy | None
+    """"open" loads unguarded, "closed" raises Unavailable. None: as the client was told."""
+
+
+class CacheOptions:
+    """How a value is kept. UsageError: one of the options makes no sense."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        ttl: Seconds,
+        jitter: float = 0.0,
+        min_ttl: Seconds = 0,
+        lock_ttl: Seconds = 3,
+        wait: Seconds | None = None,
+        poll: Seconds = 0.08,
+        stale: Seconds = 0,
+        early: float = 0.0,
+        negative_ttl: Seconds = 0,
+        load_timeout: Seconds = 30,
+        local: Seconds | bool = False,
+        codec: object = "json",
+        type: Any = None,
+        on_outage: OutagePolicy | None = None,
+    ) -> None:
+        self.on_outage: Final = settings.policy(on_outage)
+        self.ttl: Final = seconds(ttl, "ttl")
+        if not 0 <= jitter < 1:
+            raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
+        if early < 0:
+            raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
+        self.codec: Final = make_codec(codec, type)
+        self.head: Final = head_of(self.codec)
+        """How the frames begin that we can read."""
+        self.jitter: Final = float(jitter)
+        self.min_ttl: Final = seconds(min_ttl, "min_ttl", zero=True)
+        self.lock_ttl: Final = seconds(lock_ttl, "lock_ttl")
+        self.wait: Final = math.inf if wait is None else seconds(wait, "wait", zero=True)
+        self.poll: Final = seconds(poll, "poll")
+        self.stale: Final = seconds(stale, "stale", zero=True)
+        self.early: Final = float(early)
+        self.negative_ttl: Final = seconds(negative_ttl, "negative_ttl", zero=True)
+        self.load_timeout: Final = seconds(load_timeout, "load_timeout")
+        self.local: Final = math.inf if local is True else seconds(local or 0, "local", zero=True)
+        most = max(self.load_timeout, self.lock_ttl)
+        self.lock: Final = HoldOptions(
+            settings, ttl=self.lock_ttl, renew=True, max_hold=most, on_outage=on_outage
+        )
+        """How the lock of a load is held: kept alive, but not past the load's time."""
+
+
+# ---- signatures, and options that are made once
+
+F = TypeVar("F", bound=Callable[..., Any])
+Made = TypeVar("Made", HoldOptions, ClaimOptions, CacheOptions)
+
+
+def takes(keywords: Any, options: type) -> Callable[[F], F]:
+    """Let a function with `**keywords` say at run time what its parameters are.
+
+    `help()` and documentation tools then show each option, with its default. Type checkers and
+    editors read *keywords*, a TypedDict, themselves.
+    """
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        known = inspect.signature(options).parameters
+        added = [known[name] for name in keywords.__annotations__]
+        listed = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        at = sum(each.kind is not each.KEYWORD_ONLY for each in listed)
+        listed[at:at] = added
+        function.__signature__ = own.replace(parameters=listed)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class Remembered(Generic[Made]):
+    """Options by the keywords of a call, made and checked once for each combination."""
+
+    def __init__(self, verb: Callable[..., Any], make: Callable[..., Made]) -> None:
+        self._verb = verb
+        self._make = make
+        # By type as well: True equals 1, and is no ttl.
+        self._remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+
+    def __call__(self, keywords: Any) -> Made:
+        """UsageError: an option makes no sense. TypeError: the verb has no such option."""
+        try:
+            return self._remembered(**keywords)
+        except TypeError:  # perhaps only because something in it cannot be remembered
+            pass
+        return self._checked(**keywords)
+
+    def _checked(self, **keywords: Any) -> Made:
+        check_keywords(self._verb, keywords)
+        return self._make(**keywords)
+
+
+def check_keywords(verb: Callable[..., Any], keywords: dict[str, Any]) -> None:
+    """TypeError, in Python's own words: *verb* has no such keyword, or lacks one."""
+    parameters = inspect.signature(verb).parameters
+    for name in keywords:
+        if name not in parameters:
+            said = f"{verb.__qualname__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(said)
+    for name, each in parameters.items():
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty and name not in keywords:
+            said = f"{verb.__qualname__}() missing 1 required keyword-only argument: {name!r}"
+            raise TypeError(said)

@@ -1,0 +1,381 @@
+# Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
+"""The leases of this process: taken, extended and given back, and a table of them."""
+
+import math
+import os
+import socket
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar
+
+from .._core.breaker import Outage
+from .._core.capabilities import must_allow
+from .._core.causes import cause_for
+from .._core.engine import Engine
+from .._core.keys import milliseconds
+from .._core.lease import (
+    HoldCall,
+    Holding,
+    LeaseState,
+    Won,
+    acquire_request,
+    extend_request,
+    fenced_request,
+    make_token,
+    peek_request,
+    read_acquire,
+    read_extend,
+    read_peek,
+    release_request,
+    shorten_request,
+)
+from .._core.once import complete_request, read_complete
+from .._core.request import REPEATED, ErrorReply, Reply, Request
+from .._events import EventSink
+from .._threads import monotonic, sleep
+from ..errors import DibsError, Unavailable, UsageError
+from ..events import Kind
+from .renewer import Renewer
+from .store import CLOSED, Store
+from .waiters import Waiters
+
+M = TypeVar("M")
+
+NOT_OURS = cause_for("taken")
+_SWEEP = 128
+"""How many entries there may be before they are looked through for old ones."""
+_UNCONFIRMED = 1.0
+"""After how many seconds without a word from the store an entry that refuses others is checked."""
+
+
+class Leases:
+    """Takes leases, and knows which of them this process has."""
+
+    def __init__(self, store: Store, events: EventSink) -> None:
+        self.store = store
+        self.events = events
+        self.waiters = Waiters(store, self.held_here)
+        self.renewer = Renewer(store, events, self.lose, self.found)
+        self.table: dict[bytes, LeaseState] = {}
+        """Key → the lease that this process has of it, or had until a moment ago."""
+        self._identify()
+
+    def _identify(self) -> None:
+        self._sweep_at = _SWEEP
+        self._prefix = os.urandom(9).hex().encode()
+        self._numbers = count(1)
+        self.holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._holder = self.holder.encode()
+
+    def open(self) -> None:
+        """In a forked child: the leases are the parent's, and tokens must not be the same."""
+        for lease in self.table.values():
+            lease.is_over = lease.is_lost = True
+        self.table = {}
+        self._identify()
+        self.waiters.open()
+        self.renewer.open()
+
+    # ---- taking
+
+    def take(self, call: HoldCall) -> LeaseState | Holding:
+        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
+        if call.options.wait or self.events.listeners:
+            return self._take_and_report(call)
+        return self.attempt(call)
+
+    def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
+        wait, since = call.options.wait, monotonic()
+        outcome = (self.waiters.take(call, self.attempt) if wait else self.attempt(call))
+        if not self.events.listeners:
+            return outcome
+        waited = monotonic() - since if wait else 0.0
+        if isinstance(outcome, Holding):
+            self.events.emit("busy", call.name, waited=waited, retry_after=outcome.remaining)
+        else:
+            facts = {"guarded": outcome.guarded, "fence": outcome.fence}
+            self.events.emit("acquired", call.name, waited=waited, **facts)
+        return outcome
+
+    def attempt(self, call: HoldCall) -> LeaseState | Holding:
+        """One try. Held by this process: answered without asking anybody."""
+        return self.acquire(call, None, read_acquire)
+
+    def acquire(
+        self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
+    ) -> LeaseState | Holding | M:
+        """A lease, or what *read* makes of the value that is there. *token*: None makes one."""
+        now = monotonic()
+        store, key, options = self.store, call.key, call.options
+        if store.is_closed:
+            raise UsageError(CLOSED)
+        if key in self.table:
+            here = self._refusal(key, now)
+            if here is not None:
+                return here
+        if token is None:
+            token = self.new_token()
+        try:
+            engine = store.link.engine
+            if engine is None:
+                now, engine = store.opened()
+            if options.fence_prefix is None:
+                request = acquire_request(engine, key, token, options.ttl_ms)
+            else:
+                request = fenced_request(key, options.fence_prefix, token, options.ttl_ms)
+            if engine.whole_scripts or engine.refused or store.scripts.whole_until:
+                request = self._allowed(engine, call, request, now)
+            replies = store.link.send(request, now)
+            if type(replies[0]) is ErrorReply:
+                replies = store.check_reply(request, replies, now)
+        except Outage as outage:
+            if outage.sent:
+                self.release_later(key, token)
+            else:
+                sleep(0)  # a caller that tries again and again must not starve the others
+            return self._unguarded(call, token, now, outage.cause)
+        except DibsError:
+            raise
+        except BaseException:
+            # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
+            self.release_later(key, token)
+            raise
+        outcome = read(replies, token)
+        if not isinstance(outcome, Won):
+            return outcome
+        self.table[key] = lease = LeaseState(call, token, now)
+        if outcome.fence is not None:
+            lease.fence = outcome.fence
+        if options.at_least:
+            # From now on, not from the request: a slow reply must not shorten it.
+            lease.stays_until = monotonic() + options.at_least
+        if store.outages.is_open:
+            store.outages.served(now)
+        if len(self.table) > self._sweep_at:
+            self._sweep(now)
+        return lease
+
+    def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
+        """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
+        if call.options.renew:
+            must_allow(engine, "renew")
+        return self.store.understood(request, now)
+
+    def _unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
+        self.store.outage(call.name, cause, call.options.on_outage)
+        lease = LeaseState(call, token, now)
+        lease.guarded = False
+        return lease
+
+    def new_token(self) -> bytes:
+        """Proof of ownership, never used before."""
+        return make_token(self._prefix, next(self._numbers), self._holder)
+
+    # ---- keeping
+
+    def extend(self, lease: LeaseState, ttl: float) -> bool:
+        """Keep it for *ttl* from now on. False: not kept. Unavailable: the policy says so."""
+        now = monotonic()
+        if lease.is_over or lease.is_lost_at(now) or self.store.is_closed:
+            return False
+        if not lease.guarded:
+            lease.deadline = now + ttl
+            return True
+        try:
+            return self._extend(lease, ttl, now)
+        except Outage as outage:
+            call = lease.call
+            self.events.emit("outage", call.name, cause=outage.cause)
+            if call.options.on_outage == "closed":
+                raise Unavailable(outage.cause, call.name) from None
+            return False
+
+    def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
+        engine = self.store.link.ready(now)
+        request = extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
+        lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        try:
+            is_ours = read_extend(self.store.ask(request, now))
+        finally:
+            lease.asked_until = 0.0
+        if is_ours:
+            lease.keep_until(now + ttl, monotonic())
+        else:
+            self.lose(lease, NOT_OURS)
+        return is_ours
+
+    def lose(self, lease: LeaseState, cause: str) -> None:
+        """It is lost: report it, let the next one try, and stop the body."""
+        if lease.is_lost or lease.is_over:
+            return
+        lease.is_lost = True
+        self.forget(lease)
+        if not lease.is_kept:
+            held = monotonic() - lease.since
+            self.events.emit("lost", lease.call.name, held=held, cause=cause)
+        self.waiters.wake_next(lease.call.key)
+        if lease.body is not None:
+            lease.body.stop()
+
+    # ---- giving back
+
+    def end(
+        self, lease: LeaseState, ended: Kind = "released", left: bytes = b"", left_ms: int = 0
+    ) -> bool:
+        """It is over: the key is free, or *left* takes its place. False: it was not ours any more,
+        or (`is_undelivered`) the store was out.
+        """
+        store = self.store
+        if lease.is_over or store.is_closed:
+            return False
+        call = lease.call
+        now = monotonic()
+        lease.is_lost = was_lost = lease.is_lost_at(now)
+        lease.is_over = True
+        self.forget(lease)
+        if not lease.guarded:
+            self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
+            return False
+        try:
+            engine = store.link.engine or store.link.ready(now)
+            request = self._ending(engine, lease, left, left_ms, now)
+            reply = store.link.send(request, now)
+            if type(reply) is ErrorReply:
+                reply = store.check_reply(request, reply, now)
+            if left:  # what was left has been left, even by one who had given up hope
+                given = read_complete(reply, lease.token, left)
+            else:
+                given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost
+            lease.is_lost = not given
+            if given and lease.stays_until > now and not left:
+                self._keep(lease)
+        except Outage as outage:
+            self.events.emit("outage", call.name, cause=outage.cause)
+            lease.is_undelivered = True
+            return False
+        finally:
+            if self.waiters.queues:
+                self.waiters.wake_next(call.key)
+        if self.events.listeners:
+            kind = ended if given else "late"
+            self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
+        return given
+
+    def _ending(
+        self, engine: Engine, lease: LeaseState, left: bytes, left_ms: int, now: float
+    ) -> Request:
+        key, token, until = lease.call.key, lease.token, lease.deadline
+        if left:
+            return complete_request(engine, key, token, left, left_ms, until)
+        if lease.stays_until > now:
+            ms = milliseconds(lease.stays_until - now)
+            return shorten_request(engine, key, token, ms, until)
+        return release_request(engine, key, token, until)
+
+    def drop(self, lease: LeaseState) -> float:
+        """Stop keeping it: it runs out by itself. How long it was held."""
+        lease.is_over = True
+        self.forget(lease)
+        return monotonic() - lease.since
+
+    def give_up(self, lease: LeaseState) -> None:
+        """Nobody can use it after all: have the key released, without waiting for it."""
+        if not lease.is_over:
+            self.drop(lease)
+            if lease.guarded:
+                self.release_later(lease.call.key, lease.token)
+
+    def release_later(self, key: bytes, token: bytes) -> None:
+        """Whether the key was taken is not known: give it back, now or when the store is back.
+
+        However late that is: a server that was stopped takes the key when it goes on.
+        """
+        link = self.store.link
+        if link.engine is not None:
+            link.post(release_request(link.engine, key, token, math.inf))
+
+    # ---- the table
+
+    def held_here(self, key: bytes) -> Holding | None:
+        """Who has *key*, if it is this process."""
+        now = monotonic()
+        lease = self._known(key, now)
+        return None if lease is None else Holding(lease.deadline - now, self.holder)
+
+    def known_record(self, key: bytes) -> tuple[bytes, float] | None:
+        """The value of *key* and for how long, where this process itself has written it."""
+        self.store.must_be_open()
+        now = monotonic()
+        lease = self._known(key, now)
+        if lease is None:
+            return None
+        self._confirm(lease, now)
+        return lease.token, lease.deadline - now
+
+    def _refusal(self, key: bytes, now: float) -> Holding | None:
+        """The same as `held_here`, for a caller who is refused because of it."""
+        lease = self._known(key, now)
+        if lease is None:
+            return None
+        self._confirm(lease, now)
+        return Holding(lease.deadline - now, self.holder)
+
+    def _known(self, key: bytes, now: float) -> LeaseState | None:
+        lease = self.table.get(key)
+        return None if lease is None or lease.is_over or lease.deadline <= now else lease
+
+    def _confirm(self, lease: LeaseState, now: float) -> None:
+        """Have the store asked whether the key is still ours, at most once a second.
+
+        The caller does not wait for it. If another program deleted the key, the lease is lost,
+        and the next caller may try.
+        """
+        if now - lease.confirmed_at > _UNCONFIRMED:
+            lease.confirmed_at = now
+            self.renewer.check(lease)
+
+    def found(self, lease: LeaseState, value: object) -> None:
+        """The key of *lease* has *value*. Lost, if that is not ours.
+
+        *lease* was in the table before the store was asked: the answer is not older than it is.
+        """
+        if not lease.is_over and value != lease.token:
+            self.lose(lease, NOT_OURS)
+
+    def _keep(self, lease: LeaseState) -> None:
+        """*lease* was released, but its key stays taken."""
+        kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
+        kept.deadline = lease.stays_until
+        kept.is_kept = True
+        self.table.setdefault(lease.call.key, kept)
+
+    def forget(self, lease: LeaseState) -> None:
+        """*lease* has ended."""
+        if self.table.get(lease.call.key) is lease:
+            self.table.pop(lease.call.key, None)
+
+    def _sweep(self, now: float) -> None:
+        """Forget what has expired without being released."""
+        for key in list(self.table):
+            if self._known(key, now) is None:
+                self.table.pop(key, None)
+        self._sweep_at = 2 * len(self.table) + _SWEEP
+
+    def owns(self, lease: LeaseState) -> bool:
+        """False: this is a forked child, and *lease* is its parent's."""
+        return lease.token.startswith(self._prefix)
+
+    def peek(self, key: bytes, name: str) -> Holding | None:
+        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
+        lease = self.table.get(key)
+        try:
+            now, _ = self.store.opened()
+            replies = self.store.ask(peek_request(key), now)
+        except Outage as outage:
+            self.events.emit("outage", name, cause=outage.cause)
+            if self.store.is_disabled:
+                return None
+            raise Unavailable(outage.cause, name) from None
+        if lease is not None:
+            self.found(lease, replies[0])
+        return read_peek(replies)

@@ -1,0 +1,203 @@
+# Printed from src/dibs/_async/store.py by tools/unasync.py – do not edit.
+"""The store of a client: its connection, its scripts, and what its error replies mean."""
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from .._core.breaker import Limits, Outage
+from .._core.causes import cause_for
+from .._core.engine import Engine, ScriptMemory, with_scripts
+from .._core.lease import mistake, store_is_out
+from .._core.options import OutagePolicy
+from .._core.request import Request, deciding_error
+from .._core.topology import RECONNECT_EVERY, Doubt, doubt
+from .._events import EventSink
+from .._outages import OutageLog
+from .._threads import Link, monotonic, redis
+from .._transport.targets import Cluster, Embedded, Place, Service, find
+from ..errors import Cause, Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from .cluster import ClusterLink
+    from .disabled import DisabledLink
+    from .embedded import EmbeddedServer
+    from .sentinel import Sentinels
+
+CLOSED = "this Dibs is closed"
+_DISABLED = (
+    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached (%s); "
+    "unset it and start again"
+)
+
+_log = logging.getLogger("dibs")
+
+
+class Store:
+    """Sends requests to a server, a cluster, or the master of a Sentinel service."""
+
+    def __init__(
+        self,
+        target: object,
+        limits: Limits,
+        events: EventSink,
+        policy: OutagePolicy = "open",
+        *,
+        is_disabled: bool = False,
+    ) -> None:
+        self.is_disabled = is_disabled
+        self.is_closed = False
+        self.outages = OutageLog(policy)
+        self._events = events
+        self._target = find(target, redis)
+        self._sentinels: Sentinels | None = None
+        self._embedded: EmbeddedServer | None = None
+        self.scripts = ScriptMemory()
+        self._doubted_at = -math.inf
+        self.link = self._make_link(limits)
+
+    def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
+        """Not connected yet; the embedded server's place is not even known yet."""
+        target = self._target
+        facts = (self._went_out, self._recovered)
+        if self.is_disabled:
+            from .disabled import DisabledLink
+
+            _log.warning(_DISABLED, repr(target))
+            return DisabledLink()
+        if isinstance(target, Cluster):
+            # Imported here: most users never need it, and it costs their start-up time.
+            from .cluster import ClusterLink
+
+            return ClusterLink(target, limits, *facts)
+        if isinstance(target, Service):
+            from .sentinel import Sentinels
+
+            self._sentinels = watched = Sentinels(target, self._switched)
+            watched.link = Link(watched.place, limits, *facts)
+            return watched.link
+        place = target if isinstance(target, Place) else None
+        link = Link(place, limits, *facts)
+        if isinstance(target, Embedded):
+            from .embedded import EmbeddedServer
+
+            self._embedded = EmbeddedServer(target, link)
+        return link
+
+    # ---- asking
+
+    def must_be_open(self) -> None:
+        """UsageError: the client was closed."""
+        if self.is_closed:
+            raise UsageError(CLOSED)
+
+    def opened(self) -> tuple[float, Engine]:
+        """The time, and what the store can do. Outage: it was not reached within the budget.
+
+        The embedded server is started first, at its own pace: that is not an outage.
+        """
+        self.must_be_open()
+        if self._embedded is not None and not self._embedded.is_started:
+            self._embedded.start()
+        now = monotonic()
+        return now, self.link.ready(now)
+
+    def ask(self, request: Request, now: float) -> Any:
+        """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
+        request = self.understood(request, now)
+        return self.check_reply(request, self.link.send(request, now), now)
+
+    def ask_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write.
+
+        Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
+        """
+        replies = self.link.send_all(requests, now)
+        pairs = zip(requests, replies, strict=True)
+        return [self._check_quietly(request, reply, now) for request, reply in pairs]
+
+    def understood(self, request: Request, now: float) -> Request:
+        """*request*, in the form that the server takes: with whole scripts, if need be."""
+        return with_scripts(request) if self.scripts.whole(self.link.engine, now) else request
+
+    # ---- replies
+
+    def _check_quietly(self, request: Request, reply: Any, now: float) -> Any:
+        try:
+            return self.check_reply(request, reply, now)
+        except (Outage, UsageError) as error:
+            return error
+
+    def check_reply(self, request: Request, reply: Any, now: float) -> Any:
+        """*reply*, if it is no error; else what the server says after it was given our scripts."""
+        error = deciding_error(reply)
+        if error is not None and self.scripts.lacks(request, error, now):
+            reply = self.link.send(with_scripts(request), now)
+            error = deciding_error(reply)
+        if error is None:
+            return reply
+        code = store_is_out(error)
+        if code is None:
+            raise mistake(error)
+        self.link.deliver_later(request)
+        what = doubt(code)
+        if what is not None:
+            self._follow(what)
+        raise Outage(str(error), sent=True, code=code)
+
+    def _follow(self, what: Doubt) -> None:
+        """The server may not be the master, or not for long: find out, but not all the time."""
+        now = monotonic()
+        if now - self._doubted_at < RECONNECT_EVERY:
+            return
+        self._doubted_at = now
+        if what == "ask" and self._sentinels is not None:
+            self._sentinels.suspect()
+        else:
+            self.link.reconnect()
+
+    # ---- outages
+
+    def outage(self, name: str, cause: str, policy: OutagePolicy) -> None:
+        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on."""
+        self._events.emit("outage", name, cause=cause)
+        is_closed = policy == "closed"
+        if not self.is_disabled:
+            self.outages.touched(cause, monotonic(), is_unguarded=not is_closed)
+        if is_closed:
+            raise Unavailable(cause, name) from None
+
+    def _went_out(self, cause: Cause) -> None:
+        self.outages.began(cause, monotonic())
+
+    def _recovered(self, cause: Cause, lasted: float) -> None:
+        self.outages.ended(monotonic())
+        self._events.emit("recovered", "*", cause=cause, lasted=lasted)
+
+    def _switched(self, cause: str) -> None:
+        self._events.emit("switched", "*", cause=cause_for(cause))
+
+    # ---- beginning and end
+
+    def open(self) -> None:
+        """In a forked child: its connections are its own, and so are its outages."""
+        self.outages.open()
+        if self._sentinels is not None:
+            self._sentinels.abandon()
+        self.link.abandon()
+        if self._embedded is not None:
+            self._embedded.abandon()
+
+    def close(self) -> None:
+        """Deliver what is on its way, and close."""
+        if self._sentinels is not None:
+            self._sentinels.close()
+        self.link.close()
+
+    def leave(self) -> None:
+        """Leave the embedded server, if there is one; it ends with its last user."""
+        if self._embedded is not None:
+            self._embedded.close()
+
+    def __repr__(self) -> str:
+        return repr(self._target)

@@ -1,4 +1,4 @@
-"""The embedded engine: real servers, real processes, and real deaths."""
+"""Embedded servers: how they are started, shared and ended, in real processes."""
 
 import os
 import signal
@@ -15,14 +15,14 @@ import pytest
 import redis
 
 from dibs import AsyncDibs, Dibs
-from dibs._transport import embedded
+from dibs._server import embedded
 from dibs.errors import Unavailable, UsageError
 from dibs.testing import Child, eventually
 
-Start = Callable[[str | None], embedded.Engine]
+Start = Callable[[str | None], embedded.EmbeddedServer]
 Spawn = Callable[..., Child]
 
-fcntl = pytest.importorskip("fcntl", reason="the engine is for Linux and macOS")
+fcntl = pytest.importorskip("fcntl", reason="embedded servers are for Linux and macOS")
 linux = pytest.mark.only_on("linux")  # others do not do this, or do not tell
 PATIENT = 20.0  # seconds; the machine may be busy
 
@@ -30,16 +30,16 @@ PATIENT = 20.0  # seconds; the machine may be busy
 @pytest.fixture
 def start() -> Iterator[Start]:
     """`embedded.start`, whose servers must all be gone soon after the test."""
-    engines: list[embedded.Engine] = []
+    started: list[embedded.EmbeddedServer] = []
 
-    def start(folder: str | None) -> embedded.Engine:
-        engines.append(embedded.start(folder))
-        return engines[-1]
+    def start(folder: str | None) -> embedded.EmbeddedServer:
+        started.append(embedded.start(folder))
+        return started[-1]
 
     yield start
-    for engine in engines:
-        engine.close()
-    eventually(lambda: not any(home_of(e.url).exists() for e in engines), within=PATIENT)
+    for embedded_server in started:
+        embedded_server.close()
+    eventually(lambda: not any(home_of(e.url).exists() for e in started), within=PATIENT)
 
 
 def ask(url: str, *command: str) -> object:
@@ -72,7 +72,7 @@ def process(pid: int) -> tuple[str, int]:
     return (words[0][0], int(words[1])) if words else ("", 0)
 
 
-def keeper_of(server: int) -> int:
+def supervisor_of(server: int) -> int:
     """The process that started *server*."""
     return process(server)[1]
 
@@ -89,15 +89,15 @@ def use(folder: str | None) -> None:
     """When told: start, and say which server answers. When told again: leave."""
     import redis
 
-    from dibs._transport import embedded
+    from dibs._server import embedded
 
     print("here", flush=True)
     input()
-    engine = embedded.start(folder)
-    with redis.Redis.from_url(engine.url) as client:
-        print(engine.url, client.info("server")["process_id"], flush=True)
+    embedded_server = embedded.start(folder)
+    with redis.Redis.from_url(embedded_server.url) as client:
+        print(embedded_server.url, client.info("server")["process_id"], flush=True)
     input()
-    engine.close()
+    embedded_server.close()
 
 
 def found(*users: Child) -> list[tuple[str, int]]:
@@ -145,25 +145,25 @@ def test_server_keeps_nothing_and_evicts_nothing(start: Start) -> None:
         assert ask(url, "CONFIG", "GET", name) == {name: value}
 
 
-def test_engine_tells_its_state(start: Start) -> None:
-    """An engine says where it is and whether it is there; closing it twice is no harm."""
-    engine = start(None)
-    assert repr(engine) == f"<Engine {engine.url} alive>"
-    engine.close()
-    engine.close()
-    assert repr(engine) == f"<Engine {engine.url} closed or gone>"
+def test_server_tells_its_state(start: Start) -> None:
+    """Its `repr` says where it is and whether it runs; closing it twice is no harm."""
+    embedded_server = start(None)
+    assert repr(embedded_server) == f"<EmbeddedServer {embedded_server.url} alive>"
+    embedded_server.close()
+    embedded_server.close()
+    assert repr(embedded_server) == f"<EmbeddedServer {embedded_server.url} closed or ended>"
 
 
 @linux
-def test_idle_keeper_sleeps(start: Start) -> None:
-    """A keeper with nothing to do is never woken up."""
-    keeper = keeper_of(server_of(start(None).url))
+def test_idle_supervisor_sleeps(start: Start) -> None:
+    """A supervisor with nothing to do is never woken up."""
+    supervisor = supervisor_of(server_of(start(None).url))
 
     def wakeups() -> list[str]:
-        lines = Path(f"/proc/{keeper}/status").read_text().splitlines()
+        lines = Path(f"/proc/{supervisor}/status").read_text().splitlines()
         return [line for line in lines if line.startswith("voluntary_ctxt_switches")]
 
-    eventually(lambda: process(keeper)[0] == "S")
+    eventually(lambda: process(supervisor)[0] == "S")
     before = wakeups()
     time.sleep(0.5)
     assert wakeups() == before
@@ -196,12 +196,12 @@ def test_last_user_ends_it_and_the_first_does_not(
     """A shared server lives as long as somebody uses it, and leaves an empty folder."""
     one, two = start(str(tmp_path)), spawn(use, str(tmp_path))
     [(_, server)] = found(two)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     one.close()
-    time.sleep(0.5)  # more than the grace: had the keeper counted wrong, it would be over
+    time.sleep(0.5)  # more than the grace: had the supervisor counted wrong, it would be over
     assert server_of(one.url) == server
     leave(two)
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -228,9 +228,9 @@ def test_private_server_needs_no_short_temporary_directory(
 def test_folder_can_be_used_again_after_its_server_ended(start: Start, tmp_path: Path) -> None:
     """Who comes right after a server has ended gets another one, twenty times in a row."""
     for _ in range(20):
-        engine = start(str(tmp_path))
-        server = server_of(engine.url)
-        engine.close()
+        embedded_server = start(str(tmp_path))
+        server = server_of(embedded_server.url)
+        embedded_server.close()
         eventually(lambda server=server: gone(server), within=PATIENT)
 
 
@@ -243,13 +243,13 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
 
         import redis
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for _ in range(10):
-            engine = embedded.start(folder)
-            with redis.Redis.from_url(engine.url) as client:
+            embedded_server = embedded.start(folder)
+            with redis.Redis.from_url(embedded_server.url) as client:
                 client.ping()
-            engine.close()
+            embedded_server.close()
             time.sleep(random.choice([0, 0.2, 0.21, 0.25]))  # around the end of the grace
 
     users = [spawn(come_and_go, str(tmp_path)) for _ in range(4)]
@@ -257,35 +257,39 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
     start(str(tmp_path))
 
 
-def test_who_comes_before_the_keeper_has_the_lock_keeps_it(start: Start, tmp_path: Path) -> None:
-    """A keeper that was about to leave stays for somebody who came in meanwhile."""
-    engine = start(str(tmp_path))
-    server = server_of(engine.url)
+def test_who_comes_before_the_supervisor_has_the_lock_keeps_it(
+    start: Start, tmp_path: Path
+) -> None:
+    """A supervisor that was about to leave stays for somebody who came in meanwhile."""
+    embedded_server = start(str(tmp_path))
+    server = server_of(embedded_server.url)
     home = tmp_path / ".dibs"
-    with (home / "keeper.lock").open() as lock, socket.socket(socket.AF_UNIX) as late:
+    with (home / "supervisor.lock").open() as lock, socket.socket(socket.AF_UNIX) as late:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as every newcomer does
-        engine.close()
-        time.sleep(0.5)  # more than the grace: the keeper wants to leave, and waits for the lock
-        late.connect(str(home / "keeper.sock"))
+        embedded_server.close()
+        time.sleep(
+            0.5
+        )  # more than the grace: the supervisor wants to leave, and waits for the lock
+        late.connect(str(home / "supervisor.sock"))
         fcntl.flock(lock, fcntl.LOCK_UN)
         late.settimeout(PATIENT)
         assert late.recv(64) == b"ready\n"
-        assert server_of(engine.url) == server
+        assert server_of(embedded_server.url) == server
 
 
-def test_lock_that_its_keeper_removed_is_no_lock(
+def test_lock_that_its_supervisor_removed_is_no_lock(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waited for the lock of a keeper that left takes the lock that others will see."""
+    """Who waited for the lock of a supervisor that left takes the lock that others will see."""
     flock = fcntl.flock
-    lock = tmp_path / ".dibs" / "keeper.lock"
+    lock = tmp_path / ".dibs" / "supervisor.lock"
 
-    def flock_of_a_leaving_keeper(file: int, how: int) -> None:
+    def flock_of_a_leaving_supervisor(file: int, how: int) -> None:
         monkeypatch.undo()
         lock.unlink()
         flock(file, how)
 
-    monkeypatch.setattr(fcntl, "flock", flock_of_a_leaving_keeper)
+    monkeypatch.setattr(fcntl, "flock", flock_of_a_leaving_supervisor)
     start(str(tmp_path))
     assert lock.exists()
 
@@ -294,80 +298,80 @@ def test_lock_that_its_keeper_removed_is_no_lock(
 
 
 def test_killed_owner_leaves_nothing(spawn: Spawn) -> None:
-    """SIGKILL of the owner ends server and keeper, and removes the directory."""
+    """SIGKILL of the owner ends server and supervisor, and removes the directory."""
     owner = spawn(use, None)
     [(url, server)] = found(owner)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     owner.kill()
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert not home_of(url).exists()
 
 
 @linux
-def test_killed_keeper_leaves_no_server(start: Start) -> None:
-    """SIGKILL of the keeper ends the server; a rejoin starts another one at the same place."""
-    engine = start(None)
-    server = server_of(engine.url)
-    os.kill(keeper_of(server), signal.SIGKILL)
+def test_killed_supervisor_leaves_no_server(start: Start) -> None:
+    """SIGKILL of the supervisor ends the server; a rejoin starts another one at the same place."""
+    embedded_server = start(None)
+    server = server_of(embedded_server.url)
+    os.kill(supervisor_of(server), signal.SIGKILL)
     eventually(lambda: gone(server), within=PATIENT)
-    eventually(lambda: not engine.alive)
-    again = engine.rejoin()
-    assert again.url == engine.url
+    eventually(lambda: not embedded_server.alive)
+    again = embedded_server.rejoin()
+    assert again.url == embedded_server.url
     assert ask(again.url, "PING") is True
     again.close()
 
 
 def test_server_that_ends_is_noticed_and_can_be_rejoined(start: Start, tmp_path: Path) -> None:
     """A server that ended by itself is not alive; the next rejoin or start brings another."""
-    engine = start(str(tmp_path))
-    os.kill(server_of(engine.url), signal.SIGKILL)
-    eventually(lambda: not engine.alive, within=PATIENT)
-    again = engine.rejoin()
+    embedded_server = start(str(tmp_path))
+    os.kill(server_of(embedded_server.url), signal.SIGKILL)
+    eventually(lambda: not embedded_server.alive, within=PATIENT)
+    again = embedded_server.rejoin()
     assert server_of(again.url) == server_of(start(str(tmp_path)).url)
     again.close()
 
 
 def test_polite_signals_do_not_end_it(start: Start) -> None:
     """A stop signal for the whole service is for the users; the server waits until they leave."""
-    engine = start(None)
-    server = server_of(engine.url)
+    embedded_server = start(None)
+    server = server_of(embedded_server.url)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(keeper_of(server), number)
+        os.kill(supervisor_of(server), number)
         os.kill(server, number)
     time.sleep(0.3)  # Valkey looks at its signals ten times a second
-    assert server_of(engine.url) == server
-    assert engine.alive
+    assert server_of(embedded_server.url) == server
+    assert embedded_server.alive
 
 
 def test_remains_of_a_crash_do_not_matter(start: Start, tmp_path: Path) -> None:
     """The files of a machine that crashed are not mistaken for a server."""
     home = tmp_path / ".dibs"
     home.mkdir(mode=0o700)
-    for name in ("keeper.sock", "valkey.sock"):
+    for name in ("supervisor.sock", "valkey.sock"):
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(home / name))
-    for name in ("keeper.lock", "valkey.log", "temp-1.rdb"):
+    for name in ("supervisor.lock", "valkey.log", "temp-1.rdb"):
         (home / name).write_text("old")
     assert ask(start(str(tmp_path)).url, "PING") is True
 
 
 def test_folder_removed_under_a_server_is_free_again(start: Start, tmp_path: Path) -> None:
-    """Who comes after `rm -r` gets a new server, and the old keeper leaves that one alone."""
+    """Who comes after `rm -r` gets a new server, and the old supervisor leaves that one alone."""
     old = start(str(tmp_path))
     server = server_of(old.url)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     for file in home_of(old.url).iterdir():
         file.unlink()
     home_of(old.url).rmdir()
     new = start(str(tmp_path))
     old.close()
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert ask(new.url, "PING") is True
 
 
 def test_exit_without_close_is_quiet() -> None:
     """An owner that forgets to close leaves nothing behind and is told nothing."""
-    code = "from dibs._transport import embedded; engine = embedded.start(None); print(engine.url)"
+    code = "from dibs._server import embedded; it = embedded.start(None); print(it.url)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", code],
@@ -377,8 +381,8 @@ def test_exit_without_close_is_quiet() -> None:
     eventually(lambda: not home_of(owner.stdout.strip()).exists(), within=PATIENT)
 
 
-def test_forgotten_engine_is_a_closed_one(recwarn: pytest.WarningsRecorder) -> None:
-    """An engine that nobody refers to any more ends its server, without a ResourceWarning."""
+def test_dropped_server_is_a_closed_one(recwarn: pytest.WarningsRecorder) -> None:
+    """An object that nobody refers to any more ends its server, without a ResourceWarning."""
     url = embedded.start(None).url
     eventually(lambda: not home_of(url).exists(), within=PATIENT)
     assert not recwarn.list
@@ -391,7 +395,7 @@ def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) 
         import os
         from pathlib import Path
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for stream in (0, 1, 2):
             os.close(stream)
@@ -408,12 +412,12 @@ def test_no_zombies(spawn: Spawn) -> None:
         import os
         import time
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for _ in range(3):
-            engine = embedded.start(None)
-            engine.close()
-            while os.path.exists(engine.url.removeprefix("unix://")):
+            embedded_server = embedded.start(None)
+            embedded_server.close()
+            while os.path.exists(embedded_server.url.removeprefix("unix://")):
                 time.sleep(0.01)
         try:
             return str(os.waitpid(-1, os.WNOHANG))
@@ -427,22 +431,22 @@ def test_no_zombies(spawn: Spawn) -> None:
 
 
 def test_forked_child_does_not_close_for_its_parent(spawn: Spawn) -> None:
-    """What a child does with the engine it inherited is nothing to the parent."""
+    """What a child does with the server that it inherited is nothing to the parent."""
 
     def fork_and_close() -> list[bool]:
         import os
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
-        engine = embedded.start(None)
+        embedded_server = embedded.start(None)
         pid = os.fork()
         if pid == 0:
-            inherited = engine.alive
-            engine.abandon()
-            engine.close()
+            inherited = embedded_server.alive
+            embedded_server.close()
+            embedded_server.close()
             os._exit(1 if inherited else 0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return [code == 0, engine.alive]
+        return [code == 0, embedded_server.alive]
 
     assert spawn(fork_and_close).result() == [True, True]
 
@@ -454,12 +458,12 @@ def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
-        engine = embedded.start(None)
+        embedded_server = embedded.start(None)
         if os.fork() == 0:
             signal.alarm(60)
-            own = engine.rejoin()
+            own = embedded_server.rejoin()
             print(own.url, os.getpid(), flush=True)
         signal.pause()
 
@@ -468,7 +472,7 @@ def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
     server = server_of(url)
     os.kill(parent.pid, signal.SIGKILL)
     try:
-        time.sleep(0.3)  # a keeper that counted wrong would be gone by now
+        time.sleep(0.3)  # a supervisor that counted wrong would be gone by now
         assert server_of(url) == server
     finally:
         os.kill(int(child), signal.SIGKILL)
@@ -482,13 +486,13 @@ def test_idle_forked_child_does_not_keep_the_server(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
-        engine = embedded.start(None)
+        embedded_server = embedded.start(None)
         if (child := os.fork()) == 0:
             signal.alarm(60)
             signal.pause()
-        print(engine.url, child, flush=True)
+        print(embedded_server.url, child, flush=True)
         signal.pause()
 
     parent = spawn(fork_and_wait)
@@ -510,16 +514,16 @@ def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
         import signal
         import threading
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         urls: list[str] = []
         over = threading.Event()
 
         def come_and_go() -> None:
             while not over.is_set():
-                engine = embedded.start(None)
-                urls.append(engine.url)
-                engine.close()
+                embedded_server = embedded.start(None)
+                urls.append(embedded_server.url)
+                embedded_server.close()
 
         threads = [threading.Thread(target=come_and_go) for _ in range(2)]
         for thread in threads:
@@ -615,7 +619,7 @@ def test_server_that_never_answers_is_given_up(
 ) -> None:
     """A start has an end, and what did not answer is gone with everything it had."""
     run_instead(monkeypatch, tmp_path / "server", f"echo $$ > {tmp_path}/pid; exec sleep 600")
-    monkeypatch.setattr(embedded, "_PATIENCE", 1.0)
+    monkeypatch.setattr(embedded, "_START_WITHIN", 1.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(Unavailable, match="did not answer within 1 s"):
         embedded.start(None)
@@ -623,13 +627,12 @@ def test_server_that_never_answers_is_given_up(
     eventually(lambda: not list(tmp_path.glob("dibs-*")), within=PATIENT)
 
 
-def test_keeper_that_cannot_run_is_given_up(
+def test_supervisor_that_cannot_run_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A keeper that breaks before it speaks is tried a few times, then its last line is shown."""
-    (tmp_path / "keeper.py").write_text("raise SystemExit('no luck')")
-    monkeypatch.setattr(embedded, "_KEEPER", str(tmp_path / "keeper.py"))
-    with pytest.raises(Unavailable, match=r"died 5 times in a row: no luck$"):
+    """A supervisor that fails to start is tried a few times; then its last line is shown."""
+    monkeypatch.setattr(embedded, "_RUN_SUPERVISOR", "raise SystemExit('no luck')")
+    with pytest.raises(Unavailable, match=r"ended 5 times in a row: no luck$"):
         embedded.start(str(tmp_path))
 
 
@@ -638,14 +641,14 @@ def test_lock_that_is_never_given_back_is_given_up(
 ) -> None:
     """A process that stopped while it held the lock costs others their patience, not their life."""
     (tmp_path / ".dibs").mkdir(mode=0o700)
-    monkeypatch.setattr(embedded, "_PATIENCE", -0.9)  # and one second for the way
-    with (tmp_path / ".dibs" / "keeper.lock").open("w") as lock:
+    monkeypatch.setattr(embedded, "_START_WITHIN", -0.9)  # and one second for the way
+    with (tmp_path / ".dibs" / "supervisor.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Unavailable, match="is held by a process"):
             embedded.start(str(tmp_path))
 
 
-# --- through the front door ------------------------------------------------------------------
+# --- through the public API ------------------------------------------------------------------
 
 
 def test_a_killed_server_is_started_again() -> None:
@@ -681,7 +684,7 @@ def test_a_forked_child_shares_its_parents_server() -> None:
         os.waitpid(child, 0)
 
 
-async def test_the_front_door_of_asyncio() -> None:
+async def test_asyncio_users_need_no_set_up() -> None:
     """AsyncDibs("embedded://") works without a word of set-up."""
     async with AsyncDibs("embedded://") as dibs, dibs.hold("user:1", ttl=5) as lease:
         assert lease.guarded

@@ -10,7 +10,17 @@ import pytest
 import dibs
 
 SRC = Path(dibs.__file__).parent
-ROOMS = ["_core", "_http", "_transport", "_tasks", "_threads", "_forks", "_async", "_sync"]
+ROOMS = [
+    "_core",
+    "_http",
+    "_transport",
+    "_server",
+    "_tasks",
+    "_threads",
+    "_forks",
+    "_async",
+    "_sync",
+]
 
 # Who may import whom: apps → integrations → front door → shells → links → core.
 MAY_KNOW: dict[str, set[str]] = {
@@ -19,6 +29,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "claims": set(),
     "_core": {"_core", "errors"},
     "_transport": {"_transport", "_core", "errors"},
+    "_server": {"_server", "_core", "errors"},
     "_http": {"_http", "_core", "errors"},
     "_forks": set(),
     "_outages": {"errors"},
@@ -28,6 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "_async",
         "_tasks",
         "_transport",
+        "_server",
         "_core",
         "_forks",
         "_outages",
@@ -39,6 +51,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "_sync",
         "_threads",
         "_transport",
+        "_server",
         "_core",
         "_forks",
         "_outages",

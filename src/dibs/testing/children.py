@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from .processes import Process, die_with_parent
+from .processes import Process, dying_with_us
 
 CALL = """
 import asyncio, inspect, json, sys
@@ -39,7 +39,7 @@ class Child:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         self._killed = False
         self._process = Process(
-            [sys.executable, "-c", die_with_parent() + _source(work), json.dumps(arguments)],
+            dying_with_us([sys.executable, "-c", _source(work), json.dumps(arguments)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -1,36 +1,32 @@
-"""A real server for a test run: quick to start, free to be hurt, gone afterwards."""
+"""A real server for a test run, which can be frozen, killed and restarted."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import Literal, Self
 
 import redis
 
+from .._server.process import NoReply, Reply, arguments, ask, wait_until_ready
 from .certificates import Certificates
 from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
 from .ports import free_port
 from .processes import Process, dying_with_us
 
-Reply = bytes | list["Reply"]
-
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
-STARTS = 20  # how often a start is tried again because somebody took the port
+MAX_STARTS = 20  # attempts, because another process may take the port before the server does
 READY_WITHIN = 10.0
 ANSWER_WITHIN = 5.0
 
 
 class ServerFailed(RuntimeError):
-    """The server did not start, or did not answer a question of the test ground."""
+    """The server did not start, or did not answer a command of its `Server` object."""
 
     def __init__(self, engine: Engine, log: str) -> None:
         super().__init__(f"the server for engine {engine!r} failed:\n{log[-2000:]}")
@@ -54,11 +50,11 @@ class Server:
         self._config = list(config)
         self._hidden = [*hidden_commands(engine), *hidden]
         self._folder = tempfile.TemporaryDirectory(prefix="dibs-")
-        self._home = Path(self._folder.name)
+        self._path = Path(self._folder.name)
         self._certificates: Certificates | None = None
         self._tls_port: int | None = None
         self._tls_proxy: FaultProxy | None = None
-        self._asked = Counter[str]()
+        self._own_commands = Counter[str]()
         self._process: Process | None = None
         self._client: redis.Redis | None = None
 
@@ -82,7 +78,7 @@ class Server:
         server = cls(engine, config=config, hidden=hidden)
         try:
             if tls:
-                server._certificates = Certificates(server._home, mutual=tls == "mutual")
+                server._certificates = Certificates(server._path, mutual=tls == "mutual")
                 server._tls_port = free_port() if speaks_tls(engine) else None
             server._launch_somewhere()
             server.version = server._read_version()
@@ -115,7 +111,7 @@ class Server:
     @property
     def unix_path(self) -> str:
         """Its Unix socket."""
-        return str(self._home / "s")
+        return str(self._path / "s")
 
     @property
     def unix_url(self) -> str:
@@ -146,7 +142,7 @@ class Server:
     @property
     def log(self) -> str:
         """What the server has written about itself since it was started last."""
-        return (self._home / "log").read_text(errors="replace")
+        return (self._path / "log").read_text(errors="replace")
 
     def freeze(self) -> None:
         """Stop the process (SIGSTOP): connecting still works, but nothing answers any more."""
@@ -185,7 +181,9 @@ class Server:
         before = self.commands("config")
         self._ask("FLUSHALL")
         self._ask("SCRIPT", "FLUSH")
-        self._asked["config"] += self.commands("config") - before  # Valkey asks itself, for Lua
+        self._own_commands["config"] += (
+            self.commands("config") - before
+        )  # Valkey asks itself, for Lua
 
     def keys(self) -> list[str]:
         """Return the names of all keys in database 0, sorted."""
@@ -203,11 +201,11 @@ class Server:
 
     def command_counts(self) -> Counter[str]:
         """Return how often it has executed each command since it started, by lower-case name."""
-        asked = self._asked.copy()  # the answer to INFO does not count this INFO yet
+        own = self._own_commands.copy()  # the reply to INFO does not count this INFO yet
         counts = Counter[str]()
         for name, calls in CALLS.findall(self._info("commandstats")):
             counts[name] += int(calls)
-        return counts - asked
+        return counts - own
 
     def client(self) -> redis.Redis:
         """Return a plain client for looking from outside, the same each time, closed with us."""
@@ -219,7 +217,7 @@ class Server:
         return self._client
 
     def _launch_somewhere(self) -> None:
-        for left in reversed(range(STARTS)):
+        for left in reversed(range(MAX_STARTS)):
             try:
                 return self._launch()
             except ServerFailed as failure:
@@ -237,39 +235,29 @@ class Server:
         return "Address already in use" in log
 
     def _launch(self) -> None:
-        with (self._home / "log").open("w") as log:
-            self._process = Process(dying_with_us(self._command()), stdout=log)
-        deadline = time.monotonic() + READY_WITHIN
-        while not self._answers():
-            if self._process.code is not None or time.monotonic() > deadline:
-                self._process.kill()
-                raise ServerFailed(self.engine, self.log)
-            time.sleep(0.002)
-        self._asked.clear()
-        self._asked.update(self.command_counts())  # Valkey runs commands of its own when it starts
+        with (self._path / "log").open("w") as log:
+            self._process = process = Process(dying_with_us(self._command()), stdout=log)
+        # Over the Unix socket, which nobody else can own; the server binds the port before it.
+        if wait_until_ready(self.unix_path, lambda: process.code is not None, READY_WITHIN):
+            process.kill()
+            raise ServerFailed(self.engine, self.log)
+        self._own_commands.clear()  # Valkey runs commands of its own when it starts
+        self._own_commands.update(self.command_counts())
 
     def _command(self) -> list[str]:
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
             "unixsocket": self.unix_path,
-            "dir": str(self._home),
+            "dir": str(self._path),
             "save": "",
         }
         if self._tls_port is not None and self._certificates is not None:
             options |= {"tls-port": str(self._tls_port), **self._certificates.server_options()}
-        command = [str(self._program)]
-        for name, value in options.items():
-            command += [f"--{name}", value]
+        command = [str(self._program), *arguments(options)]
         for name in self._hidden:
             command += ["--rename-command", name, ""]
         return command + self._config
-
-    def _answers(self) -> bool:
-        # Over the Unix socket, which nobody else can own; the port is bound before it.
-        with contextlib.suppress(OSError, ServerFailed):
-            return self._ask("PING") == b"PONG"
-        return False
 
     def _read_version(self) -> tuple[int, ...]:
         # Valkey has a redis_version, too: the one it is compatible with.
@@ -282,28 +270,12 @@ class Server:
         return reply.decode()
 
     def _ask(self, *words: str) -> Reply:
-        # A bare socket, because any client would say more than it is told, and that would count.
-        request = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-        with socket.socket(socket.AF_UNIX) as wire:
-            wire.settimeout(ANSWER_WITHIN)
-            wire.connect(self.unix_path)
-            wire.sendall(f"*{len(words)}\r\n{request}".encode())
-            with wire.makefile("rb") as stream:
-                reply = self._read_reply(stream)
-        self._asked[words[0].lower()] += 1
+        try:
+            reply = ask(self.unix_path, *words, within=ANSWER_WITHIN)
+        except NoReply as error:
+            raise ServerFailed(self.engine, str(error)) from None
+        self._own_commands[words[0].lower()] += 1
         return reply
-
-    def _read_reply(self, stream: IO[bytes]) -> Reply:
-        line = stream.readline().rstrip()
-        match line[:1]:
-            case b"+" | b":":
-                return line[1:]
-            case b"$":
-                return stream.read(int(line[1:]) + 2)[:-2]
-            case b"*":
-                return [self._read_reply(stream) for _ in range(int(line[1:]))]
-            case _:
-                raise ServerFailed(self.engine, _text(line) or "no answer")
 
 
 def _text(raw: bytes) -> str:

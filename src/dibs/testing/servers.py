@@ -7,13 +7,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 import redis
 
 from .._server.process import NoReply, Reply, arguments, ask, wait_until_ready
 from .certificates import Certificates
+from .closeable import Closeable
 from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
 from .ports import free_port
@@ -34,10 +34,10 @@ class ServerFailed(RuntimeError):
         self.log = log
 
 
-class Server:
+class Server(Closeable):
     """One server process on a port and a Unix socket of its own, with an empty memory.
 
-    Made by `Server.start`; ended by `close()` or by leaving its `with`.
+    Made by `Server.start`; ended by `close()` or by leaving its `with` block.
     """
 
     engine: Engine
@@ -80,7 +80,7 @@ class Server:
             if tls:
                 server._certificates = Certificates(server._path, mutual=tls == "mutual")
                 server._tls_port = free_port() if speaks_tls(engine) else None
-            server._launch_somewhere()
+            server._launch_on_free_port()
             server.version = server._read_version()
         except BaseException:
             server.close()
@@ -91,17 +91,6 @@ class Server:
         version = ".".join(map(str, getattr(self, "version", ())))
         state = f"pid {self.pid}" if self.alive else "not running"
         return f"<Server {self.engine} {version} on port {self.port}, {state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:
@@ -130,7 +119,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that serves, or served last."""
+        """The process id of the server; after `kill()`, of the one that was killed."""
         assert self._process is not None
         return self._process.pid
 
@@ -141,34 +130,34 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has written about itself since it was started last."""
+        """The log of the server since it was last started."""
         return (self._path / "log").read_text(errors="replace")
 
     def freeze(self) -> None:
-        """Stop the process (SIGSTOP): connecting still works, but nothing answers any more."""
+        """Stop the process (SIGSTOP): clients can still connect, but get no replies."""
         assert self._process is not None
         self._process.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen server go on; it answers all that was asked meanwhile."""
+        """Continue a frozen server; it answers what it was asked meanwhile."""
         assert self._process is not None
         self._process.thaw()
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), frozen or not; its port refuses from now on."""
+        """Kill the process (SIGKILL), frozen or not; its port refuses connections from now on."""
         if self._process is not None:
             self._process.kill()
 
     def restart(self) -> None:
-        """Kill it if need be and start it again on the same port, empty unless `config` keeps data.
+        """Kill it if it runs, and start it on the same port, empty unless `config` persists data.
 
-        Raises ServerFailed if somebody else took the port meanwhile.
+        Raises ServerFailed if another process took the port meanwhile.
         """
         self.kill()
         self._launch()
 
     def close(self) -> None:
-        """Leave nothing behind: no process, no connection of `client()`, no files."""
+        """End the process, close the connections of `client()` and remove the files."""
         self.kill()
         if self._client is not None:
             self._client.close()
@@ -177,13 +166,11 @@ class Server:
         self._folder.cleanup()
 
     def flush(self) -> None:
-        """Forget all keys and all scripts."""
-        before = self.commands("config")
+        """Delete all keys and all scripts."""
+        before = self.commands("config")  # which Valkey runs by itself, for Lua
         self._ask("FLUSHALL")
         self._ask("SCRIPT", "FLUSH")
-        self._own_commands["config"] += (
-            self.commands("config") - before
-        )  # Valkey asks itself, for Lua
+        self._own_commands["config"] += self.commands("config") - before
 
     def keys(self) -> list[str]:
         """Return the names of all keys in database 0, sorted."""
@@ -193,8 +180,8 @@ class Server:
     def commands(self, *names: str) -> int:
         """Return how many commands it has executed since it started, all or only those named.
 
-        The questions of this object do not count, those of `client()` do. A command that a script
-        calls counts like one that a client sends; one that was refused unexecuted does not.
+        Commands of this object do not count, those of `client()` do. A command that a script
+        calls counts like one that a client sends; one that was refused does not.
         """
         counts = self.command_counts()
         return sum(counts[name.lower()] for name in names) if names else counts.total()
@@ -208,7 +195,7 @@ class Server:
         return counts - own
 
     def client(self) -> redis.Redis:
-        """Return a plain client for looking from outside, the same each time, closed with us."""
+        """Return a plain redis-py client, the same each time; `close()` closes it."""
         if self._client is None:
             protocol = 2 if "HELLO" in self._hidden else None
             self._client = redis.Redis(
@@ -216,17 +203,17 @@ class Server:
             )
         return self._client
 
-    def _launch_somewhere(self) -> None:
-        for left in reversed(range(MAX_STARTS)):
+    def _launch_on_free_port(self) -> None:
+        for attempts_left in reversed(range(MAX_STARTS)):
             try:
                 return self._launch()
             except ServerFailed as failure:
-                if not left or not self._can_adapt(failure.log):
+                if not attempts_left or not self._can_retry(failure.log):
                     raise
         return None
 
-    def _can_adapt(self, log: str) -> bool:
-        # A command to hide that this version does not have is a fatal error to the server.
+    def _can_retry(self, log: str) -> bool:
+        # A server refuses to start if a command that it shall hide does not exist.
         unknown = re.search(r'rename-command "(\w+)"', log)
         if unknown and unknown[1] in self._hidden:
             self._hidden.remove(unknown[1])

@@ -133,7 +133,7 @@ async def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -
         line.cut_after_request(match=b"user:1")
         async with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
-            assert line.sprung == 1
+            assert line.triggered == 1
 
 
 async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
@@ -145,7 +145,7 @@ async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultPro
         async with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
             assert time.monotonic() - since < 1
-        assert line.sprung == 1
+        assert line.triggered == 1
         assert (await timed(dibs, "user:1"))[1]
 
 
@@ -252,7 +252,7 @@ async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     line.cut_after_request(count=4)
     async with AsyncDibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
-    assert line.sprung == 4
+    assert line.triggered == 4
 
 
 async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:

@@ -111,7 +111,7 @@ async def test_a_release_whose_reply_is_lost_is_a_release(valkey: Server) -> Non
             assert lease is not None
             line.cut_after_request(match=b"user:1")
             assert await lease.release() is True
-            assert line.sprung == 1
+            assert line.triggered == 1
         assert kinds == ["acquired", "released"]
 
 

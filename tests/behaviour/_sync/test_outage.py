@@ -134,7 +134,7 @@ def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None
         line.cut_after_request(match=b"user:1")
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
-            assert line.sprung == 1
+            assert line.triggered == 1
 
 
 def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
@@ -146,7 +146,7 @@ def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) ->
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
             assert time.monotonic() - since < 1
-        assert line.sprung == 1
+        assert line.triggered == 1
         assert (timed(dibs, "user:1"))[1]
 
 
@@ -253,7 +253,7 @@ def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     line.cut_after_request(count=4)
     with Dibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
-    assert line.sprung == 4
+    assert line.triggered == 4
 
 
 def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:

@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from .._tasks import Flight, Guard, Link, off_loop, redis
-from .._transport.targets import Embedded, place_of
+from .._transport.targets import Embedded, address_of
 
 if TYPE_CHECKING:
     from .._server import embedded
@@ -39,7 +39,7 @@ class AsyncEmbeddedServer:
         folder = self._target.folder
         join = functools.partial(start, folder) if known is None else known.rejoin
         self._server = server = await off_loop(join)
-        self._link.move_to(place_of(server.url, redis))
+        self._link.move_to(address_of(server.url, redis))
         self._link.revive = self._revive
         self.is_started = True
 

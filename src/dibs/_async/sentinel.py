@@ -39,7 +39,7 @@ from .._tasks import (
     world,
 )
 from .._transport.faults import BELOW
-from .._transport.targets import Place, Service
+from .._transport.targets import Address, SentinelService
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -77,10 +77,10 @@ class AsyncMasterConnection(_Connection):
 class AsyncSentinels:
     """Who is the master: asked when a connection is opened, and watched from then on."""
 
-    def __init__(self, service: Service, on_switch: Callable[[str], None]) -> None:
+    def __init__(self, service: SentinelService, on_switch: Callable[[str], None]) -> None:
         self.link: Link | None = None
         """What is told when the master is another server."""
-        self.place = self._place(service.place)
+        self.place = self._place(service.template)
         self._service = service
         self._on_switch = on_switch
         self._known: Master | None = None
@@ -105,10 +105,10 @@ class AsyncSentinels:
         self._world: object = None
         """Where the watching runs; None: nowhere."""
 
-    def _place(self, place: Place) -> Place:
+    def _place(self, place: Address) -> Address:
         base = place.connection_class
         mixed = type("MasterConnection", (AsyncMasterConnection, base), {})
-        return Place(mixed, {**place.options, "sentinels": self})
+        return Address(mixed, {**place.options, "sentinels": self})
 
     # ---- what connections need
 
@@ -295,6 +295,6 @@ class AsyncSentinels:
         self._begin_anew()
 
 
-def _client(sentinel: Place) -> Any:
+def _client(sentinel: Address) -> Any:
     pool = redis.ConnectionPool(connection_class=sentinel.connection_class, **sentinel.options)
     return redis.Redis.from_pool(pool)

@@ -5,7 +5,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from .._threads import Flight, Guard, Link, off_loop, redis
-from .._transport.targets import Embedded, place_of
+from .._transport.targets import Embedded, address_of
 
 if TYPE_CHECKING:
     from .._server import embedded
@@ -40,7 +40,7 @@ class EmbeddedServer:
         folder = self._target.folder
         join = functools.partial(start, folder) if known is None else known.rejoin
         self._server = server = off_loop(join)
-        self._link.move_to(place_of(server.url, redis))
+        self._link.move_to(address_of(server.url, redis))
         self._link.revive = self._revive
         self.is_started = True
 

@@ -3,20 +3,20 @@
 from time import monotonic
 
 from .._core.breaker import Limits
-from .._core.capabilities import Dialect, Greeting
+from .._core.capabilities import RESP2, Dialect, Greeting
 from . import adopted
 from .async_connection import AsyncConnection, Owner
 from .faults import BELOW, lacks_hello, was_closed
-from .targets import Place
+from .targets import Address
 from .thread_connection import ThreadConnection
 
 
-async def open_async(place: Place, greeting: Greeting, owner: Owner) -> AsyncConnection:
+async def open_async(address: Address, greeting: Greeting, owner: Owner) -> AsyncConnection:
     """A connection for tasks. BELOW: it cannot be opened. UsageError: it cannot be used."""
-    dialect = greeting.first(monotonic())
+    dialect = _first_dialect(address, greeting)
     while True:
         try:
-            connection = await _open_async_as(dialect, place, owner)
+            connection = await _open_async_as(dialect, address, owner)
         except BELOW as error:
             dialect = _next_or_raise(greeting, dialect, error)
         else:
@@ -24,8 +24,8 @@ async def open_async(place: Place, greeting: Greeting, owner: Owner) -> AsyncCon
             return connection
 
 
-async def _open_async_as(dialect: Dialect, place: Place, owner: Owner) -> AsyncConnection:
-    connection = place.connection(None, dialect.protocol, plain=dialect.plain)
+async def _open_async_as(dialect: Dialect, address: Address, owner: Owner) -> AsyncConnection:
+    connection = address.connection(None, dialect.protocol, plain=dialect.plain)
     with adopted.dropped_on_failure(connection):
         await connection.connect()
     opened = AsyncConnection(owner, connection)
@@ -37,12 +37,12 @@ async def _open_async_as(dialect: Dialect, place: Place, owner: Owner) -> AsyncC
     return opened
 
 
-def open_for_threads(place: Place, greeting: Greeting, limits: Limits) -> ThreadConnection:
+def open_for_threads(address: Address, greeting: Greeting, limits: Limits) -> ThreadConnection:
     """A connection for threads. BELOW: it cannot be opened. UsageError: it cannot be used."""
-    dialect = greeting.first(monotonic())
+    dialect = _first_dialect(address, greeting)
     while True:
         try:
-            connection = _open_for_threads_as(dialect, place, limits)
+            connection = _open_for_threads_as(dialect, address, limits)
         except BELOW as error:
             dialect = _next_or_raise(greeting, dialect, error)
         else:
@@ -50,8 +50,8 @@ def open_for_threads(place: Place, greeting: Greeting, limits: Limits) -> Thread
             return connection
 
 
-def _open_for_threads_as(dialect: Dialect, place: Place, limits: Limits) -> ThreadConnection:
-    connection = place.connection(limits.connect, dialect.protocol, plain=dialect.plain)
+def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> ThreadConnection:
+    connection = address.connection(limits.connect, dialect.protocol, plain=dialect.plain)
     try:
         connection.connect()
     except BELOW as error:
@@ -64,6 +64,11 @@ def _open_for_threads_as(dialect: Dialect, place: Place, limits: Limits) -> Thre
         opened.close()
         raise
     return opened
+
+
+def _first_dialect(address: Address, greeting: Greeting) -> Dialect:
+    dialect = greeting.first(monotonic())
+    return dialect if dialect.protocol <= address.protocol else RESP2
 
 
 def _next_or_raise(greeting: Greeting, dialect: Dialect, error: BaseException) -> Dialect:

@@ -26,7 +26,7 @@ from .pool import MOST_IDLE, Pool, PoolTimeout
 from .probe import Probe
 from .subscriber import Subscriber
 from .superseded import Superseded
-from .targets import Place
+from .targets import Address
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Wake, Watchers
 
@@ -36,7 +36,7 @@ class PooledLink:
 
     def __init__(
         self,
-        place: Place | None,
+        place: Address | None,
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
@@ -65,7 +65,7 @@ class PooledLink:
             self._open, self._recover, self._revive, self._is_behind, self._connect_limit
         )
 
-    def move_to(self, place: Place) -> None:
+    def move_to(self, place: Address) -> None:
         """From now on the server is there. Before the first use only."""
         self._place = place
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -556,6 +557,23 @@ def test_a_proxy_can_speak_tls(valkey: Server, tmp_path: Path) -> None:
             proxy.black_hole()
         with caller(proxy.url, patience=SHORT) as client, pytest.raises(redis.TimeoutError):
             client.ping()
+
+
+def test_a_cut_during_a_tls_handshake_ends_the_connection(valkey: Server, tmp_path: Path) -> None:
+    """A client that is still shaking hands does not end up on a line that leads nowhere."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        FaultProxy(valkey.port, tls=Certificates(tmp_path)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client,
+    ):
+        eventually(lambda: valkey.client().info("clients")["connected_clients"] > 1)
+        proxy.cut()
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            with context.wrap_socket(client, do_handshake_on_connect=False) as secure:
+                secure.do_handshake()
+                secure.sendall(b"PING\r\n")
+                assert secure.recv(100) == b""
 
 
 def test_a_proxy_that_ends_while_clients_come_leaves_no_socket_open(valkey: Server) -> None:

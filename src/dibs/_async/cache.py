@@ -206,6 +206,8 @@ class AsyncCache:
         if token is not None and not await self._stands(want, token):
             _drop(self._flights, key, flight)
             return None
+        if not flight.is_open:  # meanwhile its last caller has left
+            return None
         return await self._join(flight, want.recipe, came)
 
     async def _join(self, flight: Flight, recipe: Recipe, came: float) -> Answer | None:

@@ -207,6 +207,8 @@ class Cache:
         if token is not None and not self._stands(want, token):
             _drop(self._flights, key, flight)
             return None
+        if not flight.is_open:  # meanwhile its last caller has left
+            return None
         return self._join(flight, want.recipe, came)
 
     def _join(self, flight: Flight, recipe: Recipe, came: float) -> Answer | None:

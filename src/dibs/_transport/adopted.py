@@ -83,7 +83,8 @@ def _abort_what_failed(error: BaseException) -> None:
     """
     for value in _locals_of(error):
         if isinstance(value, asyncio.Transport):
-            asyncio.get_running_loop().call_soon(value.abort)  # after that first step
+            with contextlib.suppress(RuntimeError):  # it is collected after the end of its loop
+                asyncio.get_running_loop().call_soon(value.abort)  # after that first step
 
 
 def _locals_of(error: BaseException | None) -> list[Any]:

@@ -103,6 +103,8 @@ class AsyncOpening:
         return failure
 
     def _cancel(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
+        if attempt.get_loop().is_closed():
+            return  # both are being collected
         attempt.cancel()
         self._ending.add(attempt)
         attempt.add_done_callback(self._ended)

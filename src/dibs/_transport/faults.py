@@ -31,10 +31,16 @@ def mistake_in_settings(error: BaseException) -> UsageError | None:
 
 
 def lacks_hello(error: BaseException) -> bool:
-    """True: the server (or a proxy before it) does not speak RESP3; RESP2 may work."""
-    if not isinstance(error, ResponseError) or mistake_in_settings(error) is not None:
+    """True: the server (or a proxy before it) does not speak RESP3; RESP2 may work.
+
+    Behind a password, a server without HELLO demands the password in place of calling it unknown.
+    redis-py puts what a Unix socket says into an error of its own.
+    """
+    if str(error).startswith(("NOAUTH", "Authentication required")):
+        return True
+    if mistake_in_settings(error) is not None or code_of_reply(str(error)) is not None:
         return False
-    return code_of_reply(str(error)) is None
+    return any(isinstance(each, ResponseError) for each in _chain(error))
 
 
 def was_closed(error: BaseException) -> bool:

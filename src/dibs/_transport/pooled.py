@@ -79,6 +79,8 @@ class PooledLink:
             self._superseded.follow(request)
         pool = self._pool
         idle = pool.idle
+        if now > pool.sweep_at:
+            pool.sweep(now)
         try:
             connection = idle.pop()
         except IndexError:

@@ -1,5 +1,6 @@
 """What the operating system knows about a socket."""
 
+import select
 import struct
 import sys
 from typing import Any
@@ -18,3 +19,15 @@ def undelivered(sock: Any) -> int:
         return struct.unpack("i", fcntl.ioctl(sock.fileno(), _SIOCOUTQ, b"\0\0\0\0"))[0]
     except (OSError, ValueError):  # closed meanwhile, or a kind of socket that cannot tell
         return 0
+
+
+def is_readable(sock: Any) -> bool:
+    """True: there are bytes to read, the other side has closed it, or it is broken."""
+    try:
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([sock], [], [], 0)[0])
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        return bool(poller.poll(0))
+    except (OSError, ValueError):  # it is closed here
+        return True

@@ -12,7 +12,7 @@ from .._core.connection import MORE, SLICES, Allowance, make_parser
 from .._core.engine import Engine
 from .._core.request import Reply, Request
 from . import adopted
-from .sockets import undelivered
+from .sockets import is_readable, undelivered
 
 _READ = 65536
 _PIECE = 65536
@@ -154,6 +154,10 @@ class ThreadConnection:
             self._parser.feed(data)
             reply = self._parser.gets()
         return reply
+
+    def has_ended(self) -> bool:
+        """True, while nobody waits for a reply: the server has closed the connection."""
+        return is_readable(self._sock)
 
     def close(self) -> None:
         """Close. In a forked child only the child's copy, without a word to the server."""

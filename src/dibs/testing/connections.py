@@ -166,7 +166,9 @@ class Connection:
         self._open_sockets = 2
 
     def begin(self) -> None:
-        """Read from both endpoints, once both are connected."""
+        """Read from both endpoints, once both are connected; a cut may have come before."""
+        if not self.server.open:
+            self.client.reset()
         self.server.begin()
         self.client.begin()
 

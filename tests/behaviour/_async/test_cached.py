@@ -158,7 +158,7 @@ async def test_refresh_loads_now(server: Server) -> None:
     async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert (await menu("a"))["load"] == 1
-        kitchen.seconds = 0.4
+        kitchen.seconds = 1.5
         refreshing = Beside(menu.refresh, "a")
         await eventually(lambda: kitchen.loads == 2)
         async with AsyncDibs(server.url, budget=5) as other:

@@ -159,7 +159,7 @@ def test_refresh_loads_now(server: Server) -> None:
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         assert (menu("a"))["load"] == 1
-        kitchen.seconds = 0.4
+        kitchen.seconds = 1.5
         refreshing = Beside(menu.refresh, "a")
         eventually(lambda: kitchen.loads == 2)
         with Dibs(server.url, budget=5) as other:

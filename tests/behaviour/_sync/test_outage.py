@@ -206,7 +206,7 @@ def running_a_script(server: Server) -> Iterator[None]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    with Redis.from_url(server.url) as client:
+    with Redis.from_url(server.url, protocol=2) as client:
         while True:
             try:
                 client.get("user:0")

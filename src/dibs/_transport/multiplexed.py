@@ -31,8 +31,8 @@ from .._core.watch import (
 from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
-from .faults import cause_of, mistake_in_settings
-from .greeting import open_async
+from .faults import cause_of, settings_error
+from .handshake import open_async
 from .targets import Address
 from .watchers import Wake, Watchers
 
@@ -281,7 +281,7 @@ class MultiplexedLink:
 
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is told as such – unless these settings have worked before."""
-        mistake = mistake_in_settings(error)
+        mistake = settings_error(error)
         if mistake is None or self.engine is not None or self._machine.breaker.is_open:
             return False
         self._machine.reject(UsageError(str(mistake)))

@@ -1,23 +1,26 @@
-"""Opening a connection: connect, and find out what the server can do, in a dialect it knows."""
+"""Opening a connection: connect, and find out what the server can do, over RESP3 or RESP2."""
 
 from time import monotonic
 
 from .._core.breaker import Limits
 from .._core.capabilities import RESP2, Dialect, Greeting
-from . import adopted
+from . import redis_internals
 from .async_connection import AsyncConnection, Owner
-from .faults import BELOW, lacks_hello, was_closed
+from .faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
 from .targets import Address
 from .thread_connection import ThreadConnection
 
 
 async def open_async(address: Address, greeting: Greeting, owner: Owner) -> AsyncConnection:
-    """A connection for tasks. BELOW: it cannot be opened. UsageError: it cannot be used."""
+    """Open a connection for tasks.
+
+    CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
+    """
     dialect = _first_dialect(address, greeting)
     while True:
         try:
             connection = await _open_async_as(dialect, address, owner)
-        except BELOW as error:
+        except CONNECTION_ERRORS as error:
             dialect = _next_or_raise(greeting, dialect, error)
         else:
             greeting.worked(dialect, monotonic())
@@ -26,7 +29,7 @@ async def open_async(address: Address, greeting: Greeting, owner: Owner) -> Asyn
 
 async def _open_async_as(dialect: Dialect, address: Address, owner: Owner) -> AsyncConnection:
     connection = address.connection(None, dialect.protocol, plain=dialect.plain)
-    with adopted.dropped_on_failure(connection):
+    with redis_internals.aborted_on_failure(connection):
         await connection.connect()
     opened = AsyncConnection(owner, connection)
     try:
@@ -38,12 +41,15 @@ async def _open_async_as(dialect: Dialect, address: Address, owner: Owner) -> As
 
 
 def open_for_threads(address: Address, greeting: Greeting, limits: Limits) -> ThreadConnection:
-    """A connection for threads. BELOW: it cannot be opened. UsageError: it cannot be used."""
+    """Open a connection for threads.
+
+    CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
+    """
     dialect = _first_dialect(address, greeting)
     while True:
         try:
             connection = _open_for_threads_as(dialect, address, limits)
-        except BELOW as error:
+        except CONNECTION_ERRORS as error:
             dialect = _next_or_raise(greeting, dialect, error)
         else:
             greeting.worked(dialect, monotonic())
@@ -54,8 +60,8 @@ def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> 
     connection = address.connection(limits.connect, dialect.protocol, plain=dialect.plain)
     try:
         connection.connect()
-    except BELOW as error:
-        adopted.close_what_failed(error)
+    except CONNECTION_ERRORS as error:
+        redis_internals.close_failed_socket(error)
         raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
@@ -72,8 +78,8 @@ def _first_dialect(address: Address, greeting: Greeting) -> Dialect:
 
 
 def _next_or_raise(greeting: Greeting, dialect: Dialect, error: BaseException) -> Dialect:
-    refused, closed = lacks_hello(error), was_closed(error)
-    following = greeting.after(dialect, refused=refused, closed=closed)
-    if following is None:
+    refused, closed = is_hello_refused(error), is_closed_by_server(error)
+    next_dialect = greeting.after(dialect, refused=refused, closed=closed)
+    if next_dialect is None:
         raise error
-    return following
+    return next_dialect

@@ -141,7 +141,7 @@ class AsyncClusterLink(AsyncClusterMap):
             return
         if slot in self._moving or route.engine is None:
             # Where it has to go is known only after asking; or nobody has been there yet.
-            self._crew.spawn(functools.partial(self.send, request, monotonic()))
+            self._tasks.spawn(functools.partial(self.send, request, monotonic()))
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())

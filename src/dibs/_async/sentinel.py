@@ -100,7 +100,7 @@ class AsyncSentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = BackgroundTasks()
+        self._tasks = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -138,7 +138,7 @@ class AsyncSentinels:
     def suspect(self) -> None:
         """The master has lost its replicas, or something else is odd: ask at once."""
         if not self._closed:
-            self._crew.spawn(functools.partial(self._look, "asked"))
+            self._tasks.spawn(functools.partial(self._look, "asked"))
 
     # ---- asking
 
@@ -153,7 +153,7 @@ class AsyncSentinels:
         _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
-            self._crew.spawn(self._leave_old)
+            self._tasks.spawn(self._leave_old)
         else:
             await self._leave_old()
         self._on_switch(why)
@@ -282,7 +282,7 @@ class AsyncSentinels:
         if subscription is not None and subscription.connection is not None:
             shutdown(subscription.connection)
         await self._work.stop()
-        await self._crew.stop()
+        await self._tasks.stop()
         if self._world is world():
             for client in self._clients:
                 await client.aclose()

@@ -142,7 +142,7 @@ class ClusterLink(ClusterMap):
             return
         if slot in self._moving or route.engine is None:
             # Where it has to go is known only after asking; or nobody has been there yet.
-            self._crew.spawn(functools.partial(self.send, request, monotonic()))
+            self._threads.spawn(functools.partial(self.send, request, monotonic()))
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())

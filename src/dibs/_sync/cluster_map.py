@@ -94,7 +94,7 @@ class ClusterMap(ABC):
         """Nothing that was started in another event loop or process is used."""
         self._guard = Guard()
         self._work = Background("dibs cluster")
-        self._crew = BackgroundTasks()
+        self._threads = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
         self._world: object = None
@@ -182,7 +182,7 @@ class ClusterMap(ABC):
         for route in routes.values():
             route.left_at = None
             if route.engine is None and not route.is_opening:
-                route.is_opening = self._crew.spawn(functools.partial(self._open, route))
+                route.is_opening = self._threads.spawn(functools.partial(self._open, route))
         now = monotonic()
         for node in [node for node in self._routes if node not in routes]:
             if self._is_gone(self._routes[node], now):
@@ -207,7 +207,7 @@ class ClusterMap(ABC):
     def _leave(self, route: Route, now: float) -> None:
         """A node has no slots any more: close its link, send what it is owed to its successor."""
         self._ended(route, now)
-        self._crew.spawn(route.link.close)
+        self._threads.spawn(route.link.close)
         for request in self._undelivered.take(route.node, now):
             self.post(request)
 
@@ -283,7 +283,7 @@ class ClusterMap(ABC):
         self._work.stop()
         for route in list(self._routes.values()):
             route.link.close()
-        self._crew.stop()
+        self._threads.stop()
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's connections."""

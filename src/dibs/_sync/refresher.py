@@ -24,14 +24,14 @@ class Refresher:
     def __init__(self, ledger: "Ledger", loading: Loader) -> None:
         self._ledger = ledger
         self._loading = loading
-        self._crew = BackgroundTasks()
+        self._threads = BackgroundTasks()
         self._next_try: dict[bytes, float] = {}
         """When a refresh may be tried again; not while one is under way."""
 
     def refresh(self, want: LoadRequest, *, force: bool) -> None:
         """Let one of all processes load it again, while everybody reads what is there."""
         key = want.slot.key
-        if self._crew.is_stranded:
+        if self._threads.is_stranded:
             self._next_try.clear()  # what was under way ended with its event loop
         if self._next_try.get(key, 0.0) > monotonic():
             return
@@ -56,7 +56,7 @@ class Refresher:
         self._next_try[want.slot.key] = monotonic() + limit
 
     def _spawn(self, want: LoadRequest, work: Callable[[], Any]) -> bool:
-        if self._crew.spawn(work):
+        if self._threads.spawn(work):
             return True
         self._try_later(want)
         self._ledger.tell("degraded", want.recipe.name, cause=_TOO_MANY)
@@ -90,10 +90,10 @@ class Refresher:
 
     def stop(self) -> None:
         """End all of it; others take over."""
-        self._crew.stop()
+        self._threads.stop()
         self._next_try.clear()
 
     def abandon_all(self) -> None:
         """In a forked child: the loads are the parent's."""
-        self._crew = BackgroundTasks()
+        self._threads = BackgroundTasks()
         self._next_try = {}

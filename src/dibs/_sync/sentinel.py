@@ -101,7 +101,7 @@ class Sentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = BackgroundTasks()
+        self._threads = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -139,7 +139,7 @@ class Sentinels:
     def suspect(self) -> None:
         """The master has lost its replicas, or something else is odd: ask at once."""
         if not self._closed:
-            self._crew.spawn(functools.partial(self._look, "asked"))
+            self._threads.spawn(functools.partial(self._look, "asked"))
 
     # ---- asking
 
@@ -154,7 +154,7 @@ class Sentinels:
         _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
-            self._crew.spawn(self._leave_old)
+            self._threads.spawn(self._leave_old)
         else:
             self._leave_old()
         self._on_switch(why)
@@ -283,7 +283,7 @@ class Sentinels:
         if subscription is not None and subscription.connection is not None:
             shutdown(subscription.connection)
         self._work.stop()
-        self._crew.stop()
+        self._threads.stop()
         if self._world is world():
             for client in self._clients:
                 client.close()

@@ -97,6 +97,7 @@ async def test_protocol_2_in_a_url_is_resp2(start_server: StartServer, tmp_path:
     """No connection speaks RESP3, to a single server, a cluster or the master of a service."""
     server, node = start_server(), start_cluster(start_server, nodes=1)[0]
     with Sentinel(tmp_path, server) as sentinel:
+        await eventually(lambda: sentinel.sees(replicas=0, sentinels=0), within=30)
         for number, (named, target) in enumerate(
             (
                 (server, f"redis://127.0.0.1:{server.port}/0"),

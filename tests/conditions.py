@@ -71,6 +71,25 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"test_a_stopped_and_continued_client_is_not_an_outage"},
     ),
     (
+        {"slow"},
+        "it makes thousands of round trips, one after another",
+        {
+            "test_nothing_stays_of_values_in_memory_that_changed",
+            "test_signals_at_any_moment",
+            "test_stale_reads_in_threads_cost_no_thread_and_no_script_each",
+        },
+    ),
+    (
+        {"narrow"},
+        "its megabytes would take minutes on that line",
+        {
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_tasks_alone",
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_threads_alone",
+            "test_fifty_thousand_acquires_in_one_tick_are_guarded",
+            "test_signals_at_any_moment",
+        },
+    ),
+    (
         {"hasty"},
         "its replies take longer than the default budget",
         {"test_a_slow_reply_does_not_shorten_it"},

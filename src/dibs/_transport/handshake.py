@@ -1,5 +1,6 @@
 """Opening a connection: connect, and find out what the server can do, over RESP3 or RESP2."""
 
+import asyncio
 from time import monotonic
 
 from .._core.breaker import Limits
@@ -16,11 +17,14 @@ async def open_async(address: Address, greeting: Greeting, owner: Owner) -> Asyn
 
     CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
     """
+    loop = asyncio.get_running_loop()
     dialect = _first_dialect(address, greeting)
     while True:
         try:
             connection = await _open_async_as(dialect, address, owner)
-        except CONNECTION_ERRORS as error:
+        except (*CONNECTION_ERRORS, RuntimeError) as error:
+            if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
+                raise GeneratorExit from None
             dialect = _next_or_raise(greeting, dialect, error)
         else:
             greeting.worked(dialect, monotonic())

@@ -122,7 +122,8 @@ class MultiplexedLink:
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
         machine = self._machine
-        if machine.current is not None and not self._closed:
+        loop = self._loop
+        if machine.current is not None and not self._closed and loop and not loop.is_closed():
             self._write(machine.current, (None, request))
             self._follow(request)
             return

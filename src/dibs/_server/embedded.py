@@ -223,9 +223,9 @@ def _make_directory(path: str) -> None:
         os.mkdir(path, mode=0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise UsageError(f"embedded: {path} must be a directory of your own")
+        raise UsageError(f"embedded: {path} must be a directory that you own")
     if found.st_mode & 0o077:
-        raise UsageError(f"embedded: others may enter {path}; chmod 700 it, or remove it")
+        raise UsageError(f"embedded: {path} is accessible to others; chmod 700 it, or remove it")
 
 
 # --- the supervisor --------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def _interpreter() -> str:
         is_python = os.path.basename(path or "").lower().startswith(("python", "pypy"))
         if is_python and os.access(path, os.X_OK):
             return path
-    raise UsageError("embedded: needs a Python interpreter for its supervisor, and found none")
+    raise UsageError("embedded: no Python interpreter was found to run the supervisor")
 
 
 # --- folders ---------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _private_folder() -> ServerFolder:
             os.rmdir(path)
             path = tempfile.mkdtemp(prefix="dibs-", dir=_short_root())
     except OSError as error:
-        raise UsageError(f"embedded: no temporary directory can be made: {error}") from error
+        raise UsageError(f"embedded: no temporary directory can be created: {error}") from error
     return ServerFolder(path, is_private=True)
 
 

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._core.capabilities import PLAIN, RESP2, RESP3, RESP3_AGAIN, Greeting, Handshake
+from dibs._core.capabilities import (
+    PLAIN,
+    RESP2,
+    RESP3,
+    RESP3_AGAIN,
+    Greeting,
+    Handshake,
+    read_engine,
+)
 from dibs._core.engine import (
     SCRIPTS,
     Engine,
@@ -16,6 +24,8 @@ from dibs._core.engine import (
     with_scripts,
 )
 from dibs._core.request import ErrorReply, Request, deciding_error, pack
+
+from .engines import ENGINES
 
 NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' command")
 UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
@@ -163,3 +173,14 @@ def test_a_cluster_can_do_what_its_weakest_node_can() -> None:
         whole_scripts=True,
         refused=frozenset({"EVAL"}),
     )
+
+
+def test_what_a_server_can_do() -> None:
+    """COMMAND INFO: nil where it does not know the command."""
+    y, n = [[b"x"], [b"x"]], [None, None]
+    assert read_engine([*y, *y, *y, *n]) == ENGINES[0]
+    assert read_engine([*y, *y, *n, *y]) == ENGINES[1]
+    assert read_engine([*y, *y, *n, *n]) == ENGINES[2]
+    assert read_engine([*y, *n, *n, *n]) == ENGINES[3]
+    assert weakest(ENGINES) == ENGINES[3]
+    assert weakest(ENGINES[:1]) == ENGINES[0]

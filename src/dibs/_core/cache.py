@@ -207,7 +207,7 @@ def _life(pttl: Reply, recipe: Recipe) -> float:
 
 
 def _behind_mark(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
-    """The value that `claim.lua` put behind a mark, as long as it lives; or none."""
+    """The value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
     head, newline, value = data.partition(b"\n")
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)

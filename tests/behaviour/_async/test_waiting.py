@@ -60,7 +60,7 @@ async def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> No
             assert 0.3 < time.monotonic() - since < 1.5
 
 
-async def test_patience_ends(server: Server) -> None:
+async def test_a_waiter_waits_no_longer_than_it_may(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.hold("user:1", ttl=30):

@@ -61,7 +61,7 @@ def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
             assert 0.3 < time.monotonic() - since < 1.5
 
 
-def test_patience_ends(server: Server) -> None:
+def test_a_waiter_waits_no_longer_than_it_may(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=30):

@@ -23,7 +23,7 @@ from typing import Any, cast
 from dibs import AsyncDibs, Dibs
 from dibs.testing import Certificates, Engine, FaultProxy, Server
 from dibs.testing.engines import OWN
-from dibs.testing.processes import Process, die_with_parent
+from dibs.testing.processes import Process, dying_with_us
 from tests.outside import URL, OutsideServer
 
 CONDITIONS = {
@@ -131,7 +131,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""
 
 STOP_AND_CONTINUE = f"""
-import signal, time
+import os, signal, time
 watched = os.getppid()
 time.sleep({SOON})
 while os.getppid() == watched:
@@ -314,8 +314,7 @@ def _busy_interpreter() -> Iterator[None]:
 
 @contextmanager
 def _stopped_again_and_again() -> Iterator[None]:
-    source = die_with_parent() + STOP_AND_CONTINUE
-    helper = Process([sys.executable, "-I", "-S", "-c", source])
+    helper = Process(dying_with_us([sys.executable, "-I", "-S", "-c", STOP_AND_CONTINUE]))
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ class Engine:
     """A Valkey for this page alone, in a folder that nobody else knows.
 
     It is started by the first dibs object that uses `target`. Whichever way the page ends, the
-    keeper that dibs gives the server ends it – with SIGKILL, which reaches a stopped one, too.
+    supervisor of the server kills it (SIGKILL, which ends a stopped process, too).
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Engine:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _folder_removed(self) -> bool:
-        """True once the keeper has left it: it empties the folder when the server has ended."""
+        """True: the server has ended. Its supervisor empties the folder then."""
         try:
             os.rmdir(self._folder)
         except OSError:

@@ -30,12 +30,12 @@ __all__ = [
     "Signal",
     "fits",
     "gather_until",
-    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
     "returning_awaitables",
     "settle",
+    "shutdown",
     "sleep",
     "within",
     "world",
@@ -394,5 +394,5 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
     return kind if mark is None else mark(kind)
 
 
-def hang_up(connection: Any) -> None:
+def shutdown(connection: Any) -> None:
     """Nothing: a task that waits for a connection can be cancelled."""

@@ -13,7 +13,7 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
-from ._transport import adopted
+from ._transport import redis_internals
 from ._transport.gathering import gather_threads_until as gather_until
 from ._transport.pooled import PooledLink as Link
 from .errors import Unavailable, UsageError
@@ -30,12 +30,12 @@ __all__ = [
     "Signal",
     "fits",
     "gather_until",
-    "hang_up",
     "monotonic",
     "off_loop",
     "redis",
     "returning_awaitables",
     "settle",
+    "shutdown",
     "sleep",
     "within",
     "world",
@@ -319,8 +319,8 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
     return kind
 
 
-def hang_up(connection: Any) -> None:
-    """End the connection under a thread that waits for it: that one sees it closed."""
+def shutdown(connection: Any) -> None:
+    """Shut the socket down: a thread that is reading from it sees end-of-file."""
     with contextlib.suppress(OSError, UsageError):
-        # Not the method of a TLS socket: that one would change what the other thread uses.
-        socket.socket.shutdown(adopted.socket_of(connection), socket.SHUT_RDWR)
+        # Not the method of a TLS socket, which would change the object that the other thread uses.
+        socket.socket.shutdown(redis_internals.socket_of(connection), socket.SHUT_RDWR)

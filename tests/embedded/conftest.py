@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dibs._transport import embedded
+from dibs._server import embedded
 from dibs.testing import eventually
 
 from .processes import PATIENT, Start, home_of
@@ -13,9 +13,9 @@ from .processes import PATIENT, Start, home_of
 @pytest.fixture
 def start() -> Iterator[Start]:
     """`embedded.start`, whose servers must all be gone soon after the test."""
-    engines: list[embedded.Engine] = []
+    engines: list[embedded.EmbeddedServer] = []
 
-    def start(folder: str | None) -> embedded.Engine:
+    def start(folder: str | None) -> embedded.EmbeddedServer:
         engines.append(embedded.start(folder))
         return engines[-1]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from dibs._transport import embedded
+from dibs._server import embedded
 from dibs.testing import Child
 
-Start = Callable[[str | None], embedded.Engine]
+Start = Callable[[str | None], embedded.EmbeddedServer]
 Spawn = Callable[..., Child]
 linux = pytest.mark.only_on("linux")  # others do not do this, or do not tell
 PATIENT = 20.0  # seconds; the machine may be busy
@@ -47,7 +47,7 @@ def process(pid: int) -> tuple[str, int]:
     return (words[0][0], int(words[1])) if words else ("", 0)
 
 
-def keeper_of(server: int) -> int:
+def supervisor_of(server: int) -> int:
     """The process that started *server*."""
     return process(server)[1]
 
@@ -62,7 +62,7 @@ def use(folder: str | None) -> None:
     """When told: start, and say which server answers. When told again: leave."""
     import redis
 
-    from dibs._transport import embedded
+    from dibs._server import embedded
 
     print("here", flush=True)
     input()

@@ -1,4 +1,4 @@
-"""Owners, keepers and servers that end or are killed: nothing is left behind."""
+"""Owners, supervisors and servers that end or are killed: nothing is left behind."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs._transport import embedded
+from dibs._server import embedded
 from dibs.testing import eventually
 
 from .processes import (
@@ -21,9 +21,9 @@ from .processes import (
     found,
     gone,
     home_of,
-    keeper_of,
     linux,
     server_of,
+    supervisor_of,
     use,
 )
 
@@ -31,21 +31,21 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def test_killed_owner_leaves_nothing(spawn: Spawn) -> None:
-    """SIGKILL of the owner ends server and keeper, and removes the directory."""
+    """SIGKILL of the owner ends server and supervisor, and removes the directory."""
     owner = spawn(use, None)
     [(url, server)] = found(owner)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     owner.kill()
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert not home_of(url).exists()
 
 
 @linux
-def test_killed_keeper_leaves_no_server(start: Start) -> None:
-    """SIGKILL of the keeper ends the server; a rejoin starts another one at the same place."""
+def test_killed_supervisor_leaves_no_server(start: Start) -> None:
+    """SIGKILL of the supervisor ends the server; a rejoin starts another one at the same place."""
     engine = start(None)
     server = server_of(engine.url)
-    os.kill(keeper_of(server), signal.SIGKILL)
+    os.kill(supervisor_of(server), signal.SIGKILL)
     eventually(lambda: gone(server), within=PATIENT)
     eventually(lambda: not engine.alive)
     again = engine.rejoin()
@@ -69,7 +69,7 @@ def test_polite_signals_do_not_end_it(start: Start) -> None:
     engine = start(None)
     server = server_of(engine.url)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(keeper_of(server), number)
+        os.kill(supervisor_of(server), number)
         os.kill(server, number)
     time.sleep(0.3)  # Valkey looks at its signals ten times a second
     assert server_of(engine.url) == server
@@ -80,31 +80,31 @@ def test_remains_of_a_crash_do_not_matter(start: Start, tmp_path: Path) -> None:
     """The files of a machine that crashed are not mistaken for a server."""
     home = tmp_path / ".dibs"
     home.mkdir(mode=0o700)
-    for name in ("keeper.sock", "valkey.sock"):
+    for name in ("supervisor.sock", "valkey.sock"):
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(home / name))
-    for name in ("keeper.lock", "valkey.log", "temp-1.rdb"):
+    for name in ("supervisor.lock", "valkey.log", "temp-1.rdb"):
         (home / name).write_text("old")
     assert ask(start(str(tmp_path)).url, "PING") is True
 
 
 def test_folder_removed_under_a_server_is_free_again(start: Start, tmp_path: Path) -> None:
-    """Who comes after `rm -r` gets a new server, and the old keeper leaves that one alone."""
+    """Who comes after `rm -r` gets a new server, and the old supervisor leaves that one alone."""
     old = start(str(tmp_path))
     server = server_of(old.url)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     for file in home_of(old.url).iterdir():
         file.unlink()
     home_of(old.url).rmdir()
     new = start(str(tmp_path))
     old.close()
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert ask(new.url, "PING") is True
 
 
 def test_exit_without_close_is_quiet() -> None:
     """An owner that forgets to close leaves nothing behind and is told nothing."""
-    code = "from dibs._transport import embedded; engine = embedded.start(None); print(engine.url)"
+    code = "from dibs._server import embedded; engine = embedded.start(None); print(engine.url)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", code],
@@ -128,7 +128,7 @@ def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) 
         import os
         from pathlib import Path
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for stream in (0, 1, 2):
             os.close(stream)
@@ -145,7 +145,7 @@ def test_no_zombies(spawn: Spawn) -> None:
         import os
         import time
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for _ in range(3):
             engine = embedded.start(None)

@@ -26,13 +26,13 @@ def test_forked_child_does_not_close_for_its_parent(spawn: Spawn) -> None:
     def fork_and_close() -> list[bool]:
         import os
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         engine = embedded.start(None)
         pid = os.fork()
         if pid == 0:
             inherited = engine.alive
-            engine.abandon()
+            engine.close()
             engine.close()
             os._exit(1 if inherited else 0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -48,7 +48,7 @@ def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         engine = embedded.start(None)
         if os.fork() == 0:
@@ -62,7 +62,7 @@ def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
     server = server_of(url)
     os.kill(parent.pid, signal.SIGKILL)
     try:
-        time.sleep(0.3)  # a keeper that counted wrong would be gone by now
+        time.sleep(0.3)  # a supervisor that counted wrong would be gone by now
         assert server_of(url) == server
     finally:
         os.kill(int(child), signal.SIGKILL)
@@ -76,7 +76,7 @@ def test_idle_forked_child_does_not_keep_the_server(spawn: Spawn) -> None:
         import os
         import signal
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         engine = embedded.start(None)
         if (child := os.fork()) == 0:
@@ -104,7 +104,7 @@ def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
         import signal
         import threading
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         urls: list[str] = []
         over = threading.Event()

@@ -7,7 +7,7 @@ import pytest
 
 from dibs.testing import eventually
 
-from .processes import Start, ask, home_of, keeper_of, linux, process, server_of
+from .processes import Start, ask, home_of, linux, process, server_of, supervisor_of
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -42,22 +42,22 @@ def test_server_keeps_nothing_and_evicts_nothing(start: Start) -> None:
 def test_engine_tells_its_state(start: Start) -> None:
     """An engine says where it is and whether it is there; closing it twice is no harm."""
     engine = start(None)
-    assert repr(engine) == f"<Engine {engine.url} alive>"
+    assert repr(engine) == f"<EmbeddedServer {engine.url} alive>"
     engine.close()
     engine.close()
-    assert repr(engine) == f"<Engine {engine.url} closed or gone>"
+    assert repr(engine) == f"<EmbeddedServer {engine.url} closed or ended>"
 
 
 @linux
-def test_idle_keeper_sleeps(start: Start) -> None:
-    """A keeper with nothing to do is never woken up."""
-    keeper = keeper_of(server_of(start(None).url))
+def test_idle_supervisor_sleeps(start: Start) -> None:
+    """A supervisor with nothing to do is never woken up."""
+    supervisor = supervisor_of(server_of(start(None).url))
 
     def wakeups() -> list[str]:
-        lines = Path(f"/proc/{keeper}/status").read_text().splitlines()
+        lines = Path(f"/proc/{supervisor}/status").read_text().splitlines()
         return [line for line in lines if line.startswith("voluntary_ctxt_switches")]
 
-    eventually(lambda: process(keeper)[0] == "S")
+    eventually(lambda: process(supervisor)[0] == "S")
     before = wakeups()
     time.sleep(0.5)
     assert wakeups() == before

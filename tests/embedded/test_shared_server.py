@@ -16,9 +16,9 @@ from .processes import (
     ask,
     found,
     gone,
-    keeper_of,
     leave,
     server_of,
+    supervisor_of,
     use,
 )
 
@@ -50,12 +50,12 @@ def test_last_user_ends_it_and_the_first_does_not(
     """A shared server lives as long as somebody uses it, and leaves an empty folder."""
     one, two = start(str(tmp_path)), spawn(use, str(tmp_path))
     [(_, server)] = found(two)
-    keeper = keeper_of(server)
+    supervisor = supervisor_of(server)
     one.close()
-    time.sleep(0.5)  # more than the grace: had the keeper counted wrong, it would be over
+    time.sleep(0.5)  # more than the grace: had the supervisor counted wrong, it would be over
     assert server_of(one.url) == server
     leave(two)
-    eventually(lambda: gone(server, keeper), within=PATIENT)
+    eventually(lambda: gone(server, supervisor), within=PATIENT)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,7 +97,7 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
 
         import redis
 
-        from dibs._transport import embedded
+        from dibs._server import embedded
 
         for _ in range(10):
             engine = embedded.start(folder)
@@ -111,34 +111,38 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
     start(str(tmp_path))
 
 
-def test_who_comes_before_the_keeper_has_the_lock_keeps_it(start: Start, tmp_path: Path) -> None:
-    """A keeper that was about to leave stays for somebody who came in meanwhile."""
+def test_who_comes_before_the_supervisor_has_the_lock_keeps_it(
+    start: Start, tmp_path: Path
+) -> None:
+    """A supervisor that was about to leave stays for somebody who came in meanwhile."""
     engine = start(str(tmp_path))
     server = server_of(engine.url)
     home = tmp_path / ".dibs"
-    with (home / "keeper.lock").open() as lock, socket.socket(socket.AF_UNIX) as late:
+    with (home / "supervisor.lock").open() as lock, socket.socket(socket.AF_UNIX) as late:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as every newcomer does
         engine.close()
-        time.sleep(0.5)  # more than the grace: the keeper wants to leave, and waits for the lock
-        late.connect(str(home / "keeper.sock"))
+        time.sleep(
+            0.5
+        )  # more than the grace: the supervisor wants to leave, and waits for the lock
+        late.connect(str(home / "supervisor.sock"))
         fcntl.flock(lock, fcntl.LOCK_UN)
         late.settimeout(PATIENT)
         assert late.recv(64) == b"ready\n"
         assert server_of(engine.url) == server
 
 
-def test_lock_that_its_keeper_removed_is_no_lock(
+def test_lock_that_its_supervisor_removed_is_no_lock(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waited for the lock of a keeper that left takes the lock that others will see."""
+    """Who waited for the lock of a supervisor that left takes the lock that others will see."""
     flock = fcntl.flock
-    lock = tmp_path / ".dibs" / "keeper.lock"
+    lock = tmp_path / ".dibs" / "supervisor.lock"
 
-    def flock_of_a_leaving_keeper(file: int, how: int) -> None:
+    def flock_of_a_leaving_supervisor(file: int, how: int) -> None:
         monkeypatch.undo()
         lock.unlink()
         flock(file, how)
 
-    monkeypatch.setattr(fcntl, "flock", flock_of_a_leaving_keeper)
+    monkeypatch.setattr(fcntl, "flock", flock_of_a_leaving_supervisor)
     start(str(tmp_path))
     assert lock.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs._transport import embedded
+from dibs._server import embedded
 from dibs.errors import Unavailable, UsageError
 from dibs.testing import eventually
 
@@ -92,7 +92,7 @@ def test_server_that_never_answers_is_given_up(
 ) -> None:
     """A start has an end, and what did not answer is gone with everything it had."""
     run_instead(monkeypatch, tmp_path / "server", f"echo $$ > {tmp_path}/pid; exec sleep 600")
-    monkeypatch.setattr(embedded, "_PATIENCE", 1.0)
+    monkeypatch.setattr(embedded, "_START_WITHIN", 1.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(Unavailable, match="did not answer within 1 s"):
         embedded.start(None)
@@ -100,13 +100,12 @@ def test_server_that_never_answers_is_given_up(
     eventually(lambda: not list(tmp_path.glob("dibs-*")), within=PATIENT)
 
 
-def test_keeper_that_cannot_run_is_given_up(
+def test_supervisor_that_cannot_run_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A keeper that breaks before it speaks is tried a few times, then its last line is shown."""
-    (tmp_path / "keeper.py").write_text("raise SystemExit('no luck')")
-    monkeypatch.setattr(embedded, "_KEEPER", str(tmp_path / "keeper.py"))
-    with pytest.raises(Unavailable, match=r"died 5 times in a row: no luck$"):
+    """A supervisor that fails to start is tried a few times; then its last line is shown."""
+    monkeypatch.setattr(embedded, "_RUN_SUPERVISOR", "raise SystemExit('no luck')")
+    with pytest.raises(Unavailable, match=r"ended 5 times in a row: no luck$"):
         embedded.start(str(tmp_path))
 
 
@@ -115,8 +114,8 @@ def test_lock_that_is_never_given_back_is_given_up(
 ) -> None:
     """A process that stopped while it held the lock costs others their patience, not their life."""
     (tmp_path / ".dibs").mkdir(mode=0o700)
-    monkeypatch.setattr(embedded, "_PATIENCE", -0.9)  # and one second for the way
-    with (tmp_path / ".dibs" / "keeper.lock").open("w") as lock:
+    monkeypatch.setattr(embedded, "_START_WITHIN", -0.9)  # and one second for the way
+    with (tmp_path / ".dibs" / "supervisor.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Unavailable, match="is held by a process"):
             embedded.start(str(tmp_path))

@@ -12,7 +12,7 @@ import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs._core.capabilities import Greeting
-from dibs._transport.greeting import open_async
+from dibs._transport.handshake import open_async
 from dibs._transport.targets import find
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 

@@ -31,7 +31,7 @@ def test_a_healthy_proxy_changes_nothing(server: Server) -> None:
             value = os.urandom(300_000)
             client.set("key", value)
             assert client.get("key") == value
-            assert (proxy.connections, proxy.open, proxy.sprung) == (1, 1, 0)
+            assert (proxy.connections, proxy.open, proxy.triggered) == (1, 1, 0)
             client.close()
             eventually(lambda proxy=proxy: proxy.open == 0)
 
@@ -53,7 +53,7 @@ def test_a_swallowed_reply_belongs_to_a_command_that_was_executed(
         with pytest.raises(redis.TimeoutError):
             client.set("key", "1")
         assert valkey.client().get("key") == b"1"
-        assert proxy.sprung == 1
+        assert proxy.triggered == 1
         assert client.get("key") == b"1"
         assert proxy.connections == 2
 
@@ -311,7 +311,7 @@ def test_healing_ends_every_fault(proxy: FaultProxy) -> None:
     proxy.heal()
     with caller(proxy.url) as client:
         assert client.echo("well") == b"well"
-    assert proxy.sprung == 0
+    assert proxy.triggered == 0
 
 
 def test_closing_a_proxy_ends_its_thread_and_its_connections(own_server: Server) -> None:

@@ -14,7 +14,7 @@ from .._core.topology import RECONNECT_EVERY, Doubt, doubt
 from .._events import EventSink
 from .._outages import OutageLog
 from .._tasks import Link, monotonic, redis
-from .._transport.targets import Cluster, Embedded, Place, Service, find
+from .._transport.targets import Address, Cluster, Embedded, SentinelService, find
 from ..errors import Cause, Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class AsyncStore:
             from .cluster import AsyncClusterLink
 
             return AsyncClusterLink(target, limits, *facts)
-        if isinstance(target, Service):
+        if isinstance(target, SentinelService):
             from .sentinel import AsyncSentinels
 
             self._sentinels = watched = AsyncSentinels(target, self._switched)
             watched.link = Link(watched.place, limits, *facts)
             return watched.link
-        place = target if isinstance(target, Place) else None
+        place = target if isinstance(target, Address) else None
         link = Link(place, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import AsyncEmbeddedServer

@@ -1,29 +1,29 @@
 # Printed from src/dibs/_async/embedded.py by tools/unasync.py – do not edit.
-"""The embedded server of an `Dibs`: started at the first use, joined again after a fork."""
+"""The embedded server of an `Dibs`: started at its first use, and again after a fork."""
 
 import functools
 from typing import TYPE_CHECKING
 
 from .._threads import Flight, Guard, Link, off_loop, redis
-from .._transport.targets import Embedded, place_of
+from .._transport.targets import Embedded, address_of
 
 if TYPE_CHECKING:
-    from .._transport.embedded import Engine
+    from .._server import embedded
 
 
 class EmbeddedServer:
-    """Starts the server, and hands its address to the link."""
+    """Starts the server, and gives its address to the link."""
 
     def __init__(self, target: Embedded, link: Link) -> None:
         self.is_started = False
         self._target = target
         self._link = link
-        self._server: Engine | None = None
+        self._server: embedded.EmbeddedServer | None = None
         self._starting: Flight | None = None
         self._guard = Guard()
 
     def start(self) -> None:
-        """All who come at once wait for the same start: two private servers would be no guard."""
+        """Start the server. Callers share one start: two private servers would guard nothing."""
         with self._guard:
             flight = self._starting
             if flight is None or not flight.is_open:
@@ -32,32 +32,32 @@ class EmbeddedServer:
 
     def _start_now(self) -> None:
         # Imported here: most users never need it, and it costs their start-up time.
-        from .._transport.embedded import start
+        from .._server.embedded import start
 
         if self.is_started:
             return
-        inherited = self._server  # by a forked child: the server is there, the hold on it is not
+        known = self._server  # in a forked child: that of its parent, which still runs
         folder = self._target.folder
-        join = functools.partial(start, folder) if inherited is None else inherited.rejoin
+        join = functools.partial(start, folder) if known is None else known.rejoin
         self._server = server = off_loop(join)
-        self._link.move_to(place_of(server.url, redis))
+        self._link.move_to(address_of(server.url, redis))
         self._link.revive = self._revive
         self.is_started = True
 
     def _revive(self) -> None:
-        """Start the server again if it is gone. What it held is lost; its leases run out."""
+        """Start the server again if it has ended. Its data is lost; leases of it run out."""
         if self._server is not None and not self._server.alive:
             self._server = self._server.rejoin()
 
     def close(self) -> None:
-        """Leave the server; it ends with its last user."""
+        """Stop using the server, which ends with its last user."""
         if self._server is not None:
             off_loop(self._server.close)
 
     def abandon(self) -> None:
-        """In a forked child: the hold on the server is the parent's."""
+        """In a forked child: forget the parent's connection to the server."""
         if self._server is not None:
-            self._server.abandon()
+            self._server.close()
         self.is_started = False
         self._starting = None
         self._guard = Guard()

@@ -34,13 +34,13 @@ from .._threads import (
     Link,
     Signal,
     gather_until,
-    hang_up,
     monotonic,
     redis,
+    shutdown,
     world,
 )
-from .._transport.faults import BELOW
-from .._transport.targets import Place, Service
+from .._transport.faults import CONNECTION_ERRORS
+from .._transport.targets import Address, SentinelService
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -78,10 +78,10 @@ class MasterConnection(_Connection):
 class Sentinels:
     """Who is the master: asked when a connection is opened, and watched from then on."""
 
-    def __init__(self, service: Service, on_switch: Callable[[str], None]) -> None:
+    def __init__(self, service: SentinelService, on_switch: Callable[[str], None]) -> None:
         self.link: Link | None = None
         """What is told when the master is another server."""
-        self.place = self._place(service.place)
+        self.place = self._place(service.template)
         self._service = service
         self._on_switch = on_switch
         self._known: Master | None = None
@@ -106,10 +106,10 @@ class Sentinels:
         self._world: object = None
         """Where the watching runs; None: nowhere."""
 
-    def _place(self, place: Place) -> Place:
+    def _place(self, place: Address) -> Address:
         base = place.connection_class
         mixed = type("MasterConnection", (MasterConnection, base), {})
-        return Place(mixed, {**place.options, "sentinels": self})
+        return Address(mixed, {**place.options, "sentinels": self})
 
     # ---- what connections need
 
@@ -166,7 +166,7 @@ class Sentinels:
             connections = list(self._connections)
         for connection in connections:
             if known is not None and connection.master.address != known.address:
-                hang_up(connection)  # also those that a thread is using just now
+                shutdown(connection)  # also those that a thread is using just now
         self.link.reconnect()
 
     def _ask(self) -> list[Master]:
@@ -197,7 +197,7 @@ class Sentinels:
             address = client.sentinel_get_master_addr_by_name(name)
             if address:
                 state = client.sentinel_master(name)
-        except BELOW as error:
+        except CONNECTION_ERRORS as error:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
@@ -232,7 +232,7 @@ class Sentinels:
             try:
                 self._watch_at(client, here)
             except Exception as error:
-                if not isinstance(error, BELOW) and self._goes_on(here):
+                if not isinstance(error, CONNECTION_ERRORS) and self._goes_on(here):
                     _log.exception("dibs: watching the sentinels failed")
                 self._look_quietly("asked")
                 self._end.wait(LOOK_EVERY)
@@ -253,7 +253,7 @@ class Sentinels:
 
     def _unsubscribe(self, subscription: Any) -> None:
         self._subscription = None
-        with contextlib.suppress(*BELOW):
+        with contextlib.suppress(*CONNECTION_ERRORS):
             subscription.close()
 
     def _news(self, subscription: Any, here: object) -> str:
@@ -281,7 +281,7 @@ class Sentinels:
         self._end.set()
         subscription = self._subscription
         if subscription is not None and subscription.connection is not None:
-            hang_up(subscription.connection)
+            shutdown(subscription.connection)
         self._work.stop()
         self._threads.stop()
         if self._world is world():
@@ -296,6 +296,6 @@ class Sentinels:
         self._begin_anew()
 
 
-def _client(sentinel: Place) -> Any:
+def _client(sentinel: Address) -> Any:
     pool = redis.ConnectionPool(connection_class=sentinel.connection_class, **sentinel.options)
     return redis.Redis.from_pool(pool)

@@ -15,7 +15,7 @@ from .._core.topology import RECONNECT_EVERY, Doubt, doubt
 from .._events import EventSink
 from .._outages import OutageLog
 from .._threads import Link, monotonic, redis
-from .._transport.targets import Cluster, Embedded, Place, Service, find
+from .._transport.targets import Address, Cluster, Embedded, SentinelService, find
 from ..errors import Cause, Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class Store:
             from .cluster import ClusterLink
 
             return ClusterLink(target, limits, *facts)
-        if isinstance(target, Service):
+        if isinstance(target, SentinelService):
             from .sentinel import Sentinels
 
             self._sentinels = watched = Sentinels(target, self._switched)
             watched.link = Link(watched.place, limits, *facts)
             return watched.link
-        place = target if isinstance(target, Place) else None
+        place = target if isinstance(target, Address) else None
         link = Link(place, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import EmbeddedServer

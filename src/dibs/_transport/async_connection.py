@@ -10,7 +10,7 @@ from .._core.connection import make_parser
 from .._core.engine import Engine
 from .._core.multiplexer import Channel, Pending
 from .._core.request import Reply
-from . import adopted
+from . import redis_internals
 from .sockets import undelivered
 
 _READ = 65536
@@ -48,7 +48,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._gone: asyncio.Future[None] = loop.create_future()
         self._connection = connection
         self._parser = make_parser()
-        self._transport, early = adopted.transport_of(connection)
+        self._transport, early = redis_internals.transport_of(connection)
         # One buffer for ever: asyncio's own would take and give back 256 KiB for every read.
         # A view of it, because the TLS layer writes into slices, and a slice of a bytearray is
         # a copy.
@@ -126,7 +126,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     # ---- the end
 
     def connection_lost(self, exc: Exception | None) -> None:
-        adopted.forget(self._connection)
+        redis_internals.detach(self._connection)
         if not self._gone.done():
             self._gone.set_result(None)
         self._owner.connection_lost(self, exc or EOFError())
@@ -136,7 +136,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._may_write = True
         self._flush()
         self._transport.close()
-        adopted.forget(self._connection)
+        redis_internals.detach(self._connection)
 
     async def closed(self, seconds: float) -> None:
         """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
@@ -152,4 +152,4 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
-        adopted.forget(self._connection)
+        redis_internals.detach(self._connection)

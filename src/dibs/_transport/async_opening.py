@@ -1,4 +1,4 @@
-"""Opening connections for the asyncio link, until one can be used."""
+"""Opening connections for asyncio, until one can be used."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -10,15 +10,15 @@ from .._core.connection import Allowance
 from .async_connection import AsyncConnection
 from .gathering import start_task
 
-_MOST_ATTEMPTS = 4
-"""Connections that are being opened at the same time, at most."""
+_MAX_ATTEMPTS = 4
+"""Attempts at the same time."""
 
 
 class AsyncOpening:
-    """One attempt after the other; each may take as long as *limit*.
+    """One attempt after the other; each may take *limit* seconds.
 
-    While the server is known to be out, another attempt begins before a hanging one has ended: on
-    a line that loses packets the newest attempt is the first to get through.
+    While the server is known to be out, an attempt that hangs does not delay the next one: on a
+    network that loses packets the newest attempt is often the first to succeed.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class AsyncOpening:
         failed: Callable[[BaseException], bool],
         revive: Callable[[], Awaitable[None]],
     ) -> None:
-        """Start, unless it runs. *failed* returns False: another attempt makes no sense."""
+        """Start, unless it runs. If *failed* returns False, there is no other attempt."""
         if self._task is None:
             self._task = start_task(self._run(use, failed, revive), "dibs connect")
 
     async def stop(self) -> None:
-        """End, and wait until all attempts have ended."""
+        """Cancel all attempts, and wait until they have ended."""
         tasks = [*self._attempts, *self._ending, *([] if self._task is None else [self._task])]
         for task in tasks:
             task.cancel()
@@ -67,8 +67,8 @@ class AsyncOpening:
                 now = monotonic()
                 if not self._attempts or (now >= begin_at and self._is_out()):
                     self._begin()
-                    begin_at = now + self._limit / _MOST_ATTEMPTS
-                error = await self._next_end(use)
+                    begin_at = now + self._limit / _MAX_ATTEMPTS
+                error = await self._wait_for_one(use)
                 if error is not None:
                     if not failed(error):
                         return
@@ -81,12 +81,12 @@ class AsyncOpening:
             self._attempts = {}
 
     def _begin(self) -> None:
-        if len(self._attempts) < _MOST_ATTEMPTS:
+        if len(self._attempts) < _MAX_ATTEMPTS:
             attempt = start_task(self._open(), "dibs open")
             self._attempts[attempt] = Allowance(self._limit)
 
-    async def _next_end(self, use: Callable[[AsyncConnection], None]) -> BaseException | None:
-        """Wait for a slice. What went wrong with an attempt; None: nothing, or one succeeded."""
+    async def _wait_for_one(self, use: Callable[[AsyncConnection], None]) -> BaseException | None:
+        """Wait for a slice. Returns why an attempt failed; None: none has, or one succeeded."""
         attempts = self._attempts
         since, a_slice = monotonic(), next(iter(attempts.values())).slice
         first = asyncio.FIRST_COMPLETED
@@ -111,7 +111,7 @@ class AsyncOpening:
 
     def _ended(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
         self._ending.discard(attempt)
-        if _error_of(attempt) is None:  # it was quicker than its cancellation
+        if _error_of(attempt) is None:  # it succeeded before it was cancelled
             attempt.result().close()
 
 

@@ -1,4 +1,4 @@
-"""What an exception from below means: a mistake in the settings, or an outage and its cause."""
+"""What the errors of redis-py, sockets and asyncio mean: wrong settings, or an outage."""
 
 import socket
 import ssl
@@ -9,12 +9,12 @@ from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 from .._core.causes import cause_for, code_of_reply
 from ..errors import Cause, UsageError
 
-BELOW = (OSError, EOFError, RedisError, TimeoutError)
-"""All that redis-py, sockets and asyncio raise when a server cannot be reached."""
+CONNECTION_ERRORS = (OSError, EOFError, RedisError, TimeoutError)
+"""What redis-py, sockets and asyncio raise if a server cannot be reached."""
 
 
-def mistake_in_settings(error: BaseException) -> UsageError | None:
-    """The sentence that names the fix, where asking again cannot help; None: an outage."""
+def settings_error(error: BaseException) -> UsageError | None:
+    """Return a UsageError that names the fix if the settings are wrong; None: an outage."""
     if isinstance(error, UsageError):
         return error
     text = str(error)
@@ -23,40 +23,40 @@ def mistake_in_settings(error: BaseException) -> UsageError | None:
     ):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if isinstance(error, ResponseError) and "DB index" in text:
-        return UsageError("the server has no such database; check the number in the URL")
-    if not isinstance(error, BELOW):
-        return UsageError(f"no connection can be made with these settings: {error}")
+        return UsageError("the server does not have this database; check the number in the URL")
+    if not isinstance(error, CONNECTION_ERRORS):
+        return UsageError(f"these settings do not allow a connection: {error}")
     fix = _fix_for_tls(error)
     return None if fix is None else UsageError(fix)
 
 
-def lacks_hello(error: BaseException) -> bool:
-    """True: the server (or a proxy before it) does not speak RESP3; RESP2 may work.
+def is_hello_refused(error: BaseException) -> bool:
+    """True: the server, or a proxy before it, does not know HELLO; RESP2 may work.
 
-    Behind a password, a server without HELLO demands the password in place of calling it unknown.
-    redis-py puts what a Unix socket says into an error of its own.
+    With a password, a server without HELLO asks for the password instead of calling it unknown.
+    For a Unix socket redis-py raises the reply of the server as an error of its own.
     """
     if str(error).startswith(("NOAUTH", "Authentication required")):
         return True
-    if mistake_in_settings(error) is not None or code_of_reply(str(error)) is not None:
+    if settings_error(error) is not None or code_of_reply(str(error)) is not None:
         return False
     return any(isinstance(each, ResponseError) for each in _chain(error))
 
 
-def was_closed(error: BaseException) -> bool:
-    """True: the server accepted the connection and closed it: HELLO may be unknown to it."""
-    return isinstance(error, BELOW) and cause_of(error).code == "disconnected"
+def is_closed_by_server(error: BaseException) -> bool:
+    """True: the server accepted the connection and closed it: it may not know HELLO."""
+    return isinstance(error, CONNECTION_ERRORS) and cause_of(error).code == "disconnected"
 
 
 # ---- certificates
 
-_OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
-_OTHER_TIME = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
+_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
+_WRONG_TIME = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
 _CA = "name the file of its CA in the URL: rediss://…?ssl_ca_certs=/path/to/ca.pem"
 
 
 def _fix_for_tls(error: BaseException) -> str | None:
-    """What to change, where TLS fails because of the settings; None: it has another reason."""
+    """What to change if TLS fails because of the settings; None: it has another reason."""
     for each in _chain(error):
         if isinstance(each, ssl.SSLCertVerificationError):
             return _fix_for_certificate(each.verify_code)
@@ -68,10 +68,10 @@ def _fix_for_tls(error: BaseException) -> str | None:
 
 
 def _fix_for_certificate(verify_code: int) -> str:
-    if verify_code in _OTHER_NAME:
-        said = "the certificate of the server is for another host name"
-        return f"{said}; use the name that it was made for in the URL"
-    if verify_code in _OTHER_TIME:
+    if verify_code in _WRONG_NAME:
+        problem = "the certificate of the server is for another host name"
+        return f"{problem}; use the name that it was made for in the URL"
+    if verify_code in _WRONG_TIME:
         return "the certificate of the server has expired or is not valid yet; renew it"
     return f"the certificate of the server is not trusted; {_CA}"
 
@@ -83,8 +83,8 @@ def _fix_for_handshake(error: ssl.SSLError) -> str | None:
     if error.library in ("PEM", "X509") or "PEM" in reason or "KEY_VALUES_MISMATCH" in reason:
         return "a file that the URL names for TLS cannot be read; check ssl_ca_certs, ssl_certfile"
     if "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "HANDSHAKE")):
-        said = "the server does not accept our certificate"
-        return f"{said}; pass the one it knows: rediss://…?ssl_certfile=…&ssl_keyfile=…"
+        problem = "the server does not accept our certificate"
+        return f"{problem}; pass the one it knows: rediss://…?ssl_certfile=…&ssl_keyfile=…"
     return None
 
 
@@ -125,7 +125,7 @@ _BY_WORDS = {
 
 
 def cause_of(error: BaseException) -> Cause:
-    """What happened, with a code for machines, in a few words for people."""
+    """Return the cause of an outage: a code, and a sentence."""
     code = next((code for each in _chain(error) if (code := _code(each)) is not None), "other")
     if code == "refused" and _lacks_file(error):
         code = "tls"
@@ -146,7 +146,7 @@ def _code(error: BaseException) -> str | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that it was raised from: the deepest knows best, so it comes first."""
+    """The error and those that it was raised from, the original one first."""
     found: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in found:

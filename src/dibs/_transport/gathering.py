@@ -1,4 +1,4 @@
-"""Work beside the callers: tasks of our own, and several questions at the same time."""
+"""Background tasks, and running several functions concurrently until enough have ended."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ Q = TypeVar("Q")
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
-    """A task of ours. An event loop that is closed may take it along without a complaint."""
+    """Start a background task. asyncio does not warn if its event loop is closed before it ends."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     setattr(task, "_log_destroy_pending", False)  # noqa: B010 - asyncio has no public name for it
     return task
@@ -19,9 +19,9 @@ def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
 async def gather_tasks_until(
     works: Sequence[Callable[[], Coroutine[Any, Any, Any]]], is_enough: Callable[[list[Any]], bool]
 ) -> list[Any]:
-    """What *works* return or raise, in the order in which they end, until *is_enough*.
+    """Run *works* as tasks until *is_enough*, and cancel the others.
 
-    The others are cancelled then.
+    Returns what they returned or raised, in the order in which they ended.
     """
     tasks = {asyncio.ensure_future(work()) for work in works}
     outcomes: list[Any] = []
@@ -43,9 +43,9 @@ def _outcome(task: "asyncio.Future[Any]") -> Any:
 def gather_threads_until(
     works: Sequence[Callable[[], Any]], is_enough: Callable[[list[Any]], bool]
 ) -> list[Any]:
-    """What *works* return or raise, in the order in which they end, until *is_enough*.
+    """Run *works* in threads until *is_enough*. The others run on, and are ignored.
 
-    The others end by themselves.
+    Returns what they returned or raised, in the order in which they ended.
     """
     ended: SimpleQueue[Any] = SimpleQueue()
     for work in works:

@@ -31,9 +31,9 @@ from .._core.watch import (
 from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
-from .faults import cause_of, mistake_in_settings
-from .greeting import open_async
-from .targets import Place
+from .faults import cause_of, settings_error
+from .handshake import open_async
+from .targets import Address
 from .watchers import Wake, Watchers
 
 _NOTHING = Request(b"", 0, b"")
@@ -46,7 +46,7 @@ class MultiplexedLink:
 
     def __init__(
         self,
-        place: Place | None,
+        place: Address | None,
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
@@ -79,7 +79,7 @@ class MultiplexedLink:
         self._looked_at = 0.0
         self._pinger: asyncio.TimerHandle | None = None
 
-    def move_to(self, place: Place) -> None:
+    def move_to(self, place: Address) -> None:
         """From now on the server is there. Before the first use only."""
         self._place = place
 
@@ -282,7 +282,7 @@ class MultiplexedLink:
 
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is told as such – unless these settings have worked before."""
-        mistake = mistake_in_settings(error)
+        mistake = settings_error(error)
         if mistake is None or self.engine is not None or self._machine.breaker.is_open:
             return False
         self._machine.reject(UsageError(str(mistake)))

@@ -1,4 +1,4 @@
-"""Opening a connection beside the caller: name servers and handshakes know no time limits."""
+"""Opening a connection in a background thread: name resolution has no timeout."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from .thread_connection import ThreadConnection
 
 
 class Opening:
-    """A connection that is being opened on a thread of its own."""
+    """A connection that is being opened in a thread of its own."""
 
     def __init__(
         self, connect: Callable[[], ThreadConnection], on_end: Callable[["Opening"], None]
@@ -18,29 +18,29 @@ class Opening:
         self._on_end = on_end
         self._done = threading.Event()
         self._guard = threading.RLock()
-        self._given_up = False
+        self._is_taken = False
         self._connection: ThreadConnection | None = None
 
     def start(self) -> None:
-        """Begin. *on_end* is called when it has ended, well or not."""
+        """Start the thread. *on_end* is called when the attempt has succeeded or failed."""
         try:
             threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
-        except RuntimeError:  # no more threads: the caller has to do it
+        except RuntimeError:  # no more threads: open it in this one
             self._run()
 
     def wait(self, seconds: float) -> bool:
-        """True: it has ended, well or not."""
+        """True: it has succeeded or failed."""
         return self._done.wait(seconds)
 
     def take(self) -> ThreadConnection | None:
-        """The connection; None: there is none, and one that opens later is closed."""
+        """Return the connection, or None: then one that is opened later is closed at once."""
         with self._guard:
-            self._given_up = True
+            self._is_taken = True
             connection, self._connection = self._connection, None
             return connection
 
     def give_up(self) -> None:
-        """Nobody wants it any more."""
+        """Close the connection, now or when it is open."""
         connection = self.take()
         if connection is not None:
             connection.close()
@@ -52,7 +52,7 @@ class Opening:
         except BaseException as error:
             self.error = error
         with self._guard:
-            if self._given_up and connection is not None:
+            if self._is_taken and connection is not None:
                 connection.close()
             else:
                 self._connection = connection

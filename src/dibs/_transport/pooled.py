@@ -20,13 +20,13 @@ from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import Cause, DibsError, UsageError
-from .faults import BELOW, cause_of, mistake_in_settings
-from .greeting import open_for_threads
+from .faults import CONNECTION_ERRORS, cause_of, settings_error
+from .handshake import open_for_threads
 from .pool import MOST_IDLE, Pool, PoolTimeout
 from .probe import Probe
 from .subscriber import Subscriber
 from .superseded import Superseded
-from .targets import Place
+from .targets import Address
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Wake, Watchers
 
@@ -36,7 +36,7 @@ class PooledLink:
 
     def __init__(
         self,
-        place: Place | None,
+        place: Address | None,
         limits: Limits,
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
@@ -65,7 +65,7 @@ class PooledLink:
             self._open, self._recover, self._revive, self._is_behind, self._connect_limit
         )
 
-    def move_to(self, place: Place) -> None:
+    def move_to(self, place: Address) -> None:
         """From now on the server is there. Before the first use only."""
         self._place = place
 
@@ -87,7 +87,7 @@ class PooledLink:
             connection = self._take(request)
         try:
             reply = connection.exchange(request)
-        except BELOW as error:
+        except CONNECTION_ERRORS as error:
             failure = error
         except BaseException:
             connection.close()
@@ -151,11 +151,11 @@ class PooledLink:
             return self._pool.take(allowance)
         except Outage:
             raise
-        except BELOW as error:
+        except CONNECTION_ERRORS as error:
             raise self._failed_to_open(error) from None
 
     def _failed_to_open(self, error: Exception) -> Exception:
-        mistake = mistake_in_settings(error)
+        mistake = settings_error(error)
         if mistake is not None and self.engine is None:
             return UsageError(str(mistake))
         cause = cause_of(error)
@@ -182,7 +182,7 @@ class PooledLink:
                 try:
                     left = max(self._budget / 2 - allowance.spent, allowance.slice)
                     return self._answered(request, connection, hanging, left)
-                except BELOW as again:
+                except CONNECTION_ERRORS as again:
                     error = again
         except PoolTimeout as saturated:
             if hanging is None:  # that says nothing about the server
@@ -191,7 +191,7 @@ class PooledLink:
             return self._last_look(request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
             return self._last_look(request, hanging, known.cause)
-        except BELOW as refused:
+        except CONNECTION_ERRORS as refused:
             return self._last_look(request, hanging, self._why(refused))
         except BaseException:
             for each in (connection, hanging):
@@ -231,7 +231,7 @@ class PooledLink:
         if hanging is not None:
             try:
                 reply = hanging.read(request, 0.0)
-            except BELOW:
+            except CONNECTION_ERRORS:
                 hanging.close()
             else:
                 self._pool.add(hanging)
@@ -261,7 +261,7 @@ class PooledLink:
             return untracked(self.send(request, now), request)
         try:
             return self._subscribed().track(request)
-        except (*BELOW, Outage):
+        except (*CONNECTION_ERRORS, Outage):
             return untracked(self.send(request, monotonic()), request)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:

@@ -1,4 +1,4 @@
-"""Trying to reach a server that is out, on a thread of its own."""
+"""Connecting to a server that is out, in a background thread."""
 
 import threading
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from .._core.breaker import PROBE_EVERY
 from .opening import Opening
 from .thread_connection import ThreadConnection
 
-_MOST_ATTEMPTS = 4
-"""Connections that are being opened at the same time, at most."""
+_MAX_ATTEMPTS = 4
+"""Attempts at the same time."""
 
 
 class Probe:
-    """Opens connections, one after the other, until one can be used.
+    """Opens connections until one can be used.
 
-    Another attempt begins before a hanging one has ended: on a line that loses packets the newest
-    attempt is the first to get through.
+    An attempt that hangs does not delay the next one: on a network that loses packets the newest
+    attempt is often the first to succeed.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Probe:
         self._recover = recover
         self._revive = revive
         self._is_needed = is_needed
-        self._pause = limit / _MOST_ATTEMPTS
+        self._pause = limit / _MAX_ATTEMPTS
         self._changed = threading.Event()
         self._guard = threading.RLock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def start(self) -> None:
-        """Start, unless it runs. Where no thread can be started, the next call tries again."""
+        """Start, unless it runs. If no thread can be started, the next call tries again."""
         with self._guard:
             if self._thread is not None or self._is_closed:
                 return
@@ -49,7 +49,7 @@ class Probe:
             self._thread = thread
 
     def close(self) -> None:
-        """End. Not waited for long: it may be in the middle of an attempt, and is a daemon."""
+        """End the thread, which is a daemon: if an attempt hangs, it is not waited for."""
         self._is_closed = True
         self._changed.set()
         thread = self._thread
@@ -60,7 +60,7 @@ class Probe:
         attempts: list[Opening] = []
         try:
             while not self._is_closed:
-                if len(attempts) < _MOST_ATTEMPTS:
+                if len(attempts) < _MAX_ATTEMPTS:
                     attempts.append(attempt := Opening(self._connect, self._ended))
                     attempt.start()
                 self._changed.wait(self._pause)
@@ -72,7 +72,7 @@ class Probe:
                 self._thread = None
             for attempt in attempts:
                 attempt.give_up()
-            # Who called `start` while this one was ending has started nothing.
+            # A `start` that was called while this thread was ending has started nothing.
             if self._is_needed():
                 self.start()
 
@@ -80,7 +80,7 @@ class Probe:
         self._changed.set()
 
     def _has_recovered(self, attempts: list[Opening]) -> bool:
-        """True: the server is back. What has ended in vain is removed, and a pause is made."""
+        """True: the server is back. Otherwise remove the attempts that failed, and pause."""
         ended = [attempt for attempt in attempts if attempt.wait(0)]
         for attempt in ended:
             attempts.remove(attempt)
@@ -95,7 +95,7 @@ class Probe:
     def _is_usable(self, connection: ThreadConnection) -> bool:
         try:
             usable = self._recover(connection)
-        except Exception:  # whatever it is: nobody else tries
+        except Exception:  # whatever it is: this thread has to go on
             usable = False
         if not usable:
             connection.close()

@@ -6,23 +6,23 @@ import sys
 from typing import Any
 
 _SIOCOUTQ = 0x5411
-"""Linux: bytes in the send queue that the other side has not confirmed."""
+"""Linux: bytes in the send queue that the peer has not acknowledged."""
 
 
 def undelivered(sock: Any) -> int:
-    """Bytes that were written but have not reached the other machine; 0 where nobody knows."""
+    """Bytes that were written and are not acknowledged by the peer; 0 if the system cannot tell."""
     if sys.platform != "linux" or sock is None:
         return 0
     import fcntl
 
     try:
         return struct.unpack("i", fcntl.ioctl(sock.fileno(), _SIOCOUTQ, b"\0\0\0\0"))[0]
-    except (OSError, ValueError):  # closed meanwhile, or a kind of socket that cannot tell
+    except (OSError, ValueError):  # closed meanwhile, or not a TCP socket
         return 0
 
 
 def is_readable(sock: Any) -> bool:
-    """True: there are bytes to read, the other side has closed it, or it is broken."""
+    """True: there are bytes to read, the peer has closed it, or it is broken."""
     try:
         if not hasattr(select, "poll"):  # Windows
             return bool(select.select([sock], [], [], 0)[0])

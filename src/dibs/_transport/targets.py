@@ -1,7 +1,7 @@
-"""From a URL or a client to a place where connections can be opened.
+"""From a URL or a redis-py client to addresses where connections can be opened.
 
-Connecting (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential providers) stays
-redis-py's business. Its retries and timeouts do not: the budget of a call is ours alone.
+redis-py opens the connections (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sentinel, credential
+providers). Its retries and timeouts are switched off: the budget of a call limits its time.
 """
 
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ _KNOWN = (
     "redis:// rediss:// unix:// valkey:// valkeys:// redis+sentinel:// redis+cluster:// embedded://"
 )
 
-# What a client may have been told about faults is not for our connections: see the top.
-_OURS: dict[str, Any] = {
+# These options of a URL or a client are overridden: see above.
+_OVERRIDES: dict[str, Any] = {
     "decode_responses": False,
     "retry": None,
     "retry_on_timeout": False,
     "retry_on_error": [],
     "health_check_interval": 0,
 }
-# A cluster client mixes the settings of its connections with its own; these are the former.
-_LENT = frozenset(
+# A cluster client mixes the options of its connections with its own; these are for connections.
+_FOR_CONNECTIONS = frozenset(
     (
         "username", "password", "credential_provider", "client_name",
         "socket_keepalive", "socket_keepalive_options",
     )
 )  # fmt: skip
-_NOT_FOR_US = (
+_IGNORED = (
     "maint_notifications_config",
     "maint_notifications_pool_handler",
     "oss_cluster_maint_notifications_handler",
@@ -45,38 +45,44 @@ _NOT_FOR_US = (
 
 
 @dataclass(frozen=True, repr=False)
-class Place:
-    """One server: makes connections that are not yet connected."""
+class Address:
+    """One server, and the options of connections to it."""
 
     connection_class: type[Any]
     options: dict[str, Any]
     pool: Any = None
     """Kept alive because some connections point to their pool weakly."""
     ours: tuple[Any, ...] = ()
-    """Clients that we made to find the place; closed when the link is."""
+    """Clients to be closed with the link."""
 
     def __repr__(self) -> str:
         options = self.options
         address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         return f"{options.get('path') or address}/{options.get('db', 0)}"
 
-    def connection(self, limit: float | None, protocol: int, *, plain: bool = False) -> Any:
-        """A redis-py connection. *limit*: the most that each step of its handshake may take.
+    @property
+    def protocol(self) -> int:
+        """The highest version of RESP to use: 3, unless the URL says `protocol=2`."""
+        return int(self.options.get("protocol", 3))
 
-        *plain*: without a name, because a proxy may not know CLIENT.
+    def connection(self, limit: float | None, protocol: int, *, plain: bool = False) -> Any:
+        """Return a redis-py connection that is not connected yet.
+
+        *limit*: the seconds that each step of its handshake may take. *plain*: it does not set a
+        client name, because a proxy may not know the command CLIENT.
         """
-        ours = {"socket_timeout": limit, "socket_connect_timeout": limit, "protocol": protocol}
-        made = self.connection_class(**{**self.options, **_OURS, **ours})
+        call = {"socket_timeout": limit, "socket_connect_timeout": limit, "protocol": protocol}
+        connection = self.connection_class(**{**self.options, **_OVERRIDES, **call})
         if plain:
             for name in ("client_name", "driver_info", "lib_name", "lib_version"):
-                if hasattr(made, name):
-                    setattr(made, name, None)
-        return made
+                if hasattr(connection, name):
+                    setattr(connection, name, None)
+        return connection
 
 
 @dataclass(frozen=True, repr=False)
 class Embedded:
-    """A Valkey of our own: private, or shared by all who name the folder."""
+    """A server that dibs starts: private, or shared by all processes that name the folder."""
 
     folder: str | None
 
@@ -86,42 +92,45 @@ class Embedded:
 
 @dataclass(frozen=True, repr=False)
 class Cluster:
-    """Many servers, one slot map. `seeds` are where to ask for it."""
+    """A cluster. `seeds` are nodes that are asked for its slot map."""
 
     seeds: tuple[tuple[str, int], ...]
-    place: Place
+    template: Address
     """How to connect; host and port are replaced for each node."""
 
     def __repr__(self) -> str:
         return "cluster " + ",".join(f"{host}:{port}" for host, port in self.seeds)
 
-    def node(self, host: str, port: int) -> Place:
-        """The place of one node."""
-        options = {**self.place.options, "host": host, "port": port}
-        return Place(self.place.connection_class, options)
+    def node(self, host: str, port: int) -> Address:
+        """Return the address of one node."""
+        options = {**self.template.options, "host": host, "port": port}
+        return Address(self.template.connection_class, options)
 
 
 @dataclass(frozen=True, repr=False)
-class Service:
+class SentinelService:
     """The master of a Sentinel service, whichever server that is."""
 
     name: str
-    sentinels: tuple[Place, ...]
-    """Where to ask who the master is, with credentials and TLS of the sentinels' own."""
-    place: Place
-    """How to connect to the master; its address is replaced."""
+    sentinels: tuple[Address, ...]
+    """Where to ask who the master is, with their own credentials and TLS options."""
+    template: Address
+    """How to connect to the master; host and port are replaced."""
     forced_host: str | None = None
-    """In place of the host that sentinels name (redis-py's `force_master_ip`)."""
+    """Used instead of the host that sentinels name (redis-py's `force_master_ip`)."""
 
     def __repr__(self) -> str:
         return f"service {self.name}"
 
 
-Target = Place | Embedded | Cluster | Service
+Target = Address | Embedded | Cluster | SentinelService
 
 
 def find(target: object, redis: ModuleType) -> Target:
-    """Where *target* is. *redis*: `redis` or `redis.asyncio`. UsageError: nowhere we know."""
+    """Return what a URL or a client stands for. *redis*: `redis` or `redis.asyncio`.
+
+    UsageError: it is neither, or its options cannot be used.
+    """
     if isinstance(target, str):
         return _from_url(target, redis)
     if hasattr(target, "nodes_manager"):
@@ -129,23 +138,26 @@ def find(target: object, redis: ModuleType) -> Target:
     if hasattr(target, "connection_pool"):
         pool = _pool_of(target, redis)
         is_sentinel = hasattr(pool, "sentinel_manager")
-        return _from_sentinel_client(pool, redis) if is_sentinel else _place(pool)
-    raise UsageError(f"a target is a URL or a redis-py client, not {type(target).__name__}")
+        return _from_sentinel_client(pool, redis) if is_sentinel else _from_client(pool)
+    raise UsageError(f"target must be a URL or a redis-py client, not {type(target).__name__}")
 
 
-def place_of(url: str, redis: ModuleType) -> Place:
-    """The place that a redis-py URL names. UsageError: redis-py cannot read it."""
+def address_of(url: str, redis: ModuleType) -> Address:
+    """Return the address in a URL of redis-py. UsageError: redis-py cannot read it."""
     try:
         pool = redis.ConnectionPool.from_url(url)
     except (ValueError, TypeError) as error:
         raise UsageError(f"redis-py cannot read the target URL: {error}") from None
-    return _place(pool)
+    protocol = pool.connection_kwargs.get("protocol", 3)
+    if str(protocol) not in ("2", "3"):
+        raise UsageError(f"protocol in a target URL must be 2 or 3, not {protocol!r}")
+    return _address(pool)
 
 
 def _from_url(url: str, redis: ModuleType) -> Target:
     scheme, mark, rest = url.partition("://")
     if mark and scheme in _SCHEMES:
-        return place_of(f"{_SCHEMES[scheme]}://{rest}", redis)
+        return address_of(f"{_SCHEMES[scheme]}://{rest}", redis)
     if mark and scheme == "embedded":
         return Embedded(unquote(rest.rstrip("/")) or None)
     if mark and scheme == "redis+sentinel":
@@ -156,7 +168,7 @@ def _from_url(url: str, redis: ModuleType) -> Target:
 
 
 def _pool_of(client: Any, redis: ModuleType) -> Any:
-    """The pool of a client that the caller has: read for its settings, never used or closed."""
+    """The pool of a caller's client. Only its options are read; it is not used and not closed."""
     pool = client.connection_pool
     is_async = hasattr(pool.connection_class, "_connect") and _is_coroutine(pool.connection_class)
     if is_async != redis.__name__.endswith("asyncio"):
@@ -171,18 +183,25 @@ def _is_coroutine(connection_class: type[Any]) -> bool:
     return inspect.iscoroutinefunction(connection_class.connect)
 
 
-def _place(pool: Any) -> Place:
-    options = {k: v for k, v in pool.connection_kwargs.items() if k not in _NOT_FOR_US}
-    return Place(pool.connection_class, options, pool)
+def _from_client(pool: Any) -> Address:
+    # Some versions of redis-py set a protocol that the caller has not asked for.
+    address = _address(pool)
+    options = {k: v for k, v in address.options.items() if k != "protocol"}
+    return Address(address.connection_class, options, pool)
+
+
+def _address(pool: Any) -> Address:
+    options = {k: v for k, v in pool.connection_kwargs.items() if k not in _IGNORED}
+    return Address(pool.connection_class, options, pool)
 
 
 # ---- Sentinel
 
 _SENTINEL_OPENS, _SENTINEL_ANSWERS = 1.0, 0.3
-"""The most that connecting to a sentinel (TLS included), and each of its answers, may take."""
+"""Seconds that connecting to a sentinel (TLS included), and each of its replies, may take."""
 
 
-def _from_sentinel_url(rest: str, redis: ModuleType) -> Service:
+def _from_sentinel_url(rest: str, redis: ModuleType) -> SentinelService:
     """`user:pw@h:p,h:p/service/db?options`: the master of *service*, asked from any sentinel.
 
     Options that begin with `sentinel_` are for the connections to the sentinels.
@@ -190,33 +209,37 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> Service:
     credentials, hosts, path, query = _split(rest)
     service, _, db = path.strip("/").partition("/")
     if not service:
-        raise UsageError("a sentinel URL names its service: redis+sentinel://host:26379/mymaster/0")
+        raise UsageError(
+            "a Sentinel URL needs the name of a service: redis+sentinel://host:26379/mymaster/0"
+        )
     for_master, for_sentinels = _split_options(query)
     scheme = "rediss" if _wants_tls(for_master) else "redis"
-    place = _checked(
-        place_of(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
+    address = _checked(
+        address_of(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
     )
     scheme = "rediss" if _wants_tls(for_sentinels) else "redis"
-    template = _checked(place_of(f"{scheme}://x:1{_query(for_sentinels)}", redis))
+    template = _checked(address_of(f"{scheme}://x:1{_query(for_sentinels)}", redis))
     sentinels = [_sentinel(template, host, port or 26379) for host, port in hosts]
-    return Service(service, tuple(sentinels), place)
+    return SentinelService(service, tuple(sentinels), address)
 
 
 def _split_options(query: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Those for the master, and those for the sentinels."""
+    """The options for the master, and those for the sentinels."""
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
-    mark = "sentinel_"
+    prefix = "sentinel_"
     for_sentinels = {
-        name.removeprefix(mark): value for name, value in options.items() if name.startswith(mark)
+        name.removeprefix(prefix): value
+        for name, value in options.items()
+        if name.startswith(prefix)
     }
-    return {k: v for k, v in options.items() if not k.startswith(mark)}, for_sentinels
+    return {k: v for k, v in options.items() if not k.startswith(prefix)}, for_sentinels
 
 
 def _wants_tls(options: dict[str, str]) -> bool:
-    """`ssl=true`, which is taken out: redis-py knows it by the scheme."""
+    """Remove `ssl` and return its value: redis-py has a scheme for it instead."""
     value = options.pop("ssl", "false").lower()
     if value not in ("true", "false", "1", "0", "yes", "no"):
-        raise UsageError(f"ssl in a target URL is true or false, not {value!r}")
+        raise UsageError(f"ssl in a target URL must be true or false, not {value!r}")
     return value in ("true", "1", "yes")
 
 
@@ -224,40 +247,40 @@ def _query(options: dict[str, str]) -> str:
     return f"?{urlencode(options)}" if options else ""
 
 
-def _checked(place: Place) -> Place:
-    """*place*. UsageError: its options are not those of a connection."""
+def _checked(address: Address) -> Address:
+    """Return *address*. UsageError: redis-py does not know its options."""
     try:
-        place.connection(None, 3)
+        address.connection(None, 3)
     except (TypeError, ValueError) as error:
-        words = str(error).rpartition("__init__() ")[2]
-        raise UsageError(f"redis-py cannot use the options of the target URL: {words}") from None
-    return place
+        why = str(error).rpartition("__init__() ")[2]
+        raise UsageError(f"redis-py cannot use the options of the target URL: {why}") from None
+    return address
 
 
-def _sentinel(template: Place, host: str, port: int) -> Place:
+def _sentinel(template: Address, host: str, port: int) -> Address:
     limits = {"socket_timeout": _SENTINEL_ANSWERS, "socket_connect_timeout": _SENTINEL_OPENS}
-    options = {**template.options, **_OURS, **limits, "host": host, "port": port, "db": 0}
-    return Place(template.connection_class, options)
+    options = {**template.options, **_OVERRIDES, **limits, "host": host, "port": port, "db": 0}
+    return Address(template.connection_class, options)
 
 
-def _from_sentinel_client(pool: Any, redis: ModuleType) -> Service:
-    """`Sentinel(…).master_for(…)`: its sentinels and settings; none of its clients is used."""
+def _from_sentinel_client(pool: Any, redis: ModuleType) -> SentinelService:
+    """`Sentinel(…).master_for(…)`: its sentinels and options; its clients are not used."""
     if not pool.is_master:
-        raise UsageError("leases live on the master: pass master_for(…), not slave_for(…)")
+        raise UsageError("leases need the master: pass master_for(…), not slave_for(…)")
     manager = pool.sentinel_manager
-    sentinels: list[Place] = []
+    sentinels: list[Address] = []
     for client in manager.sentinels:
-        template = _place(client.connection_pool)
+        template = _address(client.connection_pool)
         options = template.options
         sentinels.append(_sentinel(template, options["host"], int(options["port"])))
     is_tls = any("SSL" in base.__name__ for base in pool.connection_class.__mro__)
-    options = {k: v for k, v in _place(pool).options.items() if k not in _FOUND_BY_SENTINEL}
-    place = Place(redis.SSLConnection if is_tls else redis.Connection, options)
+    options = {k: v for k, v in _address(pool).options.items() if k not in _NOT_OF_MASTER}
+    address = Address(redis.SSLConnection if is_tls else redis.Connection, options)
     forced = getattr(manager, "_force_master_ip", None)
-    return Service(pool.service_name, tuple(sentinels), place, forced)
+    return SentinelService(pool.service_name, tuple(sentinels), address, forced)
 
 
-_FOUND_BY_SENTINEL = ("host", "port", "connection_pool")
+_NOT_OF_MASTER = ("host", "port", "connection_pool", "protocol")
 
 
 # ---- Cluster
@@ -267,22 +290,22 @@ def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     """`user:pw@h:p,h:p?options`: any node tells where the others are."""
     credentials, hosts, path, query = _split(rest)
     if path.strip("/") not in ("", "0"):
-        raise UsageError("a cluster has one database; leave out the path of the target URL")
+        raise UsageError("a cluster has a single database; remove the path from the target URL")
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
     scheme = "rediss" if _wants_tls(options) else "redis"
-    place = _checked(place_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
-    return Cluster(tuple((host, port or 6379) for host, port in hosts), place)
+    address = _checked(address_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
+    return Cluster(tuple((host, port or 6379) for host, port in hosts), address)
 
 
 def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
     manager = client.nodes_manager
     settings = getattr(client, "connection_kwargs", None) or manager.connection_kwargs
-    lent = {k: v for k, v in settings.items() if k in _LENT or k.startswith("ssl_")}
+    options = {k: v for k, v in settings.items() if k in _FOR_CONNECTIONS or k.startswith("ssl_")}
     wants_tls = "SSL" in getattr(settings.get("connection_class"), "__name__", "")
     scheme = "rediss" if wants_tls or settings.get("ssl") else "redis"
-    place = place_of(f"{scheme}://x:1/0", redis)
+    address = address_of(f"{scheme}://x:1/0", redis)
     nodes = [(str(node.host), int(node.port)) for node in manager.startup_nodes.values()]
-    return Cluster(tuple(nodes), Place(place.connection_class, {**place.options, **lent}))
+    return Cluster(tuple(nodes), Address(address.connection_class, {**address.options, **options}))
 
 
 def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
@@ -297,5 +320,5 @@ def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
             raise UsageError(f"{item!r} is not host:port")
         hosts.append(((host if colon else item).strip("[]"), int(port) if colon else None))
     if not all(host for host, _ in hosts):
-        raise UsageError("the target URL names no host")
+        raise UsageError("the target URL has no host")
     return credentials + at, hosts, parts.path, f"?{parts.query}" if parts.query else ""

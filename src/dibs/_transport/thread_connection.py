@@ -11,7 +11,7 @@ from .._core.capabilities import Handshake
 from .._core.connection import MORE, SLICES, Allowance, make_parser
 from .._core.engine import Engine
 from .._core.request import Reply, Request
-from . import adopted
+from . import redis_internals
 from .sockets import is_readable, undelivered
 
 _READ = 65536
@@ -37,7 +37,7 @@ class ThreadConnection:
 
     def __init__(self, connection: Any, limit: float) -> None:
         self._connection = connection
-        self._sock = adopted.socket_of(connection)
+        self._sock = redis_internals.socket_of(connection)
         self._parser = make_parser()
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
@@ -164,7 +164,7 @@ class ThreadConnection:
         self.is_closed = True
         self._connection.disconnect()
 
-    def hang_up(self) -> None:
+    def shutdown(self) -> None:
         """End the conversation under a thread that reads: it gets an EOFError and closes."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)

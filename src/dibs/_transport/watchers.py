@@ -1,4 +1,4 @@
-"""Who wants to know when a key changes."""
+"""Callbacks for changes of keys."""
 
 import threading
 from collections.abc import Callable
@@ -10,22 +10,22 @@ Wake = Callable[[], None]
 
 
 class Watchers:
-    """Key → those to wake. Waking costs nothing that waits, so it may happen on any thread."""
+    """Key → the callbacks to call when it changes. They do not block; any thread may call them."""
 
     def __init__(self) -> None:
         self._wakes: dict[bytes, set[Wake]] = {}
-        self._guard = threading.RLock()  # a signal handler may use dibs, too
+        self._guard = threading.RLock()  # re-entrant: a signal handler may use dibs, too
 
     def __bool__(self) -> bool:
         return bool(self._wakes)
 
     def add(self, key: bytes, wake: Wake) -> None:
-        """*wake* is called at the next change of *key*, or when a change may have been missed."""
+        """Call *wake* when *key* changes, or when a change may have been missed."""
         with self._guard:
             self._wakes.setdefault(key, set()).add(wake)
 
     def discard(self, key: bytes, wake: Wake) -> None:
-        """*wake* is not called any more."""
+        """Do not call *wake* any more."""
         with self._guard:
             wakes = self._wakes.get(key)
             if wakes is not None:
@@ -34,7 +34,7 @@ class Watchers:
                     del self._wakes[key]
 
     def pushed(self, push: list[Reply]) -> None:
-        """The server said what changed."""
+        """Wake those who watch a key that this push of the server names."""
         keys = read_push(push)
         with self._guard:
             known = list(self._wakes) if keys is None else keys
@@ -43,7 +43,7 @@ class Watchers:
             wake()
 
     def wake_all(self) -> None:
-        """A change may have been missed: everybody looks for themselves."""
+        """Wake all: a change may have been missed."""
         with self._guard:
             everybody = [wake for wakes in self._wakes.values() for wake in wakes]
         for wake in everybody:

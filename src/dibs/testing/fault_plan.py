@@ -1,19 +1,19 @@
-"""What is wrong on the line at this moment, and what is about to go wrong."""
+"""The faults of a proxy: those in force, and those that wait for a matching request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-Moment = Literal["request", "reply"]
+Trigger = Literal["request", "reply"]
 Kind = Literal["mute", "cut", "drop"]
 
 
 @dataclass(slots=True)
 class Fault:
-    """A fault that waits for its moment: the next `count` chunks that contain `match`."""
+    """A fault that is triggered by the next `count` chunks that contain `match`."""
 
-    moment: Moment
+    trigger: Trigger
     kind: Kind
     count: int
     match: bytes
@@ -22,9 +22,9 @@ class Fault:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """All faults of one proxy, and what they met; each connection looks here for each chunk."""
+    """All faults of one proxy, and how often they were triggered; read for every chunk."""
 
-    hole: bool = False
+    black_hole: bool = False
     request_delay: float = 0.0
     reply_delay: float = 0.0
     request_rate: float = 0.0
@@ -34,10 +34,10 @@ class FaultPlan:
     piece: int = 0
     faults: list[Fault] = field(default_factory=list[Fault])
     requests: int = 0
-    met: int = 0
+    triggered: int = 0
 
-    def lengthen(self, request_delay: float, reply_delay: float) -> None:
-        """Make the way longer, in seconds."""
+    def delay(self, request_delay: float, reply_delay: float) -> None:
+        """Delay each direction by that many seconds."""
         self.request_delay, self.reply_delay = request_delay, reply_delay
 
     def throttle(self, request_rate: float, reply_rate: float) -> None:
@@ -45,27 +45,27 @@ class FaultPlan:
         self.request_rate, self.reply_rate = request_rate, reply_rate
 
     def stall(self, *, requests: bool, replies: bool) -> None:
-        """Keep everything back that goes in these directions."""
+        """Hold back all bytes in these directions."""
         self.requests_stalled, self.replies_stalled = requests, replies
 
-    def end_all(self) -> None:
-        """End all faults and forget those to come."""
-        self.hole, self.piece = False, 0
-        self.lengthen(0.0, 0.0)
+    def clear(self) -> None:
+        """Remove all faults."""
+        self.black_hole, self.piece = False, 0
+        self.delay(0.0, 0.0)
         self.throttle(0.0, 0.0)
         self.stall(requests=False, replies=False)
         self.faults.clear()
 
-    def next_fault(self, moment: Moment, seen: bytes, fresh: int) -> Fault | None:
-        """The first fault for this moment whose match ends in the `fresh` last bytes seen."""
+    def next_fault(self, trigger: Trigger, seen: bytes, fresh: int) -> Fault | None:
+        """The first fault whose match ends within the last `fresh` bytes of `seen`."""
         for fault in self.faults:
             reach = fresh + max(len(fault.match) - 1, 0)
-            if fault.moment == moment and fault.match in seen[-reach:]:
-                return self._used(fault)
+            if fault.trigger == trigger and fault.match in seen[-reach:]:
+                return self._trigger(fault)
         return None
 
-    def _used(self, fault: Fault) -> Fault:
-        self.met += 1
+    def _trigger(self, fault: Fault) -> Fault:
+        self.triggered += 1
         fault.count -= 1
         if fault.count <= 0:
             self.faults.remove(fault)

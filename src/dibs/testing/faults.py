@@ -1,4 +1,4 @@
-"""A proxy between client and server that loses, delays, tears and cuts what passes through it."""
+"""A proxy between clients and server that loses, delays and splits bytes, and cuts connections."""
 
 from __future__ import annotations
 
@@ -8,67 +8,53 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from .certificates import Certificates
-from .connections import LANE_SIZE, RESET_ON_CLOSE, Connection
+from .connections import BUFFER_SIZE, RESET_ON_CLOSE, Connection
 from .fault_plan import Fault, FaultPlan
 from .ports import bound_socket
+from .proxy import Proxy
 
 T = TypeVar("T")
 BACKLOG = 512
-REACH_WITHIN = 5.0
+CONNECT_WITHIN = 5.0
 
 
-class FaultProxy:
-    """Passes bytes between clients and one server, and does harm when told to.
+class FaultProxy(Proxy):
+    """Passes bytes between clients and one server, with the faults that its methods set.
 
-    The target is a port of 127.0.0.1 or the path of a Unix socket. The proxy has a thread of its
-    own, so plain and asyncio tests use it alike; a fault is in force when its method returns. With
-    `match` it springs only for a request that contains these bytes, so that handshakes are spared.
-    A connection that has lost bytes stays silent for good: TCP knows no gaps. With `tls` clients
-    speak TLS to the proxy, and the proxy plainly to the server.
+    The target is a port of 127.0.0.1 or the path of a Unix socket. The proxy runs in a thread of
+    its own, so plain and asyncio tests use it alike; a fault is in force when its method returns.
+    With `match` it is triggered only by a request that contains these bytes, so not by a handshake.
+    A connection that has lost bytes delivers nothing any more, as TCP delivers nothing after a gap.
+    With `tls` clients speak TLS to the proxy, and the proxy speaks plain TCP to the server.
     """
 
     _loop: asyncio.AbstractEventLoop
-    _ending: asyncio.Event
+    _closing: asyncio.Event
 
     def __init__(self, target: int | str, *, tls: Certificates | None = None) -> None:
-        self._target = target
+        super().__init__(target)
         self._tls = tls
         self._context = tls.server_context() if tls is not None else None
         self._plan = FaultPlan()
-        self._live: set[Connection] = set()
-        self._joining: set[asyncio.Task[None]] = set()
+        self._connections: set[Connection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._accepted = 0
         self._listening = False
-        self._listener = bound_socket()
-        self.port: int = self._listener.getsockname()[1]
         ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
         ready.result()
 
     def __repr__(self) -> str:
-        return f"<FaultProxy on port {self.port} to {self._target}, {self.open} open>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        return f"{super().__repr__()[:-1]}, {self.open} open>"
 
     @property
     def url(self) -> str:
-        """Where clients connect to the proxy instead of the server."""
-        address = f"127.0.0.1:{self.port}"
-        return self._tls.url(address) if self._tls is not None else f"redis://{address}"
+        """Where clients connect instead of to the server; with `tls` it names the certificate."""
+        return super().url if self._tls is None else self._tls.url(f"127.0.0.1:{self.port}")
 
     @property
     def connections(self) -> int:
@@ -78,7 +64,9 @@ class FaultProxy:
     @property
     def open(self) -> int:
         """How many of them the clients still have open."""
-        return self._do(lambda: sum(link.client.open for link in self._live)) if self._alive else 0
+        if not self._alive:
+            return 0
+        return self._do(lambda: sum(each.client.open for each in self._connections))
 
     @property
     def requests(self) -> int:
@@ -86,23 +74,23 @@ class FaultProxy:
         return self._plan.requests
 
     @property
-    def sprung(self) -> int:
-        """How often a fault that waited for its moment has met it."""
-        return self._plan.met
+    def triggered(self) -> int:
+        """How many requests or replies a fault with a count has hit so far."""
+        return self._plan.triggered
 
     def swallow_replies(self, count: int = 1, *, match: bytes = b"", keep: int = 0) -> None:
-        """Let the next `count` requests be executed, and their replies vanish in silence.
+        """Let the next `count` requests be executed, and drop their replies.
 
-        The connections stay open, and silent. The first `keep` bytes of a reply still arrive.
-        Without a `match` it is the next bytes from the server that vanish, whatever they answer.
+        The connections stay open and deliver nothing more. The first `keep` bytes still arrive.
+        Without a `match` the next bytes from the server are dropped, whatever they answer.
         """
         self._set(Fault("request" if match else "reply", "mute", count, match, keep))
 
     def swallow_pushes(self, count: int = 1, *, match: bytes = b"") -> None:
         """Drop the next `count` chunks from the server that themselves contain `match`.
 
-        The connection goes on as if nothing had happened, so aim at whole messages: a wake-up or
-        an invalidation that nobody asked for.
+        The connection stays usable, so `match` has to be in whole messages: an invalidation push,
+        for example.
         """
         self._set(Fault("reply", "drop", count, match))
 
@@ -115,31 +103,31 @@ class FaultProxy:
         self._set(Fault("request", "cut", count, match, keep))
 
     def cut(self) -> None:
-        """Reset all connections (RST); new ones are welcome."""
-        self._do(lambda: [link.reset() for link in list(self._live)])
+        """Reset all connections (RST); new ones are accepted."""
+        self._do(lambda: [connection.reset() for connection in list(self._connections)])
 
     def refuse(self) -> None:
-        """Refuse new connections, on a port that stays ours; those that are open live on."""
-        self._do(self._close_door)
+        """Refuse new connections; open ones stay. No other process can take the port."""
+        self._do(self._stop_listening)
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
-        self._do(self._open_door)
+        self._do(self._start_listening)
 
     def black_hole(self) -> None:
-        """Accept connections and swallow all bytes, in both directions and on open ones, too."""
-        self._do(lambda: setattr(self._plan, "hole", True))
+        """Accept connections and drop all bytes in both directions, on open connections too."""
+        self._do(lambda: setattr(self._plan, "black_hole", True))
 
     def delay(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
-        """Deliver everything that many seconds later: a long line, not a slow one."""
-        self._do(lambda: self._plan.lengthen(requests, replies))
+        """Deliver everything that many seconds later: latency, without a limit of bandwidth."""
+        self._do(lambda: self._plan.delay(requests, replies))
 
     def throttle(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
         """Deliver at most that many bytes per second on each connection; 0 is no limit."""
         self._do(lambda: self._plan.throttle(requests, replies))
 
     def stall(self, *, requests: bool = False, replies: bool = False) -> None:
-        """Keep back all that goes in a direction, until `heal()` or another `stall` delivers it."""
+        """Hold back all bytes in a direction, until `heal()` or another `stall` delivers them."""
         self._do(lambda: self._stall(requests=requests, replies=replies))
 
     def split(self, size: int) -> None:
@@ -147,15 +135,15 @@ class FaultProxy:
         self._do(lambda: setattr(self._plan, "piece", size))
 
     def heal(self) -> None:
-        """End all faults: connections that have lost bytes stay silent, all others are well."""
-        self._do(self._plan.end_all)
+        """End all faults; connections that have lost bytes still deliver nothing."""
+        self._do(self._plan.clear)
         self._do(lambda: self._stall(requests=False, replies=False))
-        self._do(self._open_door)
+        self._do(self._start_listening)
 
     def close(self) -> None:
-        """Reset what is open and end the thread; harmless the second time."""
+        """Reset all connections and end the thread; harmless the second time."""
         if self._alive:
-            self._do(self._ending.set)
+            self._do(self._closing.set)
             self._thread.join()
 
     @property
@@ -166,7 +154,7 @@ class FaultProxy:
         self._do(lambda: self._plan.faults.append(fault))
 
     def _do(self, action: Callable[[], T]) -> T:
-        # Everything below happens in the proxy's thread, so nothing needs a lock.
+        # What follows runs in the thread of the proxy, so nothing needs a lock.
         done: Future[T] = Future()
 
         def act() -> None:
@@ -180,82 +168,84 @@ class FaultProxy:
 
     def _stall(self, *, requests: bool, replies: bool) -> None:
         self._plan.stall(requests=requests, replies=replies)
-        for link in self._live:
-            link.stall()
+        for connection in self._connections:
+            connection.stall()
 
     def _run(self, ready: Future[None]) -> None:
         asyncio.run(self._serve(ready), debug=False)
 
     async def _serve(self, ready: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ending = asyncio.Event()
-        self._open_door()
+        self._closing = asyncio.Event()
+        self._start_listening()
         ready.set_result(None)
-        await self._ending.wait()
+        await self._closing.wait()
         self._loop.remove_reader(self._listener)
         self._listener.close()
         await asyncio.sleep(0)  # a task that is cancelled before its first step closes nothing
-        for task in self._joining:
+        for task in self._connecting:
             task.cancel()  # a client may never end its TLS handshake
-        await asyncio.gather(*self._joining, return_exceptions=True)
-        while self._live:
-            for link in list(self._live):
-                link.reset()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        while self._connections:
+            for connection in list(self._connections):
+                connection.reset()
             await asyncio.sleep(0)
 
-    def _open_door(self) -> None:
+    def _start_listening(self) -> None:
         if not self._listening:
             self._listener.setblocking(False)
-            # Small, or a slow line would look like a quick one with a slow server behind it.
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LANE_SIZE)
+            # Small: a client must notice that the connection is slow, and not fill a large buffer.
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_SIZE)
             self._listener.listen(BACKLOG)
-            self._loop.add_reader(self._listener, self._welcome)
+            self._loop.add_reader(self._listener, self._accept)
             self._listening = True
 
-    def _close_door(self) -> None:
+    def _stop_listening(self) -> None:
         if self._listening:
             self._loop.remove_reader(self._listener)
             self._listener.close()
-            self._listener = bound_socket(self.port)  # bound but not listening: refused, and ours
+            self._listener = bound_socket(self.port)  # bound, but not listening
             self._listening = False
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            wire, _ = self._listener.accept()
+            sock, _ = self._listener.accept()
             self._accepted += 1
-            task = self._loop.create_task(self._join(wire))
-            self._joining.add(task)
-            task.add_done_callback(self._joining.discard)
+            task = self._loop.create_task(self._serve_client(sock))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
-    async def _join(self, client: socket.socket) -> None:
-        link = Connection(self._plan, self._live.discard)
+    async def _serve_client(self, client: socket.socket) -> None:
+        connection = Connection(self._plan, self._connections.discard)
         try:
-            server = await self._reach_target()
-            await self._loop.create_connection(lambda: link.server, sock=server)
-        except (OSError, asyncio.CancelledError):  # it is not there, or we end
+            server = await self._connect_to_target()
+            await self._loop.create_connection(lambda: connection.server, sock=server)
+        except (OSError, asyncio.CancelledError):  # no server there, or the proxy is being closed
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             return client.close()
-        self._live.add(link)
+        self._connections.add(connection)
         client.setblocking(False)
-        return await self._greet(link, client)
+        return await self._connect_client(connection, client)
 
-    async def _greet(self, link: Connection, client: socket.socket) -> None:
+    async def _connect_client(self, connection: Connection, client: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: link.client, client, ssl=self._context)
-        except (OSError, asyncio.CancelledError):  # it does not trust us, or we end
-            return link.client_refused()
-        return link.begin()
+            await self._loop.connect_accepted_socket(
+                lambda: connection.client, client, ssl=self._context
+            )
+        except (OSError, asyncio.CancelledError):  # the TLS handshake failed, or we are closing
+            return connection.client_refused()
+        return connection.begin()
 
-    async def _reach_target(self) -> socket.socket:
+    async def _connect_to_target(self) -> socket.socket:
         if isinstance(self._target, str):
-            wire, address = socket.socket(socket.AF_UNIX), self._target
+            sock, address = socket.socket(socket.AF_UNIX), self._target
         else:
-            wire, address = socket.socket(socket.AF_INET), ("127.0.0.1", self._target)
-        wire.setblocking(False)
+            sock, address = socket.socket(socket.AF_INET), ("127.0.0.1", self._target)
+        sock.setblocking(False)
         try:
-            async with asyncio.timeout(REACH_WITHIN):
-                await self._loop.sock_connect(wire, address)
+            async with asyncio.timeout(CONNECT_WITHIN):
+                await self._loop.sock_connect(sock, address)
         except BaseException:
-            wire.close()
+            sock.close()
             raise
-        return wire
+        return sock

@@ -1,4 +1,4 @@
-"""A proxy that lacks commands: for servers, services and proxies that are less than a Redis."""
+"""A proxy that lacks commands, as some services and proxies do."""
 
 from __future__ import annotations
 
@@ -7,52 +7,30 @@ import socket
 import threading
 from collections.abc import Iterator
 from io import BufferedReader
-from types import TracebackType
-from typing import Self
 
-from .ports import bound_socket
+from .proxy import Proxy
 
 Words = list[bytes]
 
 
-class CommandFilter:
-    """Passes commands to a server on a port of 127.0.0.1, except those that it is told about.
+class CommandFilter(Proxy):
+    """Passes commands to a server on a port of 127.0.0.1, except those that are named here.
 
-    A command is named as "EVAL" or, with its subcommand, as "CLIENT TRACKING". The server itself
-    answers in place of the proxy: a refused command reaches it under a name that it does not know,
-    so the replies of a pipeline keep their order.
+    A command is named as "EVAL" or, with its subcommand, as "CLIENT TRACKING". The proxy sends a
+    refused command to the server under an unknown name: the server answers with an error, and the
+    replies of a pipeline keep their order.
     """
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        super().__init__(target)
+        self._server_port = target
         self._refused: set[str] = set()
         self._closing: set[str] = set()
         self._replaced: dict[str, Words] = {}
         self._seen: list[str] = []
         self._open: set[socket.socket] = set()
-        self._listener = bound_socket()
         self._listener.listen(128)
-        self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="command filter", daemon=True).start()
-
-    def __repr__(self) -> str:
-        return f"<CommandFilter on port {self.port} to {self._target}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def url(self) -> str:
-        """Where clients connect to the proxy instead of the server."""
-        return f"redis://127.0.0.1:{self.port}"
 
     @property
     def seen(self) -> list[str]:
@@ -72,19 +50,17 @@ class CommandFilter:
         self._replaced[command] = [word.encode() for word in words]
 
     def allow_all(self) -> None:
-        """Pass everything again."""
+        """Pass all commands from now on."""
         self._refused.clear()
         self._closing.clear()
         self._replaced.clear()
 
     def close(self) -> None:
-        """Close everything; harmless the second time."""
+        """Close the port and all connections; harmless the second time."""
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
-
-    # ---- the traffic
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -94,22 +70,24 @@ class CommandFilter:
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError), client:
-            server = socket.create_connection(("127.0.0.1", self._target))
+            server = socket.create_connection(("127.0.0.1", self._server_port))
             self._open |= {client, server}
             with server:
-                back = threading.Thread(target=self._pass_back, args=(server, client), daemon=True)
-                back.start()
+                replies = threading.Thread(
+                    target=self._forward_replies, args=(server, client), daemon=True
+                )
+                replies.start()
                 for words in _commands(client):
-                    if not self._pass_on(words, server):
+                    if not self._forward_request(words, server):
                         break
                 self._open -= {client, server}
                 for each in (server, client):
                     with contextlib.suppress(OSError):
                         each.shutdown(socket.SHUT_RDWR)
-                back.join()
+                replies.join()
 
-    def _pass_on(self, words: Words, server: socket.socket) -> bool:
-        """False: the connection is to be closed."""
+    def _forward_request(self, words: Words, server: socket.socket) -> bool:
+        """Send a command to the server. False: close the connection instead."""
         names = _names(words)
         self._seen.append(names[-1])
         if not self._closing.isdisjoint(names):
@@ -121,21 +99,21 @@ class CommandFilter:
         server.sendall(_packed(words))
         return True
 
-    def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
+    def _forward_replies(self, server: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(65536):
                 client.sendall(data)
 
 
 def _names(words: Words) -> list[str]:
-    """What a command may be called: "CLIENT", "CLIENT TRACKING"."""
+    """The names of a command: "CLIENT", "CLIENT TRACKING"."""
     texts = [word.decode(errors="replace").upper() for word in words[:2]]
     has_subcommand = texts[0] in ("CLIENT", "COMMAND", "SCRIPT", "CLUSTER", "ACL", "CONFIG")
     return [texts[0], " ".join(texts)] if has_subcommand else [texts[0]]
 
 
 def _commands(client: socket.socket) -> Iterator[Words]:
-    """The commands that a client sends, until it goes."""
+    """The commands that a client sends, until it closes the connection."""
     with client.makefile("rb") as stream:
         while (head := stream.readline()).startswith(b"*"):
             yield [_word(stream) for _ in range(int(head[1:]))]

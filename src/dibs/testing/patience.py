@@ -1,4 +1,4 @@
-"""Waiting for something that happens soon, with a deadline that has room."""
+"""Waiting until a condition is true."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAUSE = 0.01
 
 
 def eventually(check: Callable[[], T], *, within: float = 5.0) -> T:
-    """Return the first true value of `check`, asked again and again.
+    """Call `check` until it returns a true value, and return that value.
 
-    Raises AssertionError with the last value when `within` seconds pass without one. A `check` that
-    itself fails an assertion is asked again, too.
+    Raises AssertionError with the last value after `within` seconds. A `check` that raises
+    AssertionError is called again, too.
     """
     deadline = time.monotonic() + within
     while True:
@@ -31,10 +31,10 @@ def eventually(check: Callable[[], T], *, within: float = 5.0) -> T:
 
 
 async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 5.0) -> T:
-    """Return the first true value of `check`, which may be a plain or a coroutine function.
+    """Like `eventually`, for asyncio; `check` may be a plain or a coroutine function.
 
-    Raises AssertionError with the last value when `within` seconds pass without one. A `check` that
-    itself fails an assertion is asked again, too.
+    Raises AssertionError with the last value after `within` seconds. A `check` that raises
+    AssertionError is called again, too.
     """
     deadline = time.monotonic() + within
     while True:

@@ -1,4 +1,4 @@
-"""Processes that belong to the test run: they can be frozen, and none outlives it."""
+"""Processes of a test run: they can be frozen, and end with it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
+from .._server import die_with_parent
+
 
 class Process:
-    """A process in a session of its own, so that Ctrl-C is ours to handle and a kill reaches all.
+    """A process in a session of its own: Ctrl-C does not reach it, and `kill` ends its children.
 
-    Starting a process that ends at once is no error here; `alive` and `code` tell.
+    A command that ends at once is no error here; see `code`.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Process:
         return self.popen.poll()
 
     def freeze(self) -> None:
-        """Stop it where it stands; when this returns, it does nothing any more."""
+        """Stop the process (SIGSTOP), and wait until it has stopped."""
         if self._frozen or self.code is not None:
             return
         self._frozen = True
@@ -56,36 +57,24 @@ class Process:
             self.popen.returncode = os.waitstatus_to_exitcode(status)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the process (SIGCONT)."""
         self._frozen = False
         self.popen.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it and its children at once, frozen or not; harmless if it has ended."""
+        """Kill the process and its children, frozen or not. Does nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.popen.wait()
         self._frozen = False
 
 
-def die_with_parent() -> str:
-    """Return Python source that a new child runs first, so that it is killed when we die.
-
-    On Linux the kernel does it. It looks at the *thread* that started the child, so a child of any
-    thread but the main one is not armed: it would die with that thread. (`preexec_fn` could do this
-    too, but forks: not safe beside the threads of a proxy, and a warning since Python 3.12.)
-    """
-    armed = sys.platform == "linux" and threading.current_thread() is threading.main_thread()
-    arm = f"ctypes.CDLL(None).prctl(1, {signal.SIGKILL:d}, 0, 0, 0)" if armed else ""
-    return textwrap.dedent(f"""
-        import ctypes, os, sys
-        {arm}
-        if os.getppid() != {os.getpid()}:
-            os._exit(1)
-        """)
-
-
 def dying_with_us(command: list[str]) -> list[str]:
-    """Return a command that turns into the given one, armed to be killed when we die."""
-    become = "os.execv(sys.argv[1], sys.argv[1:])"
-    return [sys.executable, "-I", "-S", "-c", die_with_parent() + become, *command]
+    """Return a command that runs *command* and, on Linux, is killed when this process ends.
+
+    In any thread but the main one, *command* is returned as it is: the kernel would kill it when
+    that thread ends.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return command
+    return [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *command]

@@ -1,36 +1,32 @@
-"""A real server for a test run: quick to start, free to be hurt, gone afterwards."""
+"""A real server for a test run, which can be frozen, killed and restarted."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, Self
+from typing import Literal, Self
 
 import redis
 
+from .._server.process import NoReply, Reply, arguments, ask, wait_until_ready
 from .certificates import Certificates
+from .closeable import Closeable
 from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
 from .ports import free_port
 from .processes import Process, dying_with_us
 
-Reply = bytes | list["Reply"]
-
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
-STARTS = 20  # how often a start is tried again because somebody took the port
+MAX_STARTS = 20  # attempts, because another process may take the port before the server does
 READY_WITHIN = 10.0
 ANSWER_WITHIN = 5.0
 
 
 class ServerFailed(RuntimeError):
-    """The server did not start, or did not answer a question of the test ground."""
+    """The server did not start, or did not answer a command of its `Server` object."""
 
     def __init__(self, engine: Engine, log: str) -> None:
         super().__init__(f"the server for engine {engine!r} failed:\n{log[-2000:]}")
@@ -38,10 +34,10 @@ class ServerFailed(RuntimeError):
         self.log = log
 
 
-class Server:
+class Server(Closeable):
     """One server process on a port and a Unix socket of its own, with an empty memory.
 
-    Made by `Server.start`; ended by `close()` or by leaving its `with`.
+    Made by `Server.start`; ended by `close()` or by leaving its `with` block.
     """
 
     engine: Engine
@@ -54,11 +50,11 @@ class Server:
         self._config = list(config)
         self._hidden = [*hidden_commands(engine), *hidden]
         self._folder = tempfile.TemporaryDirectory(prefix="dibs-")
-        self._home = Path(self._folder.name)
+        self._path = Path(self._folder.name)
         self._certificates: Certificates | None = None
         self._tls_port: int | None = None
         self._tls_proxy: FaultProxy | None = None
-        self._asked = Counter[str]()
+        self._own_commands = Counter[str]()
         self._process: Process | None = None
         self._client: redis.Redis | None = None
 
@@ -82,9 +78,9 @@ class Server:
         server = cls(engine, config=config, hidden=hidden)
         try:
             if tls:
-                server._certificates = Certificates(server._home, mutual=tls == "mutual")
+                server._certificates = Certificates(server._path, mutual=tls == "mutual")
                 server._tls_port = free_port() if speaks_tls(engine) else None
-            server._launch_somewhere()
+            server._launch_on_free_port()
             server.version = server._read_version()
         except BaseException:
             server.close()
@@ -96,17 +92,6 @@ class Server:
         state = f"pid {self.pid}" if self.alive else "not running"
         return f"<Server {self.engine} {version} on port {self.port}, {state}>"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @property
     def url(self) -> str:
         """Where it listens for TCP."""
@@ -115,7 +100,7 @@ class Server:
     @property
     def unix_path(self) -> str:
         """Its Unix socket."""
-        return str(self._home / "s")
+        return str(self._path / "s")
 
     @property
     def unix_url(self) -> str:
@@ -134,7 +119,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that serves, or served last."""
+        """The process id of the server; after `kill()`, of the one that was killed."""
         assert self._process is not None
         return self._process.pid
 
@@ -145,34 +130,34 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has written about itself since it was started last."""
-        return (self._home / "log").read_text(errors="replace")
+        """The log of the server since it was last started."""
+        return (self._path / "log").read_text(errors="replace")
 
     def freeze(self) -> None:
-        """Stop the process (SIGSTOP): connecting still works, but nothing answers any more."""
+        """Stop the process (SIGSTOP): clients can still connect, but get no replies."""
         assert self._process is not None
         self._process.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen server go on; it answers all that was asked meanwhile."""
+        """Continue a frozen server; it answers what it was asked meanwhile."""
         assert self._process is not None
         self._process.thaw()
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), frozen or not; its port refuses from now on."""
+        """Kill the process (SIGKILL), frozen or not; its port refuses connections from now on."""
         if self._process is not None:
             self._process.kill()
 
     def restart(self) -> None:
-        """Kill it if need be and start it again on the same port, empty unless `config` keeps data.
+        """Kill it if it runs, and start it on the same port, empty unless `config` persists data.
 
-        Raises ServerFailed if somebody else took the port meanwhile.
+        Raises ServerFailed if another process took the port meanwhile.
         """
         self.kill()
         self._launch()
 
     def close(self) -> None:
-        """Leave nothing behind: no process, no connection of `client()`, no files."""
+        """End the process, close the connections of `client()` and remove the files."""
         self.kill()
         if self._client is not None:
             self._client.close()
@@ -181,11 +166,11 @@ class Server:
         self._folder.cleanup()
 
     def flush(self) -> None:
-        """Forget all keys and all scripts."""
-        before = self.commands("config")
+        """Delete all keys and all scripts."""
+        before = self.commands("config")  # which Valkey runs by itself, for Lua
         self._ask("FLUSHALL")
         self._ask("SCRIPT", "FLUSH")
-        self._asked["config"] += self.commands("config") - before  # Valkey asks itself, for Lua
+        self._own_commands["config"] += self.commands("config") - before
 
     def keys(self) -> list[str]:
         """Return the names of all keys in database 0, sorted."""
@@ -195,22 +180,22 @@ class Server:
     def commands(self, *names: str) -> int:
         """Return how many commands it has executed since it started, all or only those named.
 
-        The questions of this object do not count, those of `client()` do. A command that a script
-        calls counts like one that a client sends; one that was refused unexecuted does not.
+        Commands of this object do not count, those of `client()` do. A command that a script
+        calls counts like one that a client sends; one that was refused does not.
         """
         counts = self.command_counts()
         return sum(counts[name.lower()] for name in names) if names else counts.total()
 
     def command_counts(self) -> Counter[str]:
         """Return how often it has executed each command since it started, by lower-case name."""
-        asked = self._asked.copy()  # the answer to INFO does not count this INFO yet
+        own = self._own_commands.copy()  # the reply to INFO does not count this INFO yet
         counts = Counter[str]()
         for name, calls in CALLS.findall(self._info("commandstats")):
             counts[name] += int(calls)
-        return counts - asked
+        return counts - own
 
     def client(self) -> redis.Redis:
-        """Return a plain client for looking from outside, the same each time, closed with us."""
+        """Return a plain redis-py client, the same each time; `close()` closes it."""
         if self._client is None:
             protocol = 2 if "HELLO" in self._hidden else None
             self._client = redis.Redis(
@@ -218,17 +203,17 @@ class Server:
             )
         return self._client
 
-    def _launch_somewhere(self) -> None:
-        for left in reversed(range(STARTS)):
+    def _launch_on_free_port(self) -> None:
+        for attempts_left in reversed(range(MAX_STARTS)):
             try:
                 return self._launch()
             except ServerFailed as failure:
-                if not left or not self._can_adapt(failure.log):
+                if not attempts_left or not self._can_retry(failure.log):
                     raise
         return None
 
-    def _can_adapt(self, log: str) -> bool:
-        # A command to hide that this version does not have is a fatal error to the server.
+    def _can_retry(self, log: str) -> bool:
+        # A server refuses to start if a command that it shall hide does not exist.
         unknown = re.search(r'rename-command "(\w+)"', log)
         if unknown and unknown[1] in self._hidden:
             self._hidden.remove(unknown[1])
@@ -237,39 +222,29 @@ class Server:
         return "Address already in use" in log
 
     def _launch(self) -> None:
-        with (self._home / "log").open("w") as log:
-            self._process = Process(dying_with_us(self._command()), stdout=log)
-        deadline = time.monotonic() + READY_WITHIN
-        while not self._answers():
-            if self._process.code is not None or time.monotonic() > deadline:
-                self._process.kill()
-                raise ServerFailed(self.engine, self.log)
-            time.sleep(0.002)
-        self._asked.clear()
-        self._asked.update(self.command_counts())  # Valkey runs commands of its own when it starts
+        with (self._path / "log").open("w") as log:
+            self._process = process = Process(dying_with_us(self._command()), stdout=log)
+        # Over the Unix socket, which nobody else can own; the server binds the port before it.
+        if wait_until_ready(self.unix_path, lambda: process.code is not None, READY_WITHIN):
+            process.kill()
+            raise ServerFailed(self.engine, self.log)
+        self._own_commands.clear()  # Valkey runs commands of its own when it starts
+        self._own_commands.update(self.command_counts())
 
     def _command(self) -> list[str]:
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
             "unixsocket": self.unix_path,
-            "dir": str(self._home),
+            "dir": str(self._path),
             "save": "",
         }
         if self._tls_port is not None and self._certificates is not None:
             options |= {"tls-port": str(self._tls_port), **self._certificates.server_options()}
-        command = [str(self._program)]
-        for name, value in options.items():
-            command += [f"--{name}", value]
+        command = [str(self._program), *arguments(options)]
         for name in self._hidden:
             command += ["--rename-command", name, ""]
         return command + self._config
-
-    def _answers(self) -> bool:
-        # Over the Unix socket, which nobody else can own; the port is bound before it.
-        with contextlib.suppress(OSError, ServerFailed):
-            return self._ask("PING") == b"PONG"
-        return False
 
     def _read_version(self) -> tuple[int, ...]:
         # Valkey has a redis_version, too: the one it is compatible with.
@@ -282,28 +257,12 @@ class Server:
         return reply.decode()
 
     def _ask(self, *words: str) -> Reply:
-        # A bare socket, because any client would say more than it is told, and that would count.
-        request = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-        with socket.socket(socket.AF_UNIX) as wire:
-            wire.settimeout(ANSWER_WITHIN)
-            wire.connect(self.unix_path)
-            wire.sendall(f"*{len(words)}\r\n{request}".encode())
-            with wire.makefile("rb") as stream:
-                reply = self._read_reply(stream)
-        self._asked[words[0].lower()] += 1
+        try:
+            reply = ask(self.unix_path, *words, within=ANSWER_WITHIN)
+        except NoReply as error:
+            raise ServerFailed(self.engine, str(error)) from None
+        self._own_commands[words[0].lower()] += 1
         return reply
-
-    def _read_reply(self, stream: IO[bytes]) -> Reply:
-        line = stream.readline().rstrip()
-        match line[:1]:
-            case b"+" | b":":
-                return line[1:]
-            case b"$":
-                return stream.read(int(line[1:]) + 2)[:-2]
-            case b"*":
-                return [self._read_reply(stream) for _ in range(int(line[1:]))]
-            case _:
-                raise ServerFailed(self.engine, _text(line) or "no answer")
 
 
 def _text(raw: bytes) -> str:

@@ -169,7 +169,7 @@ async def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
         await menu("warm")
         proxy.cut_after_request(match=b'{"name":"a"')
         assert (await menu("a"))["load"] == 2
-        assert proxy.sprung == 1
+        assert proxy.triggered == 1
         assert (await menu("a"))["load"] == 2
         assert "rejected_write" not in kinds(events)
 

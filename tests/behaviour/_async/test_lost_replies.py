@@ -17,7 +17,7 @@ async def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -
         line.cut_after_request(match=b"user:1")
         async with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
-            assert line.sprung == 1
+            assert line.triggered == 1
 
 
 async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
@@ -29,7 +29,7 @@ async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultPro
         async with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
             assert time.monotonic() - since < 1
-        assert line.sprung == 1
+        assert line.triggered == 1
         assert (await timed(dibs, "user:1"))[1]
 
 
@@ -84,5 +84,5 @@ async def test_a_release_whose_reply_is_lost_is_a_release(valkey: Server) -> Non
             assert lease is not None
             line.cut_after_request(match=b"user:1")
             assert await lease.release() is True
-            assert line.sprung == 1
+            assert line.triggered == 1
         assert kinds == ["acquired", "released"]

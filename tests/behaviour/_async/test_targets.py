@@ -93,6 +93,35 @@ async def test_a_server_without_resp3(start_server: StartServer) -> None:
             assert mine.guarded
 
 
+async def test_protocol_2_in_a_url_is_resp2(start_server: StartServer, tmp_path: Path) -> None:
+    """No connection speaks RESP3, to a single server, a cluster or the master of a service."""
+    server, node = start_server(), start_cluster(start_server, nodes=1)[0]
+    with Sentinel(tmp_path, server) as sentinel:
+        await eventually(lambda: sentinel.sees(replicas=0, sentinels=0), within=30)
+        for number, (named, target) in enumerate(
+            (
+                (server, f"redis://127.0.0.1:{server.port}/0"),
+                (node, f"redis+cluster://127.0.0.1:{node.port}"),
+                (server, f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0"),
+            )
+        ):
+            url = f"{target}?protocol=2&client_name=here-{number}"
+            async with AsyncDibs(url, budget=5) as dibs:
+                assert await works(dibs)
+                assert _protocols(named, f"here-{number}") == {"2"}
+
+
+def _protocols(server: Server, name: str) -> set[str]:
+    """What the connections of that name speak."""
+    return {each["resp"] for each in server.client().client_list() if each["name"] == name}
+
+
+async def test_a_protocol_that_does_not_exist_is_a_mistake() -> None:
+    """Before any connection is opened."""
+    with pytest.raises(UsageError, match="protocol"):
+        AsyncDibs("redis://localhost?protocol=4")
+
+
 async def test_a_cluster(start_server: StartServer) -> None:
     """redis+cluster://: keys on all nodes, one seed is enough, waiting and renewing work."""
     servers = start_cluster(start_server)

@@ -18,7 +18,7 @@ def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None
         line.cut_after_request(match=b"user:1")
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
-            assert line.sprung == 1
+            assert line.triggered == 1
 
 
 def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
@@ -30,7 +30,7 @@ def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) ->
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
             assert time.monotonic() - since < 1
-        assert line.sprung == 1
+        assert line.triggered == 1
         assert (timed(dibs, "user:1"))[1]
 
 
@@ -85,5 +85,5 @@ def test_a_release_whose_reply_is_lost_is_a_release(valkey: Server) -> None:
             assert lease is not None
             line.cut_after_request(match=b"user:1")
             assert lease.release() is True
-            assert line.sprung == 1
+            assert line.triggered == 1
         assert kinds == ["acquired", "released"]

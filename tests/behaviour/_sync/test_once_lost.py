@@ -65,10 +65,10 @@ def test_a_lost_reply_is_recognised_as_ours(valkey: Server, fault: str) -> None:
             dibs.peek("warm:up")
             lose(match=b"order:1")
             with dibs.claim("order:1", window=60, after="replay") as claim:
-                assert claim.guarded and line.sprung == 1
+                assert claim.guarded and line.triggered == 1
                 claim.complete(17)
                 lose(match=b"order:1")
-            assert line.sprung == 2
+            assert line.triggered == 2
             with dibs.claim("order:1", window=60, after="replay") as claim:
                 assert claim.result == 17
         assert kinds(events) == ["claimed", "completed", "replayed"]

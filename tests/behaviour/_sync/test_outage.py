@@ -122,7 +122,7 @@ def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     line.cut_after_request(count=4)
     with Dibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
-    assert line.sprung == 4
+    assert line.triggered == 4
 
 
 def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:

@@ -8,7 +8,7 @@ import redis
 import redis.asyncio
 
 from dibs import UsageError
-from dibs._transport.adopted import socket_of, transport_of
+from dibs._transport.redis_internals import socket_of, transport_of
 from dibs.testing import Server
 
 

@@ -1,0 +1,1 @@
+"""Starting Redis and Valkey servers: for `embedded://`, and for `dibs.testing`."""

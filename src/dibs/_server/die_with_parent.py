@@ -1,0 +1,35 @@
+"""Run a command that is killed when the process that started it ends.
+
+As a script: `python -I -S die_with_parent.py PARENT PROGRAM ARGUMENT...` becomes the program. (The
+`preexec_fn` of subprocess could do the same, but it is not safe in a process with threads.)
+"""
+
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that the kernel sends to this process when its parent ends."""
+
+
+def die_with_parent(parent: int) -> None:
+    """On Linux: have this process killed when its parent, the process *parent*, ends.
+
+    Exits at once if the parent has ended already. Does nothing on other systems. The setting
+    survives exec. The kernel kills this process when the *thread* that started it ends, so that
+    has to be the parent's main thread.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        import ctypes
+    except ImportError:  # a Python that was built without it: as on other systems
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the kernel knew
+        os._exit(127)
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    os.execv(sys.argv[2], sys.argv[2:])

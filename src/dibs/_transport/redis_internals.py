@@ -1,0 +1,101 @@
+"""The private attributes of redis-py connections that dibs uses.
+
+redis-py connects and does the handshake; then dibs reads and writes on the socket (threads) or the
+transport (asyncio) itself. A version of redis-py without these attributes is a UsageError when the
+first connection is opened, never an error in the middle of a call.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import traceback
+from collections.abc import Generator
+from typing import Any
+
+from ..errors import UsageError
+
+_UNKNOWN_VERSION = "dibs does not know this version of redis-py; please report it, with its version"
+
+
+def socket_of(connection: Any) -> socket.socket:
+    """The socket of a connected redis-py connection."""
+    sock = getattr(connection, "_sock", None)
+    if sock is None:
+        raise UsageError(_UNKNOWN_VERSION)
+    return sock
+
+
+def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:
+    """The transport of a connected redis.asyncio connection, and bytes that it has received."""
+    writer = getattr(connection, "_writer", None)
+    reader = getattr(connection, "_reader", None)
+    if writer is None or reader is None:
+        raise UsageError(_UNKNOWN_VERSION)
+    return writer.transport, bytes(getattr(reader, "_buffer", b""))
+
+
+@contextlib.contextmanager
+def aborted_on_failure(connection: Any) -> Generator[None]:
+    """Abort a redis.asyncio connection if its handshake, in this block, fails or is cancelled.
+
+    redis-py itself would wait for the TLS shutdown of the server, and lose the transport.
+    """
+
+    async def disconnect(*_: Any, **__: Any) -> None:
+        abort(connection)
+
+    connection.disconnect = disconnect
+    try:
+        yield
+    except BaseException as error:
+        abort(connection)
+        _abort_failed_transport(error)
+        raise
+    finally:
+        del connection.disconnect
+
+
+def abort(connection: Any) -> None:
+    """Close a redis.asyncio connection whose handshake was cancelled or has failed."""
+    writer = getattr(connection, "_writer", None)
+    if writer is not None:
+        writer.transport.abort()
+        detach(connection)
+
+
+def close_failed_socket(error: BaseException) -> None:
+    """Close the socket of a TLS handshake, in a thread, that failed with *error*.
+
+    If the server resets the connection early, `ssl` of Python 3.11 leaves its socket open; it can
+    only be found in the frames of the traceback.
+    """
+    for value in _locals_of(error):
+        if isinstance(value, ssl.SSLSocket):
+            value.close()
+
+
+def _abort_failed_transport(error: BaseException) -> None:
+    """Close the transport of a TLS handshake that failed with *error*, or was cancelled.
+
+    A handshake that asyncio is told to cancel before its first step goes on nevertheless; after its
+    last step asyncio waits for the TLS shutdown of the server, which may never come.
+    """
+    for value in _locals_of(error):
+        if isinstance(value, asyncio.Transport):
+            with contextlib.suppress(RuntimeError):  # it is collected after the end of its loop
+                asyncio.get_running_loop().call_soon(value.abort)  # after that first step
+
+
+def _locals_of(error: BaseException | None) -> list[Any]:
+    values: list[Any] = []
+    while error is not None:  # redis-py raises an error of its own for that of `ssl`
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            values += frame.f_locals.values()
+        error = error.__context__
+    return values
+
+
+def detach(connection: Any) -> None:
+    """Make redis-py treat the connection as closed; dibs closes the transport itself."""
+    connection._reader = connection._writer = None

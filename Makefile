@@ -85,8 +85,9 @@ on-redis-oldest: setup
 	@$(UNDER) $(BEHAVIOUR)
 
 on-redis-newest: setup
-	@echo "== the newest redis-py that there is"
-	@$(UV) pip install --quiet --python $(BIN)/python --upgrade redis hiredis
+	@echo "== the newest redis-py that pyproject.toml allows"
+	@$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation \
+		--upgrade-package redis --upgrade-package hiredis --editable .
 	@$(UNDER) $(BEHAVIOUR)
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
@@ -135,10 +136,10 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate
 	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
-	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
-	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@$(PIN) pyproject.toml --group dev -o requirements/dev.txt
+	@$(PIN) pyproject.toml --group bench -c requirements/dev.txt -o requirements/bench.txt
 	@$(PIN) pyproject.toml --group oldest -o requirements/oldest.txt
-	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
+	@$(PIN) pyproject.toml --group weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 

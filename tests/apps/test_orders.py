@@ -23,7 +23,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2 as httpx
 import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families

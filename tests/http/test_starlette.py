@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
+import httpx2 as httpx
 import pytest
 from dibs_torture.cancellation import Cancellation
 from starlette.applications import Starlette

@@ -1,4 +1,4 @@
-"""How the menu looks. `python -m apps.weamind.richmenu.drawing` writes `menu.png` anew.
+"""How the menu looks. `python -m tools.richmenu.drawing` writes the bot's `menu.png` anew.
 
 Every shape is drawn four times as large as it will be, and reduced: that makes its edges smooth.
 """
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
-from .buttons import BUTTONS, HEIGHT, WIDTH, Button
+from apps.weamind.richmenu.buttons import BUTTONS, HEIGHT, WIDTH, Button
+
 from .glyphs import EM, Contour, glyphs
 from .icons import ICONS, Pen
 
-PICTURE = Path(__file__).with_name("menu.png")
+PICTURE = Path(__file__).parents[2] / "apps/weamind/richmenu/menu.png"
 SKY = "#e6eff7"
 CARD = "#ffffff"
 INK = "#1d2b3f"

@@ -15,6 +15,7 @@ from dibs.testing import Server
 
 from . import checks
 from .environments import Environment, requirement_sets
+from .pages import rendering_problems
 from .projects import ROOT, Project, copy_for_release, projects
 
 DIST = ROOT / "dist"
@@ -75,11 +76,12 @@ def _files(project: Project) -> tuple[Path, Path]:
 
 
 def _described() -> list[str]:
-    """What twine says about the descriptions: whether a registry can render them."""
+    """What a registry would say about the metadata and the descriptions."""
     files = [str(path) for project in projects() for path in _files(project)]
     command = [sys.executable, "-m", "twine", "check", "--strict", *files]
     done = subprocess.run(command, capture_output=True, text=True)
-    return [] if done.returncode == 0 else [done.stdout + done.stderr]
+    problems = [] if done.returncode == 0 else [done.stdout + done.stderr]
+    return problems + [each for p in projects() for each in rendering_problems(_files(p)[0])]
 
 
 def _tried(project: Project, uv: str, server: Server) -> list[str]:

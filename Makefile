@@ -28,14 +28,15 @@ under = $(UNDER) --engine valkey $(1) $(call behaviour,$(2)) \
 	$(call once_more,--engine valkey $(1) $(call behaviour,$(2)))
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
-export PORT
+export PORT PROJECT_URL
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print drawing pins clean
+	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print drawing pins \
+	clean dist build-dist release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -79,7 +80,10 @@ test-conditions: setup ## the behaviour tests under every condition, redis-py an
 		|| failed="$$failed Python"; \
 	test -z "$$failed" || { echo "failed under:$$failed"; exit 1; }
 
-redis-oldest redis-newest:
+redis-oldest: ## the behaviour tests on the oldest redis-py that pyproject.toml allows
+	@$(MAKE) --no-print-directory on-$@ VENV=.venv-$@
+
+redis-newest: ## … on the newest one that it allows
 	@$(MAKE) --no-print-directory on-$@ VENV=.venv-$@
 
 on-redis-oldest: setup
@@ -88,8 +92,9 @@ on-redis-oldest: setup
 	@$(UNDER) $(BEHAVIOUR)
 
 on-redis-newest: setup
-	@echo "== the newest redis-py that there is"
-	@$(UV) pip install --quiet --python $(BIN)/python --upgrade redis hiredis
+	@echo "== the newest redis-py that pyproject.toml allows"
+	@$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation \
+		--upgrade-package redis --upgrade-package hiredis --editable .
 	@$(UNDER) $(BEHAVIOUR)
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
@@ -131,6 +136,19 @@ verdicts: ## what the torture suite says about other middlewares, anew in docs/t
 	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
 	@.venv-bench/bin/python tools/write_verdicts.py
 
+dist: ## wheels and sdists in dist/, checked, installed alone, each extra tried; PROJECT_URL=… for a release
+	@$(MAKE) --no-print-directory build-dist VENV=.venv-dist PINS=requirements/dist.txt
+
+build-dist: setup
+	@$(BIN)/python -m tools.dist --uv $(UV) --url "$(PROJECT_URL)"
+
+# Who publishes has UV_PUBLISH_TOKEN in the environment.
+release: ## dist, then all of it to the registry; needs PROJECT_URL
+	@test -n "$(PROJECT_URL)" || { echo "say where the repository is published: make release PROJECT_URL=https://…"; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "there are changes that are not committed"; exit 1; }
+	@$(MAKE) --no-print-directory dist
+	@$(UV) publish dist/*
+
 print: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
 
@@ -142,28 +160,30 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate
 	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
-	@$(PIN) pyproject.toml --group dev --extra playground -o requirements/dev.txt
-	@$(PIN) pyproject.toml --group bench --extra playground -c requirements/dev.txt -o requirements/bench.txt
+	@$(PIN) pyproject.toml --group dev -o requirements/dev.txt
+	@$(PIN) pyproject.toml --group bench -c requirements/dev.txt -o requirements/bench.txt
 	@$(PIN) pyproject.toml --group oldest -o requirements/oldest.txt
-	@$(PIN) pyproject.toml --extra weamind -c requirements/dev.txt -o requirements/weamind.txt
+	@$(PIN) pyproject.toml --group weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
+	@$(PIN) pyproject.toml --group dist -c requirements/dev.txt -o requirements/dist.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist
-	@find src tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src packages tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 define need_python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "dibs needs Python 3.11 or newer, and '$(PYTHON)' is not: try PYTHON=python3.12 make"; exit 1; }
 endef
 
-$(READY): pyproject.toml $(PINS) | $(UV)
+$(READY): pyproject.toml $(wildcard packages/*/pyproject.toml) $(PINS) | $(UV)
 	$(need_python)
 	@test -e $@ || { rm -rf $(VENV) && \
 		$(UV) venv --quiet --no-project --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); }
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(PINS)
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+		--editable . $$(for package in packages/*/; do echo "--editable $$package"; done)
 	@touch $@
 
 .tools/bin/uv: requirements/uv.txt

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local_line": set(),
     "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http"},
     "dibs.testing": {*PUBLIC, "dibs._server"},
-    "dibs": {*FACTS, "dibs._async", "dibs._sync"},
+    "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
     "dibs._interface": {*FACTS, "dibs._async", "dibs._sync", "dibs._http", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},

@@ -1,4 +1,4 @@
-"""Make the letters of the rich menu, `apps/weamind/richmenu/glyphs.json`.
+"""Make the letters of the rich menu, `tools/richmenu/glyphs.json`.
 
     python -m tools.make_glyphs NotoSansCJK-Bold.ttc    write them from that file of Noto Sans CJK
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from apps.weamind.richmenu.buttons import BUTTONS
-from apps.weamind.richmenu.glyphs import contours
+from tools.richmenu.glyphs import contours
 
-TARGET = Path(__file__).parents[1] / "apps/weamind/richmenu/glyphs.json"
+TARGET = Path(__file__).parents[1] / "tools/richmenu/glyphs.json"
 FAMILY = "Noto Sans CJK TC"
 
 

@@ -1,6 +1,6 @@
 """Write the verdicts about other middlewares into docs/torture.md: `make verdicts`.
 
-They are tried as `python -m dibs.testing.torture` tries them; the table stands between two marks.
+They are tried as `python -m dibs_torture` tries them; the table stands between two marks.
 """
 
 import contextlib
@@ -12,8 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dibs_torture.__main__ import main
+
 from dibs.testing import Server
-from dibs.testing.torture.__main__ import main
 
 PAGE = Path(__file__).parents[1] / "docs/torture.md"
 PEERS = ("idemkit", "asgi-idempotency-header")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 
 SUCCESS = "00000"
 NO_MENU = {"40401": "There is no such branch.", "40402": "The branch serves nothing now."}

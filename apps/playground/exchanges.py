@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import monotonic, time
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 KEY = "Idempotency-Key"
 _SHOWN = ("Location", "Retry-After", "Idempotent-Replayed")

@@ -15,7 +15,7 @@ from itertools import cycle
 from time import monotonic
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from time import time
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import redis.asyncio
 from starlette.applications import Starlette
 from starlette.requests import Request

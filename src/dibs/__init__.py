@@ -1,4 +1,4 @@
-"""I call dibs: the first caller of a key does the work, all others get a quick, true answer."""
+"""Short leases on Redis and Valkey: locks, idempotency and caching, for threads and asyncio."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -6,33 +6,45 @@ from typing import TYPE_CHECKING
 from .errors import Busy, DibsError, Duplicate, LeaseLost, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
+    from ._async.claim import AsyncClaim
     from ._async.client import AsyncDibs
     from ._async.lease import AsyncLease
+    from ._core.lease import Holding
+    from ._sync.claim import Claim
     from ._sync.client import Dibs
     from ._sync.lease import Lease
     from .events import Event
 
+__version__ = "0.1.0"
+
 __all__ = [
+    "AsyncClaim",
     "AsyncDibs",
     "AsyncLease",
     "Busy",
+    "Claim",
     "Dibs",
     "DibsError",
     "Duplicate",
     "Event",
+    "Holding",
     "Lease",
     "LeaseLost",
     "Mismatch",
     "Unavailable",
     "UsageError",
+    "__version__",
 ]
 
-# Few programs need both halves, and each costs start-up time: fetched when first asked for.
+# Few programs need both the sync and the async half: each is imported at its first use.
 _MODULES = {
+    "AsyncClaim": "_async.claim",
     "AsyncDibs": "_async.client",
     "AsyncLease": "_async.lease",
+    "Claim": "_sync.claim",
     "Dibs": "_sync.client",
     "Event": "events",
+    "Holding": "_core.lease",
     "Lease": "_sync.lease",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2 as httpx
 
 from apps.orders.main import create_app
 from apps.orders.settings import Settings

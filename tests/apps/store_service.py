@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from apps.databases import USUAL, Patience
 from apps.menu.store import Settings, create_app

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from PIL import Image
 from starlette.requests import Request

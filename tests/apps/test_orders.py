@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2 as httpx
 import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from apps.orders.orders import submission_of

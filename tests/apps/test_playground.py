@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from dibs.testing import eventually
@@ -110,7 +110,7 @@ def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> No
 @contextmanager
 def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subprocess.Popen[str]]:
     """Ben's request, under way in another process; its answer is what that prints."""
-    work = "import httpx, sys; print(httpx.post(sys.argv[1], json={'ttl': 5, 'wait': 10}, "
+    work = "import httpx2, sys; print(httpx2.post(sys.argv[1], json={'ttl': 5, 'wait': 10}, "
     work += "cookies={'dibs_playground': sys.argv[2]}, timeout=20, trust_env=False).text)"
     cookie = visitor.cookies["dibs_playground"]
     command = [sys.executable, "-c", work, f"{playground.url}/hold/ben", cookie]

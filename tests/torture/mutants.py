@@ -11,16 +11,16 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from dibs_torture import App
+from dibs_torture.asgi import Receive, Scope, Send
 
 from dibs import AsyncDibs
-from dibs._async import keeper
+from dibs._async import renewer
 from dibs._http import answers, recording
 from dibs._http.facts import Facts
 from dibs.integrations import _bodies, asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
-from dibs.testing.torture import App
-from dibs.testing.torture.asgi import Receive, Scope, Send
 
 LEASE, WINDOW = 1.0, 60.0
 Alteration = Callable[[pytest.MonkeyPatch], None]
@@ -118,7 +118,7 @@ def _leaking(app: App, server: Server) -> App:
 
 
 def _never_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keeper.AsyncRenewer, "keep", lambda self, lease: None)
+    patch.setattr(renewer.AsyncRenewer, "keep", lambda self, lease: None)
 
 
 def _more_headers(patch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ import functools
 from typing import Any
 
 import pytest
+from dibs_torture import CASES, Adapter, Report, torture
+from dibs_torture.cases import identity, store
+from dibs_torture.targets import stored_in
 
 from dibs import AsyncDibs
 from dibs.testing import Server
-from dibs.testing.torture import CASES, Adapter, Report, torture
-from dibs.testing.torture.cases import claims, sameness
-from dibs.testing.torture.subjects import stored_in
 from tests.torture.mutants import LEASE, MUTANTS, WINDOW, Mutant, altered
 
-THEMES = [*vars(claims).values(), *vars(sameness).values()]
+THEMES = [*vars(store).values(), *vars(identity).values()]
 MORE = {"replay_can_be_read", "body_in_pieces", "big_body_cut_otherwise", "other_payload"}
 MORE |= {"big_body_with_another_end", "replay_drops_the_personal", "quoted_key"}
 SLOW = {"work_outlasts_its_lease"}
@@ -24,7 +24,7 @@ SOUND = Mutant("nothing", set())
 
 
 def tried(mutant: Mutant, server: Server, *, slow: bool = False) -> Report:
-    """What the suite says about it, in the cases about sameness, claims and bodies."""
+    """What the suite says about it, in the cases about identity, the store and bodies."""
     opened: list[AsyncDibs] = []
 
     async def shutdown() -> None:
@@ -62,7 +62,7 @@ def test_a_mutant_is_caught_where_it_is_wrong(name: str, valkey: Server) -> None
     assert {verdict.case for verdict in report.failed} == mutant.caught_by, report
 
 
-def test_every_case_about_sameness_and_claims_has_its_mutant() -> None:
+def test_every_case_about_identity_and_the_store_has_its_mutant() -> None:
     """A case that no mutant fails might see nothing."""
     caught = set[str]().union(*(mutant.caught_by for mutant in MUTANTS.values()))
     cases = {case.name for case in CASES if case in THEMES}

@@ -6,7 +6,18 @@ from typing import assert_type
 import redis
 import redis.asyncio
 
-from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Event, Lease
+from dibs import (
+    AsyncClaim,
+    AsyncDibs,
+    AsyncLease,
+    Busy,
+    Claim,
+    Dibs,
+    Event,
+    Holding,
+    Lease,
+    __version__,
+)
 
 dibs = Dibs("redis://localhost", namespace="app:", budget=0.1, on_outage="closed")
 from_client = Dibs(redis.Redis())
@@ -77,3 +88,16 @@ def options() -> None:
     assert_type(work(1), float)
     with dibs.claim("o:1", window=5, wait=1) as claim:
         assert_type(claim.guarded, bool)
+
+
+def annotations(claim: Claim, holding: Holding | None) -> str:
+    """What users write in signatures of their own."""
+    assert_type(dibs.peek("a:1"), Holding | None)
+    with dibs.claim("a:1", window=5) as own:
+        assert_type(own, Claim)
+    return __version__
+
+
+async def asynchronous_annotations(adibs: AsyncDibs, claim: AsyncClaim) -> None:
+    async with adibs.claim("a:1", window=5) as own:
+        assert_type(own, AsyncClaim)

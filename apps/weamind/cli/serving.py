@@ -95,6 +95,6 @@ def _address(listener: socket.socket) -> str:
 
 
 def _log_to_stderr() -> None:
-    # Only what is ours speaks about the ordinary: httpx would tell the coordinates of each query.
+    # Only what is ours speaks about the ordinary: httpx2 would log the coordinates of each query.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("apps").setLevel(logging.INFO)

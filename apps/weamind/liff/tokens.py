@@ -5,7 +5,7 @@ import logging
 import time
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from .answers import BadToken, NoAnswer, seconds_left, user_id
 from .memory import TokenMemory
@@ -33,7 +33,7 @@ class Tokens:
             timeout=httpx.Timeout(longest),
             limits=httpx.Limits(max_connections=_LINES, max_keepalive_connections=_LINES),
         )
-        logging.getLogger("httpx").addFilter(without_token)
+        logging.getLogger("httpx2").addFilter(without_token)
 
     async def aclose(self) -> None:
         """No connection is left."""
@@ -82,7 +82,7 @@ def is_plausible(token: str) -> bool:
 
 
 def without_token(record: logging.LogRecord) -> bool:
-    """A filter for httpx, which tells every address at INFO: LINE wants tokens in this one."""
+    """A filter for httpx2, which tells every address at INFO: LINE wants tokens in this one."""
     if isinstance(record.args, tuple):
         record.args = tuple(_without_query(each) for each in record.args)
     return True

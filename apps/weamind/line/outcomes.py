@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-import httpx
+import httpx2 as httpx
 
 Outcome = Literal[
     "sent",

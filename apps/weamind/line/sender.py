@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import httpx
+import httpx2 as httpx
 
 from dibs import AsyncDibs
 

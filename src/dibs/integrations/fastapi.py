@@ -17,10 +17,11 @@ from fastapi import FastAPI, routing
 
 from .._async.client import AsyncDibs
 from .._http.openapi import documented
+from .._http.policy import Policy
 from . import starlette
 from .starlette import User, once, policy_of, prevent_duplicate_submit
 
-__all__ = ["install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
 
 
 def install(

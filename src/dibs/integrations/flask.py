@@ -30,7 +30,7 @@ from ._bodies import file_hash
 from ._claims import applied, claimed, ended, key_lines
 from .wsgi import CountedInput
 
-__all__ = ["install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[], object]
 

@@ -49,7 +49,7 @@ from .asgi import (
     who_of,
 )
 
-__all__ = ["install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[Request], Any]
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2 as httpx
 import redis
 
 from apps.menu.bff_settings import Settings

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from apps.playground.line import events

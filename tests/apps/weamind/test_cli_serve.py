@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from apps.playground.line.local import LocalLine
@@ -63,7 +63,7 @@ def test_help_loads_nothing_of_the_bot() -> None:
     )
     code, *loaded = done.stdout.splitlines()[-1].split()
     assert code == "0" and "apps.weamind.cli.arguments" in loaded
-    heavy = {"uvicorn", "starlette", "sqlalchemy", "alembic", "pydantic", "httpx", "redis", "PIL"}
+    heavy = {"uvicorn", "starlette", "sqlalchemy", "alembic", "pydantic", "httpx2", "redis", "PIL"}
     assert heavy.isdisjoint(name.partition(".")[0] for name in loaded)
     assert [name for name in loaded if name.startswith("apps.weamind.")] == [
         "apps.weamind.cli",

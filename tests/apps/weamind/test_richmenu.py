@@ -20,10 +20,10 @@ from apps.weamind.richmenu.applying import Applied, apply, remove
 from apps.weamind.richmenu.buttons import BUTTONS, HEIGHT, WIDTH
 from apps.weamind.richmenu.channel import Channel, LineError, Refused, Unreachable, data_base
 from apps.weamind.richmenu.definition import definition, is_own, name, name_of, picture
-from apps.weamind.richmenu.drawing import CARD, COLOURS, INK, draw, png
-from apps.weamind.richmenu.glyphs import contours, glyphs
 from apps.weamind.richmenu.plan import Menu, Plan, State, plan
 from tests.apps.weamind.conftest import ACCESS_TOKEN, SECRET, Open
+from tools.richmenu.drawing import CARD, COLOURS, INK, draw, png
+from tools.richmenu.glyphs import contours, glyphs
 
 MENU, CONTENT = "/v2/bot/richmenu", "/v2/bot/richmenu/{richMenuId}/content"
 EVERYBODY = "/v2/bot/user/all/richmenu"
@@ -102,7 +102,7 @@ def test_there_is_a_letter_for_every_character() -> None:
         for character in button.label:
             letter = glyphs()[character]
             assert letter.advance == 1000 and letter.contours
-    from apps.weamind.richmenu import glyphs as module
+    from tools.richmenu import glyphs as module
 
     licence = Path(module.__file__).with_name("LICENCE.md").read_text("utf-8")
     assert "SIL OPEN FONT LICENSE Version 1.1" in licence and "Adobe" in licence
@@ -376,7 +376,7 @@ def test_pictures_go_to_lines_other_host() -> None:
 
 def test_the_glyphs_are_as_they_were_made() -> None:
     """One line for each character that a label has, and none that no label has."""
-    from apps.weamind.richmenu import glyphs as module
+    from tools.richmenu import glyphs as module
 
     kept = json.loads(Path(module.__file__).with_name("glyphs.json").read_text("utf-8"))
     assert set(kept) == set("".join(button.label for button in BUTTONS))

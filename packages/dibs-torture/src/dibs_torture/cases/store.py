@@ -1,0 +1,150 @@
+"""What is in the store: how long it stays, who knows of it, and what it gives away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..adapter import Stored
+from ..application import JSON, Call
+from ..asgi import App, Headers
+from ..case import case
+from ..harness import Harness
+from ..lifespan import second_instance
+from ..notifier import expect
+
+LENIENCE = 1.5  # how much longer than it says something may stay: clocks, jitter, a margin
+SECRETS: Headers = [
+    (b"authorization", b"Bearer torture-secret-token"),
+    (b"cookie", b"session=torture-secret-session"),
+    (b"x-api-key", b"torture-secret-api-key"),
+]
+# Of one exchange: in a replay they would send whoever looks for it to the first one.
+TRACES: Headers = [
+    (b"x-request-id", b"torture-1"),
+    (b"x-correlation-id", b"torture-1"),
+    (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+]
+
+
+@case("lease")
+async def work_outlasts_its_lease(harness: Harness) -> None:
+    """A claim is kept alive while the work runs: long after its lease, a duplicate does not run."""
+    release = harness.block_handler()
+    first = harness.start_request()
+    await harness.wait_mark("working")
+    await asyncio.sleep(
+        2 * (harness.adapter.lease or 0)
+    )  # the store's own time: nothing to wait for
+    duplicate = harness.start_request()
+    await harness.wait_refused([duplicate])
+    release.set()
+    await first.ended()
+    await duplicate.ended()
+    harness.expect_response(first)
+
+
+@case("lease", "contents")
+async def lease_ends_by_itself(harness: Harness) -> str:
+    """What is in the store while the work runs ends soon after its process has died."""
+    known = {each.key for each in _contents(harness)}
+    release = harness.block_handler()
+    first = harness.start_request()
+    await harness.wait_mark("working")
+    new = [each for each in _contents(harness) if each.key not in known]
+    release.set()
+    await first.ended()
+    expect(new, "nothing is in the store while the work runs")
+    return _ends_within(new, harness.adapter.lease or 0)
+
+
+@case("window", "contents", "memory")
+async def result_ends_with_its_window(harness: Harness) -> str:
+    """What a success leaves in the store ends when its window is over."""
+    known = {each.key for each in _contents(harness)}
+    harness.expect_response(await harness.request())
+    new = [each for each in _contents(harness) if each.key not in known]
+    expect(new, "a success leaves nothing in the store")
+    return _ends_within(new, harness.adapter.window or 0)
+
+
+def _ends_within(new: list[Stored], most: float) -> str:
+    for each in new:
+        expect(each.ttl is not None, "something in the store has no end")
+        expect((each.ttl or 0) <= LENIENCE * most, f"it stays for {each.ttl:.0f} s, not {most:g}")
+    return f"at most {max(each.ttl or 0 for each in new):.0f} s"
+
+
+def _contents(harness: Harness) -> list[Stored]:
+    assert harness.adapter.contents is not None  # or the case would not have been tried
+    return list(harness.adapter.contents())
+
+
+@case("contents")
+async def secrets_stay_out_of_the_store(harness: Harness) -> None:
+    """No credential of a request is in the store, neither while it runs nor afterwards."""
+    release = harness.block_handler()
+    first = harness.start_request(headers=SECRETS)
+    await harness.wait_mark("working")
+    _no_secret(harness, "while it runs")
+    release.set()
+    await first.ended()
+    harness.expect_response(first)
+    _no_secret(harness, "afterwards")
+
+
+def _no_secret(harness: Harness, when: str) -> None:
+    there = b"".join(each.key + each.value for each in _contents(harness))
+    expect(b"torture-secret" not in there, f"a credential is in the store {when}")
+
+
+@case("shared store", "memory")
+async def another_instance(harness: Harness) -> None:
+    """Another process of the application knows what was done: a retry there does not run."""
+    first = await harness.request()
+    harness.expect_response(first)
+    async with second_instance(harness) as other:
+        await harness.expect_remembered(first.response, outer=_instead(other))
+
+
+@case("shared store")
+async def another_instance_while_running(harness: Harness) -> None:
+    """Another process of the application knows what is running: a duplicate there does not run."""
+    release = harness.block_handler()
+    first = harness.start_request()
+    await harness.wait_mark("working")
+    async with second_instance(harness) as other:
+        duplicate = harness.start_request(outer=_instead(other))
+        await harness.wait_refused([duplicate])
+        release.set()
+        await first.ended()
+        await duplicate.ended()
+    harness.expect_response(first)
+
+
+@case("other service", "memory")
+async def another_service(harness: Harness) -> None:
+    """Another application on the same store has keys of its own: the same request runs there."""
+    harness.expect_response(await harness.request())
+    async with second_instance(harness, harness.adapter.other_service) as other:
+        answer = await harness.request(outer=_instead(other))
+        expect(harness.runs == 2, f"the same in another application did not run: {answer.seen}")
+
+
+def _instead(other: App) -> Callable[[App], App]:
+    return lambda app: other
+
+
+@case("replay")
+async def replay_has_no_trace_of_the_first(harness: Harness) -> None:
+    """Ids of the first exchange are not repeated: logs would point to the wrong one."""
+
+    async def handler(call: Call) -> None:
+        await call.respond(headers=[*JSON, *TRACES])
+
+    harness.handle(handler)
+    first = await harness.request()
+    harness.expect_response(first)
+    replay = await harness.expect_remembered()
+    again = [name.decode() for name, value in TRACES if (name, value) in replay.headers]
+    expect(not again, f"replayed: {', '.join(again)}")

@@ -1,0 +1,56 @@
+"""What users may import is what the reference names."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dibs
+
+REFERENCE = Path(__file__).parents[1] / "docs/reference/api.md"
+ROW = re.compile(r"^\| `(?P<module>dibs[\w.]*)` \| (?P<names>`[^|]*`) \|$", re.MULTILINE)
+IMPORTS = {
+    row["module"]: re.findall(r"`(\w+)`", row["names"])
+    for row in ROW.finditer(REFERENCE.read_text("utf-8"))
+}
+GUARDS = ["asgi", "wsgi", "starlette", "fastapi", "flask", "drf", "django"]
+
+
+def test_the_reference_lists_every_integration() -> None:
+    """The table of imports has a row for the package and one for each integration."""
+    folder = Path(dibs.__file__).parent / "integrations"
+    modules = {f"dibs.integrations.{path.stem}" for path in folder.glob("[a-z]*.py")}
+    assert set(IMPORTS) == modules | {"dibs", "dibs.claims", "dibs.testing"}
+
+
+@pytest.mark.parametrize("module", IMPORTS)
+def test_what_the_reference_names_can_be_imported(module: str) -> None:
+    """Every name in the table of imports is there; `__all__` has these names and no others."""
+    program = f"import {module} as module; from {module} import {', '.join(IMPORTS[module])}\n"
+    program += "print(*sorted(getattr(module, '__all__', ())))"
+    if module.endswith((".django", ".drf")):  # these want settings before they are imported
+        program = f"from django.conf import settings; settings.configure(); {program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() in ([], sorted(IMPORTS[module]))
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_every_guard_for_http_exports_policy(name: str) -> None:
+    """A user can annotate a policy with a name from the module that takes it."""
+    assert "Policy" in IMPORTS[f"dibs.integrations.{name}"]
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    """`dibs.__version__` is what an installer says, and is there without an installation."""
+    assert dibs.__version__ == importlib.metadata.version("dibs")
+
+
+def test_names_that_are_not_there_are_an_attribute_error() -> None:
+    """A typing mistake is the usual error, and `dir` lists what can be imported."""
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        dibs.nothing_of_the_kind  # noqa: B018
+    assert set(dibs.__all__) <= set(dir(dibs))

@@ -1,0 +1,1 @@
+"""`make dist`: build what is published, check it, install it alone, and try each extra."""

@@ -1,0 +1,225 @@
+"""Runs in a clean environment that has one wheel: does what it promises work at all?
+
+python smoke.py DISTRIBUTION EXTRA SERVER_URL PACKAGE…
+"""
+
+import asyncio
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def library(url: str) -> None:
+    """Each verb once, on threads and on asyncio."""
+    from dibs import AsyncDibs, Busy, Dibs
+
+    with Dibs(url, namespace="smoke:") as dibs:
+        with dibs.hold("key", ttl=5) as lease:
+            assert lease.guarded and dibs.try_hold("key", ttl=5) is None
+        with dibs.claim("claim", window=5, after="replay") as claim:
+            claim.complete(17)
+        assert dibs.get_or_load("value", lambda: {"tea": 1}, ttl=5) == {"tea": 1}
+
+    async def on_asyncio() -> None:
+        async with AsyncDibs(url, namespace="smoke:") as dibs, dibs.hold("key", ttl=5):
+            try:
+                async with dibs.hold("key", ttl=5):
+                    raise AssertionError("held twice")
+            except Busy as busy:
+                assert busy.retry_after > 0
+
+    asyncio.run(on_asyncio())
+
+
+def embedded(url: str) -> None:
+    """A private server from the wheel."""
+    from dibs import Dibs
+
+    with Dibs("embedded://") as dibs, dibs.hold("key", ttl=5) as lease:
+        assert lease.guarded
+
+
+async def _post(app: Any, path: str) -> int:
+    """The status of a POST, without any client."""
+    sent: list[Any] = []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+        "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "root_path": "", "headers": [(b"authorization", b"Bearer ann")],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"]
+
+
+async def _second_is_refused(app: Any, dibs: Any) -> None:
+    async with dibs:
+        statuses = [await _post(app, "/orders"), await _post(app, "/orders")]
+    assert statuses == [200, 429], statuses
+
+
+def starlette(url: str) -> None:
+    """The second of two equal requests is refused."""
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    from dibs import AsyncDibs
+    from dibs.integrations.starlette import install, once
+
+    @once(window=10, after="hold")
+    async def order(request: Any) -> Any:
+        return PlainTextResponse("done")
+
+    app = Starlette(routes=[Route("/orders", order, methods=["POST"])])
+    dibs = AsyncDibs(url, namespace="starlette:")
+    install(app, dibs)
+    asyncio.run(_second_is_refused(app, dibs))
+
+
+def fastapi(url: str) -> None:
+    """The same in FastAPI."""
+    from fastapi import FastAPI
+
+    from dibs import AsyncDibs
+    from dibs.integrations.fastapi import install, once
+
+    app = FastAPI()
+    dibs = AsyncDibs(url, namespace="fastapi:")
+    install(app, dibs)
+
+    @app.post("/orders")
+    @once(window=10, after="hold")
+    async def order() -> str:
+        return "done"
+
+    asyncio.run(_second_is_refused(app, dibs))
+
+
+def flask(url: str) -> None:
+    """The same in Flask."""
+    from flask import Flask
+
+    from dibs import Dibs
+    from dibs.integrations.flask import install, once
+
+    app = Flask("smoke")
+    with Dibs(url, namespace="flask:") as dibs:
+        install(app, dibs)
+
+        @app.post("/orders")
+        @once(window=10, after="hold")
+        def order() -> str:
+            return "done"
+
+        client = app.test_client()
+        assert [client.post("/orders").status_code for _ in range(2)] == [200, 429]
+
+
+def _django(url: str, apps: list[str]) -> None:
+    import django as framework
+    from django.conf import settings
+
+    settings.configure(
+        SECRET_KEY="smoke", ROOT_URLCONF=(), INSTALLED_APPS=apps, ALLOWED_HOSTS=["*"],
+        DIBS_URL=url, DIBS_NAMESPACE=f"django:{len(apps)}:", USE_TZ=True,
+    )  # fmt: skip
+    framework.setup()
+
+
+def django(url: str) -> None:
+    """The same in Django."""
+    _django(url, [])
+    from django.http import HttpResponse
+    from django.test import RequestFactory
+
+    from dibs.integrations.django import once
+
+    @once(window=10, after="hold")
+    def order(request: Any) -> Any:
+        return HttpResponse("done")
+
+    request = RequestFactory(headers={"authorization": "Bearer ann"}).post
+    assert [order(request("/orders")).status_code for _ in range(2)] == [200, 429]
+
+
+def drf(url: str) -> None:
+    """The same in Django REST framework."""
+    _django(url, ["django.contrib.auth", "django.contrib.contenttypes", "rest_framework"])
+    from rest_framework.response import Response
+    from rest_framework.test import APIRequestFactory
+    from rest_framework.views import APIView
+
+    from dibs.integrations.drf import OnceMixin, Policy
+
+    class Orders(OnceMixin, APIView):
+        dibs_policy = Policy(window=10, after="hold")
+        authentication_classes = ()
+
+        def post(self, request: Any) -> Any:
+            return Response("done")
+
+    request = APIRequestFactory(headers={"authorization": "Bearer ann"}).post
+    view = Orders.as_view()
+    assert [view(request("/orders")).status_code for _ in range(2)] == [200, 429]
+
+
+def prometheus(url: str) -> None:
+    """Events become metrics."""
+    from prometheus_client import generate_latest
+
+    from dibs import Dibs
+    from dibs.integrations.prometheus import PrometheusListener
+
+    with Dibs(url, listeners=[PrometheusListener()]) as dibs, dibs.hold("smoke:metrics", ttl=5):
+        pass
+    assert b"dibs_" in generate_latest()
+
+
+EXTRAS: dict[str, Callable[[str], None]] = {
+    "": library,
+    "django": django,
+    "drf": drf,
+    "embedded": embedded,
+    "fastapi": fastapi,
+    "flask": flask,
+    "prometheus": prometheus,
+    "starlette": starlette,
+}
+
+
+def other(distribution: str, packages: list[str]) -> None:
+    """A distribution beside dibs: its packages can be imported, its commands say what they do."""
+    for package in packages:
+        importlib.import_module(package)
+    for script in importlib.metadata.distribution(distribution).entry_points:
+        if script.group == "console_scripts":
+            module = script.value.partition(":")[0].removesuffix(".__main__")
+            subprocess.run([sys.executable, "-m", module, "--help"], check=True, capture_output=True)
+
+
+def torture(target: str) -> None:
+    """The suite knows the middleware by its name, and starts a server for it."""
+    command = [sys.executable, "-m", "dibs_torture", target, "--case", "duplicates_at_once"]
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    name, extra, server, *found = sys.argv[1:]
+    if name == "dibs":
+        EXTRAS[extra](server)
+    elif name == "dibs-torture" and extra:
+        torture(extra)
+    else:
+        other(name, found)

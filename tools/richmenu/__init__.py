@@ -1,0 +1,1 @@
+"""Draws the picture of the bot's rich menu, `apps/weamind/richmenu/menu.png`."""

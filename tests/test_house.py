@@ -10,7 +10,11 @@ import pytest
 import dibs
 
 SRC = Path(dibs.__file__).parent
+APPS = Path(__file__).parents[1] / "apps"
 ROOMS = ["_core", "_http", "_transport", "_tasks", "_threads", "_forks", "_async", "_sync"]
+
+PUBLIC = {"errors", "events", "claims", *dibs.__all__}
+"""The public API: names of the package, and its public modules."""
 
 # Who may import whom: apps → integrations → front door → shells → links → core.
 MAY_KNOW: dict[str, set[str]] = {
@@ -20,6 +24,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "_core": {"_core", "errors"},
     "_transport": {"_transport", "_core", "errors"},
     "_http": {"_http", "_core", "errors"},
+    "_interface": {"_async", "_sync", "_core"},
+    "integrations": {"integrations", "_http", "_interface", *PUBLIC},
+    "testing": {"testing", *PUBLIC},
     "_forks": set(),
     "_outages": {"errors"},
     "_tasks": {"_transport", "_core", "errors"},
@@ -58,9 +65,13 @@ def room_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
+def apps() -> list[Path]:
+    return sorted(path for path in APPS.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imported_rooms(path: Path, package: list[str] | None = None) -> set[str]:
     """The rooms of dibs that a module imports, wherever in the file it does so."""
-    package = ["dibs", *path.relative_to(SRC).parts[:-1]]
+    package = package or ["dibs", *path.relative_to(SRC).parts[:-1]]
     rooms: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -80,6 +91,18 @@ def test_imports_go_one_way(path: Path) -> None:
     room = room_of(path)
     if room in MAY_KNOW:
         assert imported_rooms(path) <= MAY_KNOW[room]
+
+
+@pytest.mark.parametrize("path", apps(), ids=lambda path: str(path.relative_to(APPS)))
+def test_applications_use_the_public_api(path: Path) -> None:
+    """What our applications need, every application can have."""
+    assert imported_rooms(path, ["apps"]) <= {"integrations", "testing", *PUBLIC}
+
+
+def test_no_file_may_use_private_names_of_others_everywhere() -> None:
+    """An exception from that rule is made for a line, not for a whole file."""
+    for path in (SRC / "integrations").glob("*.py"):
+        assert "reportPrivateUsage=false" not in path.read_text(), path
 
 
 def test_the_core_does_no_io_and_has_no_clock() -> None:

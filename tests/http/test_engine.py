@@ -1,10 +1,14 @@
 """The engine for HTTP: which requests are guarded, as what, and what they are told. No I/O."""
 
+import dataclasses
 import gzip
+import importlib
+import inspect
 import json
 import math
+import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_type_hints
 from uuid import UUID
 
 import pytest
@@ -12,17 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs import Duplicate, Mismatch, Unavailable, UsageError
-from dibs._http.answers import Answer, refusal, replay
-from dibs._http.bodies import BodyHash
-from dibs._http.decorators import Once, PreventDuplicateSubmit
-from dibs._http.facts import Facts, KeyTrouble, Submission, read_key, submission_of
-from dibs._http.forms import FormReader, fields_of_multipart
-from dibs._http.identity import identify
-from dibs._http.kept import KEPT, Kept, keepable
-from dibs._http.openapi import documented
-from dibs._http.policy import Policy, find
-from dibs._http.recording import Recording, verdict_on
-from dibs.integrations._claims import key_lines
+from dibs._http.bodies import BodyHash, FormReader, fields_of_multipart
+from dibs._http.options import GuardKeywords, GuardOptions
+from dibs._http.policy import Once, Policy, PolicyKeywords, PreventDuplicateSubmit, find
+from dibs._http.problems import document, refusal, replay
+from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
+from dibs._http.submission import (
+    Facts,
+    InvalidRequest,
+    Submission,
+    identify,
+    read_key,
+    split_key_lines,
+    submission_of,
+)
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -53,7 +60,7 @@ def key(seen: Facts, **options: Any) -> str:
 
 def identified(said: object) -> str | None:
     """Who it is, of a request that itself says nothing."""
-    return identify(said, session=None, authorization="", cookies="", address="::1", agent="").user
+    return identify(said, {}, "::1").user
 
 
 def test_a_user_is_a_text_a_number_or_a_uuid() -> None:
@@ -116,9 +123,9 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
 def test_the_fields_of_a_route_are_told_from_a_path() -> None:
     """As text, by name; another path has none; `at` is the same policy elsewhere."""
     policy = Policy("PUT /orders/{order}/lines/{line}", window=1)
-    assert policy.parts_of("/orders/17/lines/2") == {"order": "17", "line": "2"}
-    assert policy.parts_of("/orders/17") == {}
-    assert policy.at("PUT /x/{y}").parts_of("/x/1") == {"y": "1"}
+    assert policy.path_fields("/orders/17/lines/2") == {"order": "17", "line": "2"}
+    assert policy.path_fields("/orders/17") == {}
+    assert policy.at("PUT /x/{y}").path_fields("/x/1") == {"y": "1"}
 
 
 @pytest.mark.parametrize(
@@ -360,6 +367,14 @@ def test_json_that_is_broken_is_its_bytes() -> None:
     assert key(facts(b"[NaN]")) != key(facts(b"[Infinity]"))
 
 
+def test_numbers_count_with_all_their_digits() -> None:
+    """Amounts that differ beyond the precision of a float are different; layout is not."""
+    assert key(facts(b'{"a": 12345678901234567.89}')) != key(facts(b'{"a": 12345678901234567.88}'))
+    assert key(facts(b"[1e400]")) != key(facts(b"[1e500]"))
+    assert key(facts(b"[1e99999999999999999999]")) != key(facts(b"[1e99999999999999999998]"))
+    assert key(facts(b"[0.10]")) == key(facts(b"[0.1]")) == key(facts(b"[1e-1]"))
+
+
 def test_json_that_is_nested_beyond_reason_is_its_bytes() -> None:
     """No recursion is too deep: not an error, and two different ones differ."""
     deep = [b"[" * depth + b"]" * depth for depth in (100, 90_000, 90_001)]
@@ -430,7 +445,7 @@ def test_kinds_of_bodies_are_apart() -> None:
 # ---- the client's key
 
 
-def client_key(*lines: str, use: Any = "required") -> str | KeyTrouble | None:
+def client_key(*lines: str, use: Any = "required") -> str | InvalidRequest | None:
     return read_key(Policy(window=1, key=use), list(lines))
 
 
@@ -449,23 +464,23 @@ def test_a_key_has_1_to_255_visible_characters() -> None:
         "a,b", '"a", "b"', "a\x7f", "\x00", '"a\\b"',
     ):  # fmt: skip
         trouble = client_key(bad)
-        assert isinstance(trouble, KeyTrouble) and trouble.kind == "key-malformed", bad
-        assert not bad.strip() or bad not in trouble.sentence, "a refusal does not repeat it"
+        assert isinstance(trouble, InvalidRequest) and trouble.kind == "key-malformed", bad
+        assert not bad.strip() or bad not in trouble.detail, "a refusal does not repeat it"
 
 
 def test_two_lines_are_no_key() -> None:
     """Nobody can know which one counts: also where a server has joined them."""
-    assert isinstance(client_key("a", "b"), KeyTrouble)
-    assert isinstance(client_key("a", "a", use="optional"), KeyTrouble)
-    assert key_lines(["a, b"]) == ["a", " b"]
-    assert key_lines(['"a, b"']) == ['"a, b"'], "a comma in quotes joins nothing"
-    assert key_lines(['"a","b"']) == ['"a"', '"b"']
+    assert isinstance(client_key("a", "b"), InvalidRequest)
+    assert isinstance(client_key("a", "a", use="optional"), InvalidRequest)
+    assert split_key_lines(["a, b"]) == ["a", " b"]
+    assert split_key_lines(['"a, b"']) == ['"a, b"'], "a comma in quotes joins nothing"
+    assert split_key_lines(['"a","b"']) == ['"a"', '"b"']
 
 
 def test_a_key_is_missing_only_where_it_is_required() -> None:
     """Where it is optional the request itself is the key; where nobody asked it is nothing."""
     trouble = client_key()
-    assert isinstance(trouble, KeyTrouble) and trouble.kind == "key-missing"
+    assert isinstance(trouble, InvalidRequest) and trouble.kind == "key-missing"
     assert client_key(use="optional") is None
     keyless = submitted(facts(), key="optional")
     assert not keyless.by_client and keyless.payload is None
@@ -537,9 +552,9 @@ def test_no_request_makes_the_engine_fail(
     policy = Policy(window=1, key=use, by=tuple(by))
     found = submission_of(policy, seen, lines, SECRET)
     assert found == submission_of(policy, seen, lines, SECRET)
-    if isinstance(found, KeyTrouble):
+    if isinstance(found, InvalidRequest):
         assert refusal(policy, found, by_client=True).status == 400
-    assert isinstance(key_lines(lines), list)
+    assert isinstance(split_key_lines(lines), list)
 
 
 VALUES = st.recursive(
@@ -599,30 +614,30 @@ def test_a_form_is_the_same_sent_either_way(pairs: list[tuple[str, bytes]]) -> N
 )  # fmt: skip
 def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:
     """A 4xx is kept where answers are, unless it says "log in" or "later"; else it is free."""
-    assert verdict_on(Policy(window=1, after="replay"), status) == replaying
-    assert verdict_on(Policy(window=2, after="hold"), status) == otherwise
-    assert verdict_on(Policy(window=1, after="release"), status) == otherwise
+    assert Policy(window=1, after="replay").outcome(status) == replaying
+    assert Policy(window=2, after="hold").outcome(status) == otherwise
+    assert Policy(window=1, after="release").outcome(status) == otherwise
 
 
 def test_an_answer_is_kept_up_to_a_size() -> None:
     """To the byte; what is beyond it is forgotten at once, and nothing comes back."""
-    recording = Recording(Policy(window=1, after="replay", most=4))
+    recording = Recording(Policy(window=1, after="replay", most=4).record_limit)
     recording.begin(200, (("A", "b"),))
     recording.add(b"ab")
     recording.add(memoryview(bytearray(b"cd")))  # type: ignore[arg-type]
-    assert recording.kept == Kept(200, (("a", "b"),), b"abcd")
+    assert recording.response == Response(200, (("a", "b"),), b"abcd")
     recording.add(b"e")
-    assert recording.kept is None
+    assert recording.response is None
     recording.add(b"f")
-    assert recording.kept is None and recording.verdict == "finish"
+    assert recording.response is None and recording.status == 200
 
 
 def test_nothing_is_recorded_where_nothing_is_replayed() -> None:
     """A guard that keeps no answers has none in memory."""
-    recording = Recording(Policy(window=2, after="hold"))
+    recording = Recording(Policy(window=2, after="hold").record_limit)
     recording.begin(200, ())
     recording.add(b"x" * 100)
-    assert recording.kept is None
+    assert recording.response is None
 
 
 def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
@@ -635,7 +650,7 @@ def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
         "RateLimit", "RateLimit-Policy", "X-Amzn-Trace-Id", "X-Trace-Id",
     ]  # fmt: skip
     kept = ["Content-Type", "Location", "ETag", "X-Total", "Link", "Cache-Control", "Vary"]
-    found = keepable(tuple((name, "v") for name in personal + kept))
+    found = storable(tuple((name, "v") for name in personal + kept))
     assert [name for name, _ in found] == [name.lower() for name in kept]
 
 
@@ -645,22 +660,22 @@ LINES = st.text(st.characters(exclude_characters="\r\n\0"), max_size=10)
 @given(st.integers(100, 599), st.lists(st.tuples(LINES, LINES), max_size=3), st.binary())
 def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: bytes) -> None:
     """Whatever its headers and its body hold."""
-    kept = Kept(status, tuple(headers), body)
-    assert KEPT.decode(KEPT.encode(kept)) == kept
+    kept = Response(status, tuple(headers), body)
+    assert RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(kept)) == kept
 
 
 @pytest.mark.parametrize("bad", ["a\r\nset-cookie: x=1", "a\nb", "a\rb", "a\0b"])
 def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None:
     """Whoever can write to the store cannot write headers of their own."""
     for line in (("x-a", bad), (bad, "v")):
-        with pytest.raises(ValueError, match="its own line"):
-            KEPT.decode(KEPT.encode(Kept(200, (line,), b"")))
+        with pytest.raises(ValueError, match="a line break"):
+            RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(Response(200, (line,), b"")))
 
 
 # ---- what they are told
 
 
-def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Answer, Any]:
+def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
     answer = refusal(Policy(window=60, **options), error, by_client=by_client)
     body = json.loads(answer.body)
     headers = dict(answer.headers)
@@ -682,7 +697,7 @@ def test_the_table_of_refusals() -> None:
         (running, True, 409, "in-progress", 3),
         (done, True, 409, "already-done", None),
         (Mismatch("k", "n"), True, 422, "payload-mismatch", None),
-        (KeyTrouble("key-missing", "Name it."), True, 400, "key-missing", None),
+        (InvalidRequest("key-missing", "Name it."), True, 400, "key-missing", None),
         (Unavailable("gone", "n"), False, 503, "unavailable", 1),
     ):
         answer, body = told(error, by_client=by_client)
@@ -712,12 +727,12 @@ def test_a_message_is_in_the_body_in_its_own_language() -> None:
 def test_a_replay_is_the_first_answer_and_says_so() -> None:
     """Its length is counted again; a 204 has none."""
     policy = Policy(window=1)
-    answer = replay(policy, Kept(201, (("x-a", "b"),), b"body"))
+    answer = replay(policy, Response(201, (("x-a", "b"),), b"body"))
     assert answer.status == 201 and answer.body == b"body"
     assert answer.headers == (
         ("x-a", "b"), ("idempotent-replayed", "true"), ("content-length", "4"),
     )  # fmt: skip
-    assert "content-length" not in dict(replay(policy, Kept(204, (), b"")).headers)
+    assert "content-length" not in dict(replay(policy, Response(204, (), b"")).headers)
 
 
 # ---- decorators and documents
@@ -746,20 +761,60 @@ def test_the_decorators_pass_a_policy_on() -> None:
         PreventDuplicateSubmit(guard)(interval=0)
 
 
+def test_the_decorators_take_a_policy() -> None:
+    """One policy may serve several views; a route of its own would be ignored, and is refused."""
+
+    def guard(policy: Policy, view: Any) -> Any:
+        return policy
+
+    orders: Any = Policy(window=5, after="replay", key="required")
+    given: Any = Once(guard)(orders)(len)
+    assert given is orders
+    mixed: dict[str, Any] = {"policy": orders, "window": 5}
+    with pytest.raises(UsageError, match="not both"):
+        Once(guard)(**mixed)
+    with pytest.raises(UsageError, match="has no route"):
+        Once(guard)(Policy("POST /orders", window=5))
+    unknown: dict[str, Any] = {"window": 5, "route": "POST /orders"}
+    with pytest.raises(TypeError, match="'route'"):
+        Once(guard)(**unknown)
+
+
+def test_an_option_is_declared_in_two_places() -> None:
+    """What editors complete and what is checked are the same options, each with documentation."""
+    routes = {"route", "exempt"}
+    for keywords, options, beside in (
+        (PolicyKeywords, Policy, routes),
+        (GuardKeywords, GuardOptions, set[str]()),
+    ):
+        names = {field.name for field in dataclasses.fields(options)}
+        assert set(get_type_hints(keywords)) == names - beside
+        documented = inspect.getsource(options)
+        for name in names:
+            assert re.search(rf'^    {name}: .*\n    """\S', documented, re.M), name
+
+
+@pytest.mark.parametrize("name", ["asgi", "wsgi", "starlette", "fastapi", "flask", "django", "drf"])
+def test_every_integration_exports_the_policy(name: str) -> None:
+    """It is imported from where it is used."""
+    module = importlib.import_module(f"dibs.integrations.{name}")
+    assert module.Policy is Policy and "Policy" in module.__all__
+
+
 def test_an_operation_is_told_what_its_guard_may_answer() -> None:
     """By the policy; what was documented by hand stays as it was."""
     operation: dict[str, Any] = {"responses": {"200": {}, "422": {"description": "ours"}}}
-    documented(operation, Policy(window=1, key="required", after="replay"))
+    document(operation, Policy(window=1, key="required", after="replay"))
     assert set(operation["responses"]) == {"200", "400", "409", "422", "503"}
     assert operation["responses"]["422"] == {"description": "ours"}
     assert operation["parameters"][0]["required"] is True
-    documented(operation, Policy(window=1, key="required"))
+    document(operation, Policy(window=1, key="required"))
     assert len(operation["parameters"]) == 1
     plain: dict[str, Any] = {}
-    documented(plain, Policy(window=1, on_outage="open", message="One moment."))
+    document(plain, Policy(window=1, on_outage="open", message="One moment."))
     assert set(plain["responses"]) == {"429"} and "parameters" not in plain
     assert plain["responses"]["429"]["description"] == "One moment."
     assert "Retry-After" in plain["responses"]["429"]["headers"]
-    documented(None, Policy(window=1))
-    documented(untouched := {}, None)
+    document(None, Policy(window=1))
+    document(untouched := {}, None)
     assert untouched == {}

@@ -62,4 +62,4 @@ def tell(listeners: tuple[Listener, ...], event: Event) -> None:
         try:
             listener(event)
         except Exception:
-            _log.exception("a dibs listener failed on %r", event.kind)
+            _log.exception("a dibs listener raised an exception for the event %r", event.kind)

@@ -82,7 +82,7 @@ class AsyncClaim:
     def complete(self, value: V) -> V:
         """Say what came of it; *value* is handed back. It is kept at the end of the block."""
         if self.replayed:
-            raise UsageError("this claim is a replay: it was completed by somebody else")
+            raise UsageError("this claim is a replay: its result is already known")
         self.result = value
         self._released = False
         return value
@@ -178,7 +178,7 @@ class _Nothing:
 
 
 _NOTHING: Any = _Nothing()
-_IN_USE = "this claim is in use already; call claim() for each with block"
+_IN_USE = "this claim is already in use; call claim() for each with block"
 
 
 async def take_claim(
@@ -317,4 +317,4 @@ class AsyncClaiming:
             await claim.fail()
         except Exception as failure:
             # The body's own exception must reach the caller; this one rides along.
-            error.add_note(f"dibs could not end {self._plan.name}: {failure}")
+            error.add_note(f"dibs could not end the claim on {self._plan.name}: {failure}")

@@ -332,7 +332,9 @@ class AsyncLedger:
         """Tell of leases and claims that nobody has any more."""
         while self.dropped:
             name, held = self.dropped.popleft()
-            _log.warning("%s was dropped without being ended; its key expires by itself", name)
+            _log.warning(
+                "%s was garbage-collected before it ended; its key expires by its ttl", name
+            )
             why = cause_for("dropped")
             facts: dict[str, Any] = {"held": held, "cause": why.code, "detail": str(why)}
             tell(self.listeners, Event(kind="leaked", name=name, at=time(), **facts))

@@ -121,9 +121,11 @@ def make_recipe(
     """The options, checked. UsageError: one of them makes no sense."""
     fresh = seconds(ttl, "ttl")
     if not 0 <= jitter < 1:
-        raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
+        raise UsageError(
+            f"jitter must be a fraction of the ttl, at least 0 and below 1, not {jitter!r}"
+        )
     if early < 0:
-        raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
+        raise UsageError(f"early must be 0 (off) or more (usually 1), not {early!r}")
     chosen = make_codec(codec, type)
     return Recipe(
         name=name,

@@ -57,7 +57,7 @@ OnLate = Literal["ignore", "raise"]
 def checked_policy(policy: OutagePolicy) -> OutagePolicy:
     """*policy*. UsageError: there is no such one."""
     if policy not in ("open", "closed"):  # callers without a type checker
-        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
+        raise UsageError(f'on_outage must be "open" or "closed", not {policy!r}')
     return policy
 
 
@@ -68,14 +68,14 @@ def is_disabled(setting: str) -> bool:
         return True
     if said in ("", "0", "false", "no", "off"):
         return False
-    raise UsageError("DIBS_DISABLED is 1 or 0 (or true, false, yes, no, on, off), or not set")
+    raise UsageError("DIBS_DISABLED must be 1 or 0 (or true, false, yes, no, on, off), or unset")
 
 
 def checked_max_hold(max_hold: Seconds, ttl: float, *, renew: bool) -> float:
     """*max_hold* in seconds. UsageError: it makes no sense with the others."""
     longest = seconds(max_hold, "max_hold")
     if not renew:
-        raise UsageError("max_hold limits renewals: it needs renew=True")
+        raise UsageError("max_hold needs renew=True")
     if longest < ttl:
         raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
     return longest
@@ -92,7 +92,7 @@ def checked_at_least(at_least: Seconds, ttl: float) -> float:
 def checked_on_late(on_late: OnLate) -> OnLate:
     """*on_late*. UsageError: there is no such one."""
     if on_late not in ("ignore", "raise"):  # callers without a type checker
-        raise UsageError(f'on_late is "ignore" or "raise", not {on_late!r}')
+        raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
     return on_late
 
 
@@ -272,13 +272,13 @@ def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot mend."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        return UsageError("the key holds other data, not a lease; choose another key or namespace")
+        return UsageError("the key holds a value of another type; choose another key or namespace")
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):
         found = _COMMAND.search(text)
         what = f"run {found.group(1).upper()}" if found else "do it"
-        return UsageError(f"the server does not let this user {what}; check its ACL")
+        return UsageError(f"the ACL of this user does not permit it to {what}")
     # What follows may quote the request, and with it the key.
     words = text.partition(", with args")[0]
     return UsageError(f"the server refused the request: {words}")

@@ -85,9 +85,9 @@ def make_terms(
 ) -> Terms:
     """The options, checked. UsageError: one of them makes no sense."""
     if after not in ("release", "hold", "replay"):
-        raise UsageError(f'after is "release", "hold" or "replay", not {after!r}')
+        raise UsageError(f'after must be "release", "hold" or "replay", not {after!r}')
     if on_error not in ("release", "hold"):
-        raise UsageError(f'on_error is "release" or "hold", not {on_error!r}')
+        raise UsageError(f'on_error must be "release" or "hold", not {on_error!r}')
     chosen = make_codec(codec, type)
     return Terms(
         window=seconds(window, "window"),
@@ -130,7 +130,7 @@ def framed(terms: Terms, value: Any, now: float, took: float) -> bytes:
     except UsageError:
         raise
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot hold this result ({type(error).__name__})"
+        said = f"{codec.name} cannot encode this result ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
     return frame(codec.name, codec.fingerprint, now, took, data)
 

@@ -279,7 +279,8 @@ def _json_body(facts: Facts) -> Any:
     if not facts.is_json or facts.is_compressed:
         return None
     try:
-        return json.loads(facts.body, parse_float=_float)
+        text = facts.body.decode(json.detect_encoding(facts.body), "surrogatepass")
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
@@ -292,6 +293,9 @@ def _float(text: str) -> float | dict[str, str]:
     except ArithmeticError:  # an exponent that not even a Decimal can hold
         is_exact = False
     return number if is_exact else {"~number": text}
+
+
+_DECODER = json.JSONDecoder(parse_float=_float)
 
 
 def _canonical(data: Any) -> str | None:

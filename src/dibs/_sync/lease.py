@@ -273,7 +273,7 @@ class Hold:
             raise Busy(plan.text, outcome.remaining, outcome.holder, plan.name)
         if self._lease is not None:
             outcome.release()
-            raise UsageError("this hold is in use already; call hold() for each with block")
+            raise UsageError("this hold is already in use; call hold() for each with block")
         self._lease = outcome
         if plan.renew and outcome.guarded:
             try:

@@ -252,9 +252,9 @@ def _claim(home: str) -> None:
         os.mkdir(home, mode=0o700)
     found = os.lstat(home)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise UsageError(f"embedded: {home} must be a directory of your own")
+        raise UsageError(f"embedded: {home} must be a directory that you own")
     if found.st_mode & 0o077:
-        raise UsageError(f"embedded: others may enter {home}; chmod 700 it, or remove it")
+        raise UsageError(f"embedded: {home} is accessible to others; chmod 700 it, or remove it")
 
 
 # --- the keeper ------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def _interpreter() -> str:
         is_python = os.path.basename(path or "").lower().startswith(("python", "pypy"))
         if is_python and os.access(path, os.X_OK):
             return path
-    raise UsageError("embedded: needs a Python interpreter to run its keeper, and found none")
+    raise UsageError("embedded: no Python interpreter was found to run the supervisor")
 
 
 # --- places ----------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def _private_place() -> Place:
             os.rmdir(home)
             home = tempfile.mkdtemp(prefix="dibs-", dir=_short_root())
     except OSError as error:
-        raise UsageError(f"embedded: no temporary directory can be made: {error}") from error
+        raise UsageError(f"embedded: no temporary directory can be created: {error}") from error
     return Place(home, private=True)
 
 

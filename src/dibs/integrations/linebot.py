@@ -1,7 +1,7 @@
 """LINE bots: verify the signature, identify the sender, and handle each event once.
 
     @once_per_event(dibs)             # AsyncDibs for coroutine functions, Dibs for plain ones
-    async def on_event(event): ...    # runs once for each webhookEventId, however often it is delivered
+    async def on_event(event): ...    # runs once for each webhookEventId, also if redelivered
 
 Events and sources may be the SDK's objects, any others with the same attributes, or LINE's own
 JSON as dicts. The SDK is not needed.
@@ -38,7 +38,7 @@ def signature_is_right(body: bytes, signature: str | None, secret: str) -> bool:
 
 
 def actor_key(source: object) -> str | None:
-    """`processing:user:{userId}` of the sender, alone or in a group; None: LINE does not send it."""
+    """`processing:user:{userId}` of the sender, also in a group; None: LINE does not send it."""
     user_id = _fact(source, "user_id", "userId")
     return None if user_id is None else f"processing:user:{user_id}"
 

@@ -170,6 +170,14 @@ def test_importing_dibs_is_cheap_and_pulls_in_no_framework() -> None:
     assert set(loaded) <= {"dibs", "dibs.errors"}
 
 
+@pytest.mark.parametrize(("integration", "half"), [("asgi", "dibs._sync"), ("wsgi", "dibs._async")])
+def test_an_integration_loads_the_half_that_it_needs(integration: str, half: str) -> None:
+    """An ASGI application does not load the client for threads, nor a WSGI one that for asyncio."""
+    code = f"import sys, dibs.integrations.{integration}; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert half not in said.stdout.split()
+
+
 def test_every_public_thing_has_a_docstring() -> None:
     """A public class or function says what it promises."""
     for path in modules():

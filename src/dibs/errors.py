@@ -123,7 +123,7 @@ class Cause(str):
 
 
 class Unavailable(DibsError):
-    """Redis (or a load) failed; `cause` is a code, `detail` a sentence that says what happened."""
+    """Redis is unavailable, or a load failed; `cause` is a code, `detail` a sentence."""
 
     def __init__(self, cause: str, name: str = "the key") -> None:
         """*cause*: a `Cause`, or a sentence without a code."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dibs._http import problems
+from dibs._http.options import GuardOptions
 from dibs._http.policy import Policy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
@@ -24,6 +25,14 @@ def test_every_option_has_a_row_with_its_true_default(option: "dataclasses.Field
         assert int(row) == option.default
     elif option.default in (None, ()):
         assert row in ("none", "all") or row.startswith(("that of", "the window"))
+
+
+@pytest.mark.parametrize("option", dataclasses.fields(GuardOptions), ids=lambda option: option.name)
+def test_every_option_of_an_application_is_explained(option: "dataclasses.Field[object]") -> None:
+    """Those that every `install` and every middleware takes, and their Django settings."""
+    assert re.search(rf"`{option.name}=(True)?`", PAGE), option.name
+    if option.name != "secret":  # Django has SECRET_KEY
+        assert f"`DIBS_{option.name.upper()}`" in PAGE
 
 
 def test_every_refusal_has_a_row() -> None:

@@ -148,20 +148,20 @@ def _fields(fields: Any, files: Any) -> list[Field]:
 
 def identity_of(request: Any) -> Identity:
     """Who submits: what DIBS_USER returns, or the user who is logged in, or see `identify`."""
-    chosen = _options().user
-    user = chosen(request) if chosen is not None else None
-    return _identified(request, user, _primary_key(getattr(request, "user", None)))
+    options = _options()
+    user = options.user(request) if options.user is not None else None
+    return _identified(request, options, user, _primary_key(getattr(request, "user", None)))
 
 
 async def aidentity_of(request: Any) -> Identity:
     """The same, without blocking the event loop by a query."""
-    chosen = _options().user
-    user = chosen(request) if chosen is not None else None
+    options = _options()
+    user = options.user(request) if options.user is not None else None
     if isinstance(user, Awaitable):
         user = await user
     ask = getattr(request, "auser", None)
     login = await ask() if not _is_set(user) and ask is not None else None
-    return _identified(request, user, _primary_key(login))
+    return _identified(request, options, user, _primary_key(login))
 
 
 def _primary_key(user: Any) -> str | None:
@@ -175,11 +175,11 @@ def _is_set(user: object) -> bool:
     return user is not None and user != "" and user != b""
 
 
-def _identified(request: Any, user: object, login: object) -> Identity:
+def _identified(request: Any, options: GuardOptions[Any], user: object, login: object) -> Identity:
     return identify(
         user if _is_set(user) else login,
         _headers(request),
         request.META.get("REMOTE_ADDR"),
-        getattr(settings, "DIBS_SESSION_COOKIE", None),
+        options.session_cookie,
         kind="user" if _is_set(user) else "login",
     )

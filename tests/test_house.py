@@ -83,6 +83,14 @@ def test_importing_dibs_is_cheap_and_pulls_in_no_framework() -> None:
     assert set(loaded) <= {"dibs", "dibs.errors"}
 
 
+@pytest.mark.parametrize(("integration", "half"), [("asgi", "dibs._sync"), ("wsgi", "dibs._async")])
+def test_an_integration_loads_the_half_that_it_needs(integration: str, half: str) -> None:
+    """An ASGI application does not load the client for threads, nor a WSGI one that for asyncio."""
+    code = f"import sys, dibs.integrations.{integration}; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert half not in said.stdout.split()
+
+
 def test_every_public_thing_has_a_docstring() -> None:
     """A public class or function says what it promises."""
     for path in modules():
@@ -208,3 +216,9 @@ def test_no_file_is_named_that_is_not_there() -> None:
         ]
         lost += [f"{path.name}: {each}" for each in NAME.findall(text) if each not in known]
     assert lost == []
+
+
+def test_no_file_may_use_private_names_of_others_everywhere() -> None:
+    """An exception from that rule is made for a line, not for a whole file."""
+    for path in (SRC / "integrations").glob("*.py"):
+        assert "reportPrivateUsage=false" not in path.read_text(), path

@@ -78,25 +78,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 EXCEPTIONS: dict[str, set[str]] = {
     "apps.postgresql": {"apps.databases"},
-    "dibs.integrations._claims": {
-        *("dibs._async.claim", "dibs._async.client", "dibs._sync.claim", "dibs._sync.client"),
-        *("dibs._core.once", "dibs._core.options"),
-    },
-    "dibs.integrations._django_requests": {"dibs._core.fingerprint"},
-    "dibs.integrations.asgi": {"dibs._async.claim", "dibs._async.client"},
-    "dibs.integrations.django": {
-        *("dibs._async.claim", "dibs._async.client", "dibs._sync.claim", "dibs._sync.client"),
-    },
-    "dibs.integrations.fastapi": {"dibs._async.client"},
-    "dibs.integrations.flask": {"dibs._sync.claim", "dibs._sync.client"},
-    "dibs.integrations.starlette": {"dibs._async.client"},
-    "dibs.integrations.wsgi": {"dibs._sync.claim", "dibs._sync.client"},
 }
 """Imports that are there and should not be. One that is gone has to go from here."""
 
 _LINE_CYCLE = ("account_api", "api", "calls", "messaging_api", "platform", "richmenu_api")
 CYCLES: tuple[set[str], ...] = (
-    {"dibs._http.facts", "dibs._http.policy"},
     {f"apps.playground.line.{name}" for name in _LINE_CYCLE},
     {"apps.databases", "apps.postgresql"},
 )

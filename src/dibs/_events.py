@@ -12,6 +12,9 @@ from .events import Event, Kind, Listener
 _log = logging.getLogger("dibs")
 
 
+_DROPPED = "%s was garbage-collected before it ended; its key expires by its ttl"
+
+
 class EventSink:
     """Hands events to listeners. Without any, no event is made."""
 
@@ -36,7 +39,9 @@ class EventSink:
         """Report leases and claims that were dropped."""
         while self.dropped:
             name, held = self.dropped.popleft()
-            _log.warning("%s was dropped without being ended; its key expires by itself", name)
+            _log.warning(
+                "%s was garbage-collected before it ended; its key expires by its ttl", name
+            )
             self._hand_over("leaked", name, {"held": held, "cause": cause_for("dropped")})
 
     def _hand_over(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
@@ -48,4 +53,4 @@ class EventSink:
             try:
                 listener(event)
             except Exception:  # it hurts nobody else
-                _log.exception("a dibs listener failed on %r", event.kind)
+                _log.exception("a dibs listener raised an exception for the event %r", event.kind)

@@ -9,7 +9,7 @@ from .errors import Cause
 _log = logging.getLogger("dibs")
 
 _POLICIES = {
-    "open": "callers go on unguarded",
+    "open": "callers proceed unguarded",
     "closed": "callers get Unavailable",
 }
 
@@ -81,7 +81,7 @@ class OutageLog:
             lasted, count = max(now - self._since, 0.0), self._unguarded
             self._unguarded = 0
         _log.info(
-            "the store answers again after %.2f s (%s); unguarded grants meanwhile: %d",
+            "Redis is available again after %.2f s (%s); unguarded grants meanwhile: %d",
             lasted, self._cause.code, count,
         )  # fmt: skip
 
@@ -90,6 +90,6 @@ class OutageLog:
             return
         self.is_open, self._since, self._cause = True, now, cause
         _log.warning(
-            "the store is out (%s: %s); %s until it answers again",
+            "Redis is unavailable (%s: %s); %s until it is available again",
             cause.code, cause, _POLICIES[self._policy],
         )  # fmt: skip

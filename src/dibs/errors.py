@@ -1,16 +1,15 @@
-"""What can go wrong, and what it means for the caller.
+"""The exceptions that dibs raises.
 
-DibsError                       never raised itself
-├── Busy(key, retry_after)      somebody has it, and the wait (if any) is over
+DibsError                       base class
+├── Busy(key, retry_after)      another holder has the key, and the wait (if any) is over
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
-├── LeaseLost(key, fence)       you had it and no longer do: stop writing
-├── Unavailable(cause, detail)  the store did not answer within the budget
-└── UsageError                  a mistake in the calling code or the settings (also a ValueError)
+├── LeaseLost(key, fence)       the lease expired or was taken over: stop writing
+├── Unavailable(cause, detail)  Redis is unavailable
+└── UsageError                  an error in the calling code or the settings (also a ValueError)
 
-Each error carries its facts as attributes and writes its own sentence from them. The sentence
-names the *name* of a key (its template), never the key itself, and never a token: sentences end
-up in logs, and keys hold user ids.
+Each error has its facts as attributes. Its message contains the *name* of a key (the template),
+never the key itself, and never a token: messages end up in logs, and keys contain user ids.
 """
 
 import math
@@ -18,15 +17,15 @@ from typing import Literal
 
 
 class DibsError(Exception):
-    """Anything that dibs raises on purpose."""
+    """Base class of all errors that dibs raises."""
 
     def __repr__(self) -> str:
-        # The facts would include the key.
+        # The arguments would include the key.
         return f"{type(self).__name__}({str(self)!r})"
 
 
 class Busy(DibsError):
-    """Somebody else has the key; `retry_after` is how long, if its holder does not renew it.
+    """Another holder has the key. `retry_after`: seconds until it expires, if it is not renewed.
 
     inf: another program wrote the key, without a ttl.
     """
@@ -48,10 +47,10 @@ class Busy(DibsError):
 
 
 class Duplicate(DibsError):
-    """It was submitted before; `state` is "running" or "done", `message` is for people.
+    """It was submitted before. `state` is "running" or "done", `message` is for the user.
 
-    `retry_after` is when a new submission will be let through: if it is still running, at the
-    earliest; inf: another program wrote the key, without a ttl.
+    `retry_after`: seconds until a new submission is accepted; at the earliest, if the first one is
+    still running. inf: another program wrote the key, without a ttl.
     """
 
     def __init__(
@@ -72,14 +71,14 @@ class Duplicate(DibsError):
     def __str__(self) -> str:
         if self.message is not None:
             return self.message
-        was = "is being worked on" if self.state == "running" else "was done already"
+        was = "is being processed" if self.state == "running" else "was processed already"
         if self.retry_after == math.inf:
             return f"{self.name} {was}"
         return f"{self.name} {was}; try again in {self.retry_after:.3g} s"
 
 
 class Mismatch(DibsError):
-    """It was submitted before under the same key, with another payload: a mistake of the caller."""
+    """The key was used before with another payload: an error of the caller."""
 
     def __init__(self, key: str, name: str = "the key") -> None:
         super().__init__(key, name)
@@ -87,11 +86,11 @@ class Mismatch(DibsError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"{self.name} was submitted before with another payload; use a new key"
+        return f"{self.name} was used before with another payload; use a new key"
 
 
 class LeaseLost(DibsError):
-    """You were the holder and no longer are: stop writing."""
+    """The lease expired or was taken over: stop writing."""
 
     def __init__(self, key: str, fence: int | None = None, name: str = "the key") -> None:
         super().__init__(key, fence, name)
@@ -101,15 +100,17 @@ class LeaseLost(DibsError):
 
     def __str__(self) -> str:
         fence = "" if self.fence is None else f" (fence {self.fence})"
-        return f"the lease on {self.name}{fence} ran out or was taken; somebody else may hold it"
+        return (
+            f"the lease on {self.name}{fence} expired or was taken over; another holder may have it"
+        )
 
 
 OTHER = "other"
-"""The code of a cause that has none of its own."""
+"""The code of a cause without a specific one."""
 
 
 class Cause(str):
-    """A sentence for people that carries a `code` for machines: "silent", "readonly" …"""
+    """A sentence for people with a `code` for programs: "silent", "readonly" …"""
 
     code: str
 
@@ -122,7 +123,7 @@ class Cause(str):
 
 
 class Unavailable(DibsError):
-    """The store could not answer; `cause` is a code, `detail` says what happened in a sentence."""
+    """Redis is unavailable, or a load failed; `cause` is a code, `detail` a sentence."""
 
     def __init__(self, cause: str, name: str = "the key") -> None:
         """*cause*: a `Cause`, or a sentence without a code."""
@@ -132,8 +133,8 @@ class Unavailable(DibsError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"{self.name} is not available: {self.detail}"
+        return f"{self.name} is unavailable: {self.detail}"
 
 
 class UsageError(DibsError, ValueError):
-    """A mistake in the calling code or the settings; the sentence names the fix."""
+    """An error in the calling code or the settings; the message says how to correct it."""

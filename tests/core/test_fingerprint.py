@@ -210,7 +210,7 @@ def test_a_secret_hides_the_payload() -> None:
 )
 def test_what_is_not_data_is_a_mistake(payload: Any) -> None:
     """A connection, a class, a generator: UsageError that names the type, not the value."""
-    with pytest.raises(UsageError, match="payload is data"):
+    with pytest.raises(UsageError, match="payload must be data"):
         fingerprint(payload)
 
 

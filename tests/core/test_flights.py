@@ -34,7 +34,7 @@ def test_a_load_that_waits_for_itself_is_refused(count: int) -> None:
     flights = row(count)
     flights[-1].awaits = flights[0]
     for flight in flights:
-        with pytest.raises(UsageError, match="asks for the value itself"):
+        with pytest.raises(UsageError, match="requests the value itself"):
             refuse_cycle(flight)
 
 

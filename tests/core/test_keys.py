@@ -247,7 +247,7 @@ def test_a_hash_takes_any_data() -> None:
     assert made("s:{a.items:hash}:{b}", Cart(1, ["x"]), "y").endswith(":y")
     with pytest.raises(UsageError, match=r"s:\{a:hash\}.*Order"):
         made("s:{a:hash}", Order())
-    with pytest.raises(UsageError, match=r"has no 'a\.nothing'"):
+    with pytest.raises(UsageError, match=r"has no value for 'a\.nothing'"):
         made("s:{a.nothing:hash}", Order())
 
 

@@ -269,7 +269,7 @@ class Moody:
 @pytest.mark.parametrize("error", [LookupError("x"), RecursionError(), UsageError("as it says")])
 def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> None:
     """UsageError whatever it was, so that nobody forgets to end the claim; its own as it is."""
-    with pytest.raises(UsageError, match=r"moody cannot hold this result|as it says"):
+    with pytest.raises(UsageError, match=r"moody cannot encode this result|as it says"):
         framed(chosen(codec=Moody()), error, NOW, 0.1)
 
 
@@ -326,9 +326,9 @@ def test_refusals_carry_facts_and_survive_pickling() -> None:
         assert str(twin) == str(error) and error.key == "order:4711"
         assert "4711" not in f"{error} {error!r}"
     assert [str(error) for error in errors] == [
-        "order:* is being worked on; try again in 7.5 s",
+        "order:* is being processed; try again in 7.5 s",
         "one moment, please",
-        "order:* was done already; try again in 42 s",
-        "order:* is being worked on",
-        "order:* was submitted before with another payload; use a new key",
+        "order:* was processed already; try again in 42 s",
+        "order:* is being processed",
+        "order:* was used before with another payload; use a new key",
     ]

@@ -212,13 +212,13 @@ class Endless(Generic[T]):
 )
 def test_a_type_that_cannot_be_kept_is_refused_by_itself(of: Any) -> None:
     """Before there is a value: when a function is decorated."""
-    with pytest.raises(UsageError, match=r"cannot be described.*type= or codec="):
+    with pytest.raises(UsageError, match=r"is not supported.*type= or codec="):
         Shape(of)
 
 
 def test_the_field_that_cannot_be_kept_is_named() -> None:
     """By its path."""
-    with pytest.raises(UsageError, match=r"WithConn\.conns: a Conn has no form in JSON"):
+    with pytest.raises(UsageError, match=r"WithConn\.conns: a Conn has no representation in JSON"):
         Shape(list[WithConn])
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dibs._http import answers
+from dibs._http import problems
+from dibs._http.options import GuardOptions
 from dibs._http.policy import Policy
-from dibs._http.recording import verdict_on
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
 
@@ -27,9 +27,17 @@ def test_every_option_has_a_row_with_its_true_default(option: "dataclasses.Field
         assert row in ("none", "all") or row.startswith(("that of", "the window"))
 
 
+@pytest.mark.parametrize("option", dataclasses.fields(GuardOptions), ids=lambda option: option.name)
+def test_every_option_of_an_application_is_explained(option: "dataclasses.Field[object]") -> None:
+    """Those that every `install` and every middleware takes, and their Django settings."""
+    assert re.search(rf"`{option.name}=(True)?`", PAGE), option.name
+    if option.name != "secret":  # Django has SECRET_KEY
+        assert f"`DIBS_{option.name.upper()}`" in PAGE
+
+
 def test_every_refusal_has_a_row() -> None:
     """Each kind of problem that can be answered is explained, with its status."""
-    source = Path(answers.__file__).read_text("utf-8")
+    source = Path(problems.__file__).read_text("utf-8")
     told = {"key-missing", "key-malformed", "incomplete", "too-large"}
     kinds = set(re.findall(r'_problem\(policy, \d+, "([\w-]+)"', source)) | told
     assert len(kinds) >= 7
@@ -40,10 +48,10 @@ def test_every_refusal_has_a_row() -> None:
 def test_what_is_not_kept_is_named() -> None:
     """The statuses below 500 that are no final answer, all of them and no other."""
     policy = Policy(window=1, after="replay")
-    mine = [str(status) for status in range(100, 500) if verdict_on(policy, status) != "finish"]
-    [listed] = re.findall(r"Kept are answers below 500\. ([\d, and]+) are not", PAGE)
+    mine = [str(status) for status in range(100, 500) if policy.outcome(status) != "finish"]
+    [listed] = re.findall(r"Responses below 500 are stored\. ([\d, and]+) are not", PAGE)
     assert re.findall(r"\d+", listed) == mine
     at_a_route = Policy("POST /orders", window=1, after="replay")
-    more = [str(status) for status in range(100, 500) if verdict_on(at_a_route, status) != "finish"]
-    [listed] = re.findall(r"A middleware does not keep ([\d, and]+) either", PAGE)
+    more = [str(status) for status in range(100, 500) if at_a_route.outcome(status) != "finish"]
+    [listed] = re.findall(r"A middleware does not store ([\d, and]+) either", PAGE)
     assert sorted(re.findall(r"\d+", listed)) == sorted(set(more) - set(mine))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dibs._http.facts import Facts, Submission, submission_of
 from dibs._http.policy import Policy
+from dibs._http.submission import Facts, Submission, submission_of
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from dibs import Duplicate, Mismatch, Unavailable
-from dibs._http.answers import Answer, refusal, replay
-from dibs._http.facts import KeyTrouble
-from dibs._http.kept import Kept
-from dibs._http.openapi import documented
 from dibs._http.policy import Policy
+from dibs._http.problems import document, refusal, replay
+from dibs._http.responses import Response
+from dibs._http.submission import InvalidRequest
 
 
-def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Answer, Any]:
+def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
     answer = refusal(Policy(window=60, **options), error, by_client=by_client)
     body = json.loads(answer.body)
     headers = dict(answer.headers)
@@ -36,7 +35,7 @@ def test_the_table_of_refusals() -> None:
         (running, True, 409, "in-progress", 3),
         (done, True, 409, "already-done", None),
         (Mismatch("k", "n"), True, 422, "payload-mismatch", None),
-        (KeyTrouble("key-missing", "Name it."), True, 400, "key-missing", None),
+        (InvalidRequest("key-missing", "Name it."), True, 400, "key-missing", None),
         (Unavailable("gone", "n"), False, 503, "unavailable", 1),
     ):
         answer, body = told(error, by_client=by_client)
@@ -66,28 +65,28 @@ def test_a_message_is_in_the_body_in_its_own_language() -> None:
 def test_a_replay_is_the_first_answer_and_says_so() -> None:
     """Its length is counted again; a 204 has none."""
     policy = Policy(window=1)
-    answer = replay(policy, Kept(201, (("x-a", "b"),), b"body"))
+    answer = replay(policy, Response(201, (("x-a", "b"),), b"body"))
     assert answer.status == 201 and answer.body == b"body"
     assert answer.headers == (
         ("x-a", "b"), ("idempotent-replayed", "true"), ("content-length", "4"),
     )  # fmt: skip
-    assert "content-length" not in dict(replay(policy, Kept(204, (), b"")).headers)
+    assert "content-length" not in dict(replay(policy, Response(204, (), b"")).headers)
 
 
 def test_an_operation_is_told_what_its_guard_may_answer() -> None:
-    """By the policy; what was documented by hand stays as it was."""
+    """By the policy; what was document by hand stays as it was."""
     operation: dict[str, Any] = {"responses": {"200": {}, "422": {"description": "ours"}}}
-    documented(operation, Policy(window=1, key="required", after="replay"))
+    document(operation, Policy(window=1, key="required", after="replay"))
     assert set(operation["responses"]) == {"200", "400", "409", "422", "503"}
     assert operation["responses"]["422"] == {"description": "ours"}
     assert operation["parameters"][0]["required"] is True
-    documented(operation, Policy(window=1, key="required"))
+    document(operation, Policy(window=1, key="required"))
     assert len(operation["parameters"]) == 1
     plain: dict[str, Any] = {}
-    documented(plain, Policy(window=1, on_outage="open", message="One moment."))
+    document(plain, Policy(window=1, on_outage="open", message="One moment."))
     assert set(plain["responses"]) == {"429"} and "parameters" not in plain
     assert plain["responses"]["429"]["description"] == "One moment."
     assert "Retry-After" in plain["responses"]["429"]["headers"]
-    documented(None, Policy(window=1))
-    documented(untouched := {}, None)
+    document(None, Policy(window=1))
+    document(untouched := {}, None)
     assert untouched == {}

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from dibs._http.facts import Facts, KeyTrouble, read_key
 from dibs._http.policy import Policy
-from dibs.integrations._claims import key_lines
+from dibs._http.submission import Facts, InvalidRequest, read_key, split_key_lines
 
 from .submitted import JSON, facts, form, key, submitted
 
 
-def client_key(*lines: str, use: Any = "required") -> str | KeyTrouble | None:
+def client_key(*lines: str, use: Any = "required") -> str | InvalidRequest | None:
     return read_key(Policy(window=1, key=use), list(lines))
 
 
@@ -28,23 +27,23 @@ def test_a_key_has_1_to_255_visible_characters() -> None:
         "a,b", '"a", "b"', "a\x7f", "\x00", '"a\\b"',
     ):  # fmt: skip
         trouble = client_key(bad)
-        assert isinstance(trouble, KeyTrouble) and trouble.kind == "key-malformed", bad
-        assert not bad.strip() or bad not in trouble.sentence, "a refusal does not repeat it"
+        assert isinstance(trouble, InvalidRequest) and trouble.kind == "key-malformed", bad
+        assert not bad.strip() or bad not in trouble.detail, "a refusal does not repeat it"
 
 
 def test_two_lines_are_no_key() -> None:
     """Nobody can know which one counts: also where a server has joined them."""
-    assert isinstance(client_key("a", "b"), KeyTrouble)
-    assert isinstance(client_key("a", "a", use="optional"), KeyTrouble)
-    assert key_lines(["a, b"]) == ["a", " b"]
-    assert key_lines(['"a, b"']) == ['"a, b"'], "a comma in quotes joins nothing"
-    assert key_lines(['"a","b"']) == ['"a"', '"b"']
+    assert isinstance(client_key("a", "b"), InvalidRequest)
+    assert isinstance(client_key("a", "a", use="optional"), InvalidRequest)
+    assert split_key_lines(["a, b"]) == ["a", " b"]
+    assert split_key_lines(['"a, b"']) == ['"a, b"'], "a comma in quotes joins nothing"
+    assert split_key_lines(['"a","b"']) == ['"a"', '"b"']
 
 
 def test_a_key_is_missing_only_where_it_is_required() -> None:
     """Where it is optional the request itself is the key; where nobody asked it is nothing."""
     trouble = client_key()
-    assert isinstance(trouble, KeyTrouble) and trouble.kind == "key-missing"
+    assert isinstance(trouble, InvalidRequest) and trouble.kind == "key-missing"
     assert client_key(use="optional") is None
     keyless = submitted(facts(), key="optional")
     assert not keyless.by_client and keyless.payload is None

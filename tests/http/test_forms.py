@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._http.forms import fields_of_multipart
+from dibs._http.bodies import fields_of_multipart
 
 from .submitted import FORM, facts, form, key
 

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 
 from dibs import UsageError
-from dibs._http.identity import identify
+from dibs._http.submission import identify
 
 
 def identified(said: object) -> str | None:
     """Who it is, of a request that itself says nothing."""
-    return identify(said, session=None, authorization="", cookies="", address="::1", agent="").user
+    return identify(said, {}, "::1").user
 
 
 def test_a_user_is_a_text_a_number_or_a_uuid() -> None:

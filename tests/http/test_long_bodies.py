@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs._http.bodies import BodyHash
-from dibs._http.facts import Facts
-from dibs._http.forms import FormReader
+from dibs._http.bodies import BodyHash, FormReader
+from dibs._http.submission import Facts
 
 from .submitted import JSON, facts, form, key
 

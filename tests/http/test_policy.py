@@ -1,14 +1,18 @@
 """Which routes are guarded, and how."""
 
+import dataclasses
+import importlib
+import inspect
 import math
+import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from dibs import UsageError
-from dibs._http.decorators import Once, PreventDuplicateSubmit
-from dibs._http.policy import Policy, find
+from dibs._http.options import GuardKeywords, GuardOptions
+from dibs._http.policy import Once, Policy, PolicyKeywords, PreventDuplicateSubmit, find
 
 # ---- which requests are guarded
 
@@ -46,9 +50,9 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
 def test_the_fields_of_a_route_are_told_from_a_path() -> None:
     """As text, by name; another path has none; `at` is the same policy elsewhere."""
     policy = Policy("PUT /orders/{order}/lines/{line}", window=1)
-    assert policy.parts_of("/orders/17/lines/2") == {"order": "17", "line": "2"}
-    assert policy.parts_of("/orders/17") == {}
-    assert policy.at("PUT /x/{y}").parts_of("/x/1") == {"y": "1"}
+    assert policy.path_fields("/orders/17/lines/2") == {"order": "17", "line": "2"}
+    assert policy.path_fields("/orders/17") == {}
+    assert policy.at("PUT /x/{y}").path_fields("/x/1") == {"y": "1"}
 
 
 @pytest.mark.parametrize(
@@ -117,3 +121,43 @@ def test_the_decorators_pass_a_policy_on() -> None:
     assert seen[1].after == "release"
     with pytest.raises(UsageError):
         PreventDuplicateSubmit(guard)(interval=0)
+
+
+def test_the_decorators_take_a_policy() -> None:
+    """One policy may serve several views; a route of its own would be ignored, and is refused."""
+
+    def guard(policy: Policy, view: Any) -> Any:
+        return policy
+
+    orders: Any = Policy(window=5, after="replay", key="required")
+    given: Any = Once(guard)(orders)(len)
+    assert given is orders
+    mixed: dict[str, Any] = {"policy": orders, "window": 5}
+    with pytest.raises(UsageError, match="not both"):
+        Once(guard)(**mixed)
+    with pytest.raises(UsageError, match="has no route"):
+        Once(guard)(Policy("POST /orders", window=5))
+    unknown: dict[str, Any] = {"window": 5, "route": "POST /orders"}
+    with pytest.raises(TypeError, match="'route'"):
+        Once(guard)(**unknown)
+
+
+def test_an_option_is_declared_in_two_places() -> None:
+    """What editors complete and what is checked are the same options, each with documentation."""
+    routes = {"route", "exempt"}
+    for keywords, options, beside in (
+        (PolicyKeywords, Policy, routes),
+        (GuardKeywords, GuardOptions, set[str]()),
+    ):
+        names = {field.name for field in dataclasses.fields(options)}
+        assert set(get_type_hints(keywords)) == names - beside
+        documented = inspect.getsource(options)
+        for name in names:
+            assert re.search(rf'^    {name}: .*\n    """\S', documented, re.M), name
+
+
+@pytest.mark.parametrize("name", ["asgi", "wsgi", "starlette", "fastapi", "flask", "django", "drf"])
+def test_every_integration_exports_the_policy(name: str) -> None:
+    """It is imported from where it is used."""
+    module = importlib.import_module(f"dibs.integrations.{name}")
+    assert module.Policy is Policy and "Policy" in module.__all__

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._http.kept import KEPT, Kept, keepable
 from dibs._http.policy import Policy
-from dibs._http.recording import Recording, verdict_on
+from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
 
 
 @pytest.mark.parametrize(
@@ -24,30 +23,30 @@ from dibs._http.recording import Recording, verdict_on
 )  # fmt: skip
 def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:
     """A 4xx is kept where answers are, unless it says "log in" or "later"; else it is free."""
-    assert verdict_on(Policy(window=1, after="replay"), status) == replaying
-    assert verdict_on(Policy(window=2, after="hold"), status) == otherwise
-    assert verdict_on(Policy(window=1, after="release"), status) == otherwise
+    assert Policy(window=1, after="replay").outcome(status) == replaying
+    assert Policy(window=2, after="hold").outcome(status) == otherwise
+    assert Policy(window=1, after="release").outcome(status) == otherwise
 
 
 def test_an_answer_is_kept_up_to_a_size() -> None:
     """To the byte; what is beyond it is forgotten at once, and nothing comes back."""
-    recording = Recording(Policy(window=1, after="replay", most=4))
+    recording = Recording(Policy(window=1, after="replay", most=4).record_limit)
     recording.begin(200, (("A", "b"),))
     recording.add(b"ab")
     recording.add(memoryview(bytearray(b"cd")))  # type: ignore[arg-type]
-    assert recording.kept == Kept(200, (("a", "b"),), b"abcd")
+    assert recording.response == Response(200, (("a", "b"),), b"abcd")
     recording.add(b"e")
-    assert recording.kept is None
+    assert recording.response is None
     recording.add(b"f")
-    assert recording.kept is None and recording.verdict == "finish"
+    assert recording.response is None and recording.status == 200
 
 
 def test_nothing_is_recorded_where_nothing_is_replayed() -> None:
     """A guard that keeps no answers has none in memory."""
-    recording = Recording(Policy(window=2, after="hold"))
+    recording = Recording(Policy(window=2, after="hold").record_limit)
     recording.begin(200, ())
     recording.add(b"x" * 100)
-    assert recording.kept is None
+    assert recording.response is None
 
 
 def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
@@ -60,7 +59,7 @@ def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
         "RateLimit", "RateLimit-Policy", "X-Amzn-Trace-Id", "X-Trace-Id",
     ]  # fmt: skip
     kept = ["Content-Type", "Location", "ETag", "X-Total", "Link", "Cache-Control", "Vary"]
-    found = keepable(tuple((name, "v") for name in personal + kept))
+    found = storable(tuple((name, "v") for name in personal + kept))
     assert [name for name, _ in found] == [name.lower() for name in kept]
 
 
@@ -70,13 +69,13 @@ LINES = st.text(st.characters(exclude_characters="\r\n\0"), max_size=10)
 @given(st.integers(100, 599), st.lists(st.tuples(LINES, LINES), max_size=3), st.binary())
 def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: bytes) -> None:
     """Whatever its headers and its body hold."""
-    kept = Kept(status, tuple(headers), body)
-    assert KEPT.decode(KEPT.encode(kept)) == kept
+    kept = Response(status, tuple(headers), body)
+    assert RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(kept)) == kept
 
 
 @pytest.mark.parametrize("bad", ["a\r\nset-cookie: x=1", "a\nb", "a\rb", "a\0b"])
 def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None:
     """Whoever can write to the store cannot write headers of their own."""
     for line in (("x-a", bad), (bad, "v")):
-        with pytest.raises(ValueError, match="its own line"):
-            KEPT.decode(KEPT.encode(Kept(200, (line,), b"")))
+        with pytest.raises(ValueError, match="a line break"):
+            RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(Response(200, (line,), b"")))

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs._http.answers import refusal
 from dibs._http.bodies import BodyHash
-from dibs._http.facts import Facts, KeyTrouble, Submission, submission_of
 from dibs._http.policy import Policy
-from dibs.integrations._claims import key_lines
+from dibs._http.problems import refusal
+from dibs._http.submission import Facts, InvalidRequest, Submission, split_key_lines, submission_of
 
 from .submitted import FORM, JSON, SECRET, facts, key
 
@@ -172,9 +171,9 @@ def test_no_request_makes_the_engine_fail(
     policy = Policy(window=1, key=use, by=tuple(by))
     found = submission_of(policy, seen, lines, SECRET)
     assert found == submission_of(policy, seen, lines, SECRET)
-    if isinstance(found, KeyTrouble):
+    if isinstance(found, InvalidRequest):
         assert refusal(policy, found, by_client=True).status == 400
-    assert isinstance(key_lines(lines), list)
+    assert isinstance(split_key_lines(lines), list)
 
 
 VALUES = st.recursive(
@@ -200,3 +199,11 @@ def test_json_is_the_same_if_it_says_the_same(one: Any, two: Any) -> None:
         assert key(facts(spaced.encode("utf-8", "surrogatepass"))) == plain
     other = key(facts(json.dumps(two).encode()))
     assert (plain == other) is (json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True))
+
+
+def test_numbers_count_with_all_their_digits() -> None:
+    """Amounts that differ beyond the precision of a float are different; layout is not."""
+    assert key(facts(b'{"a": 12345678901234567.89}')) != key(facts(b'{"a": 12345678901234567.88}'))
+    assert key(facts(b"[1e400]")) != key(facts(b"[1e500]"))
+    assert key(facts(b"[1e99999999999999999999]")) != key(facts(b"[1e99999999999999999998]"))
+    assert key(facts(b"[0.10]")) == key(facts(b"[0.1]")) == key(facts(b"[1e-1]"))

@@ -13,8 +13,7 @@ import pytest
 
 from dibs import AsyncDibs, Event, UsageError
 from dibs._http.bodies import SHORT
-from dibs.integrations._bodies import AsgiBody
-from dibs.integrations.asgi import DibsMiddleware, Policy
+from dibs.integrations.asgi import DibsMiddleware, Policy, RequestBody
 from dibs.testing import Server
 
 from . import DISCONNECT, App, Call, answer, is_problem, lifespan, read
@@ -689,7 +688,7 @@ async def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes(before: int) -
     async def receive() -> Any:
         return next(coming, {"type": "http.request", "body": b""})
 
-    body = AsgiBody(receive)
+    body = RequestBody(receive)
     tracemalloc.start()
     try:
         assert await body.read({}, 1 << 30) is None

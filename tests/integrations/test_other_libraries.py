@@ -260,25 +260,34 @@ async def test_a_message_of_the_application_is_not_changed(valkey: Server) -> No
 
 
 OTHERWISE = [
-    ("idemkit: a duplicate waits by default", "Then it is refused, as without"),
+    ("idemkit: a duplicate waits by default", "After that it is refused"),
     ("idemkit: whose patience ends gets a 423", "gets a 409 instead of a 423"),
-    ("idemkit, Stripe: another payload is a 409", "Query and body must be the same then, or the"),
+    (
+        "idemkit, Stripe: another payload is a 409",
+        "Query and body must then be the same; otherwise",
+    ),
     ("idemkit: a long answer is made again", "and the work is **not** done again"),
-    ("idemkit: a long request passes unguarded", "a longer one is a 413, because it cannot be com"),
+    (
+        "idemkit: a long request passes unguarded",
+        "a longer one gets a 413, because it cannot be com",
+    ),
     (
         "idemkit: an allow-list of headers, no Vary",
-        "Never again: `Set-Cookie`, credentials, hop-by",
+        "Not replayed: `Set-Cookie`, credentials, hop-by",
     ),
     ("idemkit: redactors, hooks on replays", "Status, body and headers are those of the first"),
-    ("idemkit: parts of a body with a key", "Query and body must be the same then, or the"),
-    ("idemkit: 4xx are not kept", "Kept are answers below 500"),
-    ("asgi-idempotency-header: only JSON is kept", "answers of every content type are kept"),
+    ("idemkit: parts of a body with a key", "Query and body must then be the same; otherwise"),
+    ("idemkit: 4xx are not kept", "Responses below 500 are stored"),
+    ("asgi-idempotency-header: only JSON is kept", "responses of every content type are stored"),
     ("asgi-idempotency-header: keys are UUIDs", "A key need not be a UUID"),
-    ("ronango: an empty scope is a 400", 'a string, or `None` (or `""`) where it is not known'),
+    ("ronango: an empty scope is a 400", 'a string, or `None` (or `""`) if the user is not known'),
     ("ronango: a secret is required", "set one, the same in all processes"),
-    ("ronango: a long Content-Length passes", "a longer one is a 413, because it cannot be com"),
-    ("ronango: a stream is made again", "A stream is not done again by a retry"),
-    ("ronango: a header when it was not stored", "the answer is sent. The end is delivered when"),
+    ("ronango: a long Content-Length passes", "a longer one gets a 413, because it cannot be com"),
+    ("ronango: a stream is made again", "A retry does not run a stream again"),
+    (
+        "ronango: a header when it was not stored",
+        "the response is sent. The end of the claim is delivered",
+    ),
 ]
 
 

@@ -208,7 +208,7 @@ async def test_two_guards_on_one_endpoint_are_one_too_many(valkey: Server) -> No
     """UsageError at the first request, and the first claim is not left behind."""
     twice = once(window=60)(once(window=60, by=["path"])(plain))
     async with visiting(valkey, post(twice)) as client:
-        with pytest.raises(UsageError, match="one decorator is enough"):
+        with pytest.raises(UsageError, match="one decorator per endpoint"):
             await client.post("/orders")
         assert valkey.keys() == []
 

@@ -16,9 +16,9 @@ from dibs_torture.asgi import Receive, Scope, Send
 
 from dibs import AsyncDibs
 from dibs._async import renewer
-from dibs._http import answers, recording
-from dibs._http.facts import Facts
-from dibs.integrations import _bodies, asgi
+from dibs._http import policy, problems, responses
+from dibs._http.submission import Facts
+from dibs.integrations import asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
@@ -68,7 +68,7 @@ def facts(change: Callable[[Facts], Facts]) -> Alteration:
 
 
 def _as_json(seen: Facts) -> Facts:
-    if seen.kind != "application/x-www-form-urlencoded":
+    if seen.media_type != "application/x-www-form-urlencoded":
         return seen
     pairs = [list(pair) for pair in parse_qsl(seen.body.decode())]
     return seen._replace(
@@ -77,7 +77,7 @@ def _as_json(seen: Facts) -> Facts:
 
 
 def _without_files(seen: Facts) -> Facts:
-    if seen.kind != "multipart/form-data":
+    if seen.media_type != "multipart/form-data":
         return seen
     return seen._replace(body=seen.body.partition(b"filename")[0], headers={})
 
@@ -87,7 +87,7 @@ def _with_cookies(seen: Facts) -> Facts:
 
 
 def _cuts_count(patch: pytest.MonkeyPatch) -> None:
-    read = _bodies.AsgiBody.read
+    read = asgi.RequestBody.read
 
     async def counted(self: Any, headers: dict[str, str], limit: int) -> Any:
         receive, count = self._receive, 0
@@ -104,7 +104,7 @@ def _cuts_count(patch: pytest.MonkeyPatch) -> None:
             self._receive = receive
             headers["x-pieces"] = str(count)
 
-    patch.setattr(_bodies.AsgiBody, "read", counted)
+    patch.setattr(asgi.RequestBody, "read", counted)
     facts(lambda seen: seen._replace(query=f"{seen.query} {seen.headers['x-pieces']}"))(patch)
 
 
@@ -123,9 +123,13 @@ def _never_renewed(patch: pytest.MonkeyPatch) -> None:
 
 def _more_headers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        recording,
-        "keepable",
-        lambda headers: tuple(line for line in headers if line[0].lower() not in DROPPED),
+        responses,
+        "storable",
+        lambda headers: tuple(
+            (name.decode(), value.decode())
+            for name, value in headers
+            if name.decode().lower() not in DROPPED
+        ),
     )
 
 
@@ -201,12 +205,12 @@ MUTANTS: dict[str, Mutant] = {
     "not_found_kept": Mutant(
         "a 404 is a result",
         {"not_found_is_no_result"},
-        lambda patch: patch.setattr(recording, "_NOBODY_HERE", ()),
+        lambda patch: patch.setattr(policy, "_FROM_ROUTER", ()),
     ),
     "coding_kept": Mutant(
         "a coded answer goes to whoever asks",
         {"replay_can_be_read"},
-        lambda patch: patch.setattr(answers, "decoded", lambda kept, accepts: kept),
+        lambda patch: patch.setattr(problems, "readable", lambda stored, accepts: stored),
     ),
     "unknown_is_somebody": Mutant(
         "all who are not known are one",

@@ -262,7 +262,7 @@ class AsyncClusterMap(ABC):
             except (Outage, UsageError):
                 pass  # asked again
             except Exception:
-                _log.exception("dibs: asking for the map of the cluster failed")
+                _log.exception("dibs: reading the slot map of the cluster failed")
             await sleep(_ASK_AGAIN)
 
     def _goes_on(self) -> bool:

@@ -141,7 +141,7 @@ class AsyncHold:
             raise busy_error(call, taken)
         if self._state is not None:
             await self._leases.end(taken)
-            raise UsageError("this hold is in use already; call hold() for each with block")
+            raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = taken
         if not call.options.renew:
             return AsyncLease(self._leases, taken)

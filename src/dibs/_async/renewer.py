@@ -121,7 +121,7 @@ class AsyncRenewer:
                 try:
                     await self._step(wake)
                 except Exception:
-                    _log.exception("dibs could not renew its leases; it tries again")
+                    _log.exception("dibs: renewing leases failed; it will be retried")
                     await wake.wait(_AFTER_ERROR)
         finally:
             with self.guard:

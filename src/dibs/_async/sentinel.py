@@ -64,7 +64,7 @@ class AsyncMasterConnection(_Connection):
         await super().connect()  # pyright: ignore[reportUnknownMemberType]
         if not await self._is_master() or not self._sentinels.connected(self):
             await self.disconnect()
-            raise MasterNotFoundError("the server that Sentinel named is not the master")
+            raise MasterNotFoundError("the server that Sentinel reported is not a master")
 
     async def _is_master(self) -> bool:
         await self.send_command("ROLE")
@@ -123,7 +123,7 @@ class AsyncSentinels:
                 "the sentinels refused the credentials; check sentinel_username and "
                 "sentinel_password in the URL, or the sentinel_kwargs of the Sentinel"
             )
-        raise MasterNotFoundError(f"no sentinel knows a master of {self._service.name!r}")
+        raise MasterNotFoundError(f"no sentinel reports a master for {self._service.name!r}")
 
     def address_of(self, master: Master) -> tuple[str, int]:
         """Where to connect to."""
@@ -150,7 +150,7 @@ class AsyncSentinels:
             self._known = known = choose(before, heard, len(self._clients))
         if before is None or known is None or before.address == known.address or self._closed:
             return
-        _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
+        _log.info("dibs: Sentinel reports a new master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
             self._tasks.spawn(self._leave_old)
@@ -232,7 +232,7 @@ class AsyncSentinels:
                 await self._watch_at(client, here)
             except Exception as error:
                 if not isinstance(error, CONNECTION_ERRORS) and self._goes_on(here):
-                    _log.exception("dibs: watching the sentinels failed")
+                    _log.exception("dibs: the subscription to the sentinels failed")
                 await self._look_quietly("asked")
                 await self._end.wait(LOOK_EVERY)
 
@@ -270,7 +270,7 @@ class AsyncSentinels:
         try:
             await self._look(why)
         except Exception:
-            _log.exception("dibs: asking the sentinels failed")
+            _log.exception("dibs: polling the sentinels failed")
 
     # ---- the end
 

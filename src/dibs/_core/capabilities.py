@@ -165,7 +165,9 @@ def _cannot(
     """*refused*: among them may be a command that would do instead, or would tell of one."""
     native = sorted(refused & {"DELEX", "DELIFEQ", "COMMAND INFO"})
     names = " or ".join([" and ".join(sorted(missing)), *native])
-    return UsageError(f"dibs cannot {doing}: the server does not let this user run {names}; {_SEE}")
+    return UsageError(
+        f"dibs cannot {doing}: the server does not permit this user to run {names}; {_SEE}"
+    )
 
 
 class Dialect(NamedTuple):

@@ -1,7 +1,7 @@
-"""Why something happened: a closed set of codes for machines, with a sentence for people.
+"""Why something happened: a closed set of codes for programs, with a sentence for people.
 
-Metrics and alerts read the code (`Event.cause`, `Unavailable.cause`); it never changes with the
-wording. The sentence (`detail`) may be more precise than the one here.
+Metrics and alerts read the code (`Event.cause`, `Unavailable.cause`), which stays the same when the
+sentence is reworded. The sentence (`detail`) may be more precise than the one here.
 """
 
 import re
@@ -9,50 +9,50 @@ import re
 from ..errors import OTHER, Cause
 
 SENTENCES = {
-    # The store cannot be used: outage, recovered, degraded, rejected_write, Unavailable.
+    # Redis is unavailable: outage, recovered, degraded, rejected_write, Unavailable.
     "silent": "no answer within the budget",
     "refused": "the server refused the connection",
     "disconnected": "the server closed the connection",
-    "connect": "no connection could be opened in time",
+    "connect": "no connection was opened within the connect time-out",
     "unreachable": "the network has no route to the server",
     "dns": "the name of the server cannot be resolved",
     "tls": "the TLS handshake failed",
     "auth": "the server refused the credentials",
-    "max_clients": "the server has too many connections",
-    "saturated": "this process has more callers than its connections can serve in time",
-    "disabled": "the guard is switched off",
-    "closed": "the Dibs was closed",
+    "max_clients": "the server has reached its maximum number of clients",
+    "saturated": "all connections of this process are busy",
+    "disabled": "dibs is disabled by DIBS_DISABLED",
+    "closed": "the client was closed",
     "loading": "the server is loading its data",
     "readonly": "the server is a read-only replica",
-    "masterdown": "the server is a replica that has lost its master",
+    "masterdown": "the server is a replica without a connection to its master",
     "noreplicas": "the server has too few replicas to accept writes",
-    "misconf": "the server cannot save its data and accepts no writes",
+    "misconf": "the server cannot persist its data and rejects writes",
     "oom": "the server is out of memory",
     "busy": "the server is busy running a script",
-    "clusterdown": "the cluster cannot serve this slot",
+    "clusterdown": "the cluster does not serve this slot",
     "tryagain": "the slot is being moved to another node",
-    "no_master": "Sentinel knows no master",
-    "quota": "the service has used up its quota",
-    "backend": "the proxy cannot reach the server behind it",
+    "no_master": "Sentinel reports no master",
+    "quota": "a quota of the managed service is exhausted",
+    "backend": "the proxy cannot reach its server",
     "embedded": "the embedded server could not be started",
-    # How another master was noticed: switched.
+    # How a change of the master was detected: switched.
     "announced": "a sentinel announced another master",
-    "asked": "the sentinels named another master when they were asked",
-    "connecting": "the sentinels named another master to a new connection",
-    # How a claim came to leak.
-    "cleared": "clear_current_claims gave it up",
-    "dropped": "nothing refers to it any more",
-    "outage": "the store was out when it ended",
-    # How a lease was lost.
-    "expired": "it was not renewed in time, or its max_hold is over",
-    "taken": "it was not ours any more",
+    "asked": "the sentinels reported another master when polled",
+    "connecting": "the sentinels reported another master to a new connection",
+    # Why a claim leaked.
+    "cleared": "clear_current_claims abandoned it",
+    "dropped": "it was garbage-collected before it ended",
+    "outage": "Redis was unavailable when it ended",
+    # Why a lease was lost.
+    "expired": "it was not renewed in time, or reached max_hold",
+    "taken": "another holder has the key, or it was deleted",
     "denied": "the server refused to renew it",
-    # What became of a load.
+    # Why a load did not store its value.
     "load_failed": "the load failed",
     "load_cancelled": "the load was cancelled",
-    "wait_over": "the wait for another load is over",
-    "superseded": "the value was deleted, or loaded by another, meanwhile",
-    OTHER: "an error without a code of its own",
+    "wait_over": "the wait for a load in another process timed out",
+    "superseded": "the value was deleted or loaded elsewhere meanwhile",
+    OTHER: "an error without a specific code",
 }
 """Every code, and what it means."""
 
@@ -63,9 +63,9 @@ _FIRST_WORDS = {
         "clusterdown", "tryagain",
     )
 }  # fmt: skip
-# Redis 6 and KeyDB wrap what a script ran into: "ERR Error running script …: -OOM command not …".
+# Redis 6 and KeyDB wrap the error of a command in a script: "ERR Error running script …: -OOM …".
 _IN_A_SCRIPT = re.compile(r"\bscript\b.*[\s:]-(" + "|".join(_FIRST_WORDS) + r")\b", re.DOTALL)
-# Errors that proxies and managed services answer with, in place of the server.
+# Errors of proxies and managed services.
 _PHRASES = (
     (re.compile(r"max number of clients|max concurrent connections", re.I), "max_clients"),
     (re.compile(r"\blimit exceeded\b", re.I), "quota"),
@@ -82,12 +82,12 @@ _PHRASES = (
 
 
 def cause_for(code: str, detail: str = "") -> Cause:
-    """The cause with that code. *detail*: a sentence that says more than the usual one."""
+    """The cause with *code*. *detail*: a more precise sentence than the usual one."""
     return Cause(detail or SENTENCES[code], code)
 
 
 def code_of_reply(text: str) -> str | None:
-    """What an error reply says about a store that cannot serve; None: the request was wrong."""
+    """The code of an error reply that means an outage; None: the request itself was wrong."""
     code = _FIRST_WORDS.get(text.partition(" ")[0])
     if code is not None:
         return code

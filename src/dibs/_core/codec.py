@@ -109,7 +109,7 @@ def _cannot_hold(error: Exception) -> UsageError:
     if isinstance(error, UsageError):
         return error
     said = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
-    return UsageError(f"JSON cannot hold this value ({said}); pass type= or codec=")
+    return UsageError(f"JSON cannot encode this value ({said}); pass type= or codec=")
 
 
 class PickleCodec:
@@ -152,7 +152,7 @@ def packed(codec: Codec, value: Any) -> tuple[bytes, Any]:
     except UsageError:
         raise
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot hold this value ({type(error).__name__})"
+        said = f"{codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
 
 
@@ -168,14 +168,18 @@ def make_codec(codec: object, of: Any) -> Codec:
     elif name == "pickle":
         inner = PickleCodec()
     else:
-        raise UsageError(f"unknown codec {name!r}; known: json, pickle, or an object of your own")
+        raise UsageError(
+            f"unknown codec {name!r}; known: json, pickle, or an object with encode and decode"
+        )
     return Compressed(inner) if plus else inner
 
 
 def _checked(codec: Any) -> Codec:
     for part in ("name", "fingerprint", "encode", "decode"):
         if not hasattr(codec, part):
-            raise UsageError(f"a codec has name, fingerprint, encode and decode; this lacks {part}")
+            raise UsageError(
+                f"a codec needs name, fingerprint, encode and decode; {part} is missing"
+            )
     if " " in codec.name or "\n" in codec.name or codec.name == FAILURE:
-        raise UsageError(f"a codec's name is one word, not {codec.name!r}")
+        raise UsageError(f"the name of a codec must be one word, not {codec.name!r}")
     return codec

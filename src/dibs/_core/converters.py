@@ -110,8 +110,8 @@ def _check_text(keys: Iterable[object]) -> None:
     for key in keys:
         if not isinstance(key, str):
             name = type(key).__name__
-            said = f"a key that is {name} comes back as text"
-            raise Misfit(f"{said}; name the type, such as dict[{name}, …]")
+            said = f"a key of type {name} is read back as text"
+            raise Misfit(f"{said}; annotate the type, such as dict[{name}, …]")
 
 
 def _same(plain: Any) -> Any:
@@ -133,7 +133,7 @@ def _exact(value: Any) -> Any:
     elif kind is A_DICT and TEXT.issuperset(map(type, value)):
         parts = value.values()
     else:
-        said = f"{kind.__name__} comes back as another type"
+        said = f"{kind.__name__} is read back as another type"
         raise Misfit(f"{said}, and the return annotation cannot be resolved; pass type=")
     for part in parts:
         _exact(part)

@@ -1,4 +1,4 @@
-"""What was submitted, in a few bytes: equal payloads have equal fingerprints."""
+"""Equal data, equal bytes: the canonical form of a value, and its fingerprint."""
 
 import base64
 import dataclasses
@@ -15,42 +15,47 @@ from typing import Any, cast
 
 from ..errors import UsageError
 
+canonical_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+"""JSON text that does not depend on the order of keys. RecursionError: nested too deeply."""
+
 _TEXT = (decimal.Decimal, uuid.UUID, pathlib.PurePath)
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
 
 
 def fingerprint(payload: object, secret: bytes = b"") -> bytes:
-    """The same for equal payloads, whatever the order of their keys; 32 hex digits.
+    """32 hex digits that are the same for equal payloads, whatever the order of their keys.
 
     With a *secret*, nobody without it can guess the payload from it. UsageError: a part of the
     payload is not data (a connection, a request, an open file …).
     """
     # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
     is_raw = isinstance(payload, bytes | bytearray)
-    data = b"~" + payload if is_raw else _canonical(payload)
-    return hmac.digest(secret, data, hashlib.sha256)[:16].hex().encode()
+    return digest(secret, b"~" + payload if is_raw else _canonical(payload)).encode()
+
+
+def digest(secret: bytes, data: bytes) -> str:
+    """A hash of *data* that is keyed with *secret*: 32 hex digits."""
+    return hmac.digest(secret, data, hashlib.sha256)[:16].hex()
 
 
 def _canonical(payload: object) -> bytes:
     try:
-        text = json.dumps(
-            _plain(payload), sort_keys=True, ensure_ascii=False, separators=(",", ":")
-        )
+        text = canonical_json(_plain(payload))
     except RecursionError:
-        raise UsageError("a payload must not be nested that deeply") from None
+        raise UsageError("the payload is nested too deeply") from None
     except UsageError:
         raise
     except ValueError:  # Python writes no number of more than 4300 digits
-        raise UsageError("a payload must not hold a number of that many digits") from None
+        raise UsageError("the payload contains a number with too many digits") from None
     return text.encode(errors="surrogatepass")
 
 
 def _plain(value: Any) -> Any:
-    """*value* in the words of JSON.
+    """*value* in types that JSON has.
 
-    What travels as text, as a number or as an object is what it travels as: a UUID and its text
-    are equal, a model and its dict. What JSON has no words for (bytes, sets, keys that are not
-    text) has a ~ in front, which no such word of the caller's has.
+    What is serialized as text, as a number or as an object equals that: a UUID equals its text, a
+    model its dict. What JSON cannot express (bytes, sets, keys that are not text) gets a key that
+    begins with ~; keys of the caller that do so are escaped.
     """
     if isinstance(value, enum.Enum):
         return _plain(value.value)
@@ -66,7 +71,7 @@ def _plain(value: Any) -> Any:
 
 
 def _items(mapping: Any) -> Iterable[tuple[Any, Any]]:
-    """Every pair: a form may have several values under one name, and `items()` tells only one."""
+    """Every pair: a form may have several values for one name, of which `items()` has only one."""
     if hasattr(mapping, "lists"):  # Django, Werkzeug
         return mapping.lists()
     if not hasattr(mapping, "multi_items"):
@@ -107,4 +112,4 @@ def _model(value: Any) -> Any:
         return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(kind)}
     if hasattr(kind, "__struct_fields__"):  # msgspec
         return {name: _plain(getattr(value, name)) for name in kind.__struct_fields__}
-    raise UsageError(f"a payload is data; {kind.__name__} is not")
+    raise UsageError(f"a payload must be data; {kind.__name__} is not")

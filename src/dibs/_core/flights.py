@@ -28,4 +28,4 @@ def refuse_cycle(flight: Waiting) -> None:
         seen.append(at)
         at = at.awaits
     if at is flight:
-        raise UsageError("the load of this value asks for the value itself, and would never end")
+        raise UsageError("the load of this value requests the value itself: a deadlock")

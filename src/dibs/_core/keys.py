@@ -64,8 +64,8 @@ def expand(namespace: str, key: object) -> bytes:
     except UnicodeEncodeError:
         raise UsageError("a key must be valid Unicode; this one has a lone surrogate") from None
     if len(data) > LONGEST_KEY:
-        said = f"a key may have {LONGEST_KEY} bytes, this one has {len(data)}"
-        raise UsageError(f"{said}; a template shortens a field by {{field:hash}}")
+        said = f"a key may have at most {LONGEST_KEY} bytes; this one has {len(data)}"
+        raise UsageError(f"{said}; {{field:hash}} in a template shortens a field")
     return data
 
 
@@ -74,7 +74,7 @@ def checked_namespace(namespace: object) -> str:
     if not isinstance(namespace, str):
         raise UsageError(f"a namespace must be a string, not {type(namespace).__name__}")
     if "{" in namespace and hash_tag(namespace.encode(errors="replace")) is None:
-        raise UsageError("a namespace with '{' must have a whole {tag}, or no brace at all")
+        raise UsageError("a namespace with '{' must contain a complete {tag}")
     return namespace
 
 
@@ -183,8 +183,8 @@ def _parse(text: str) -> list[_Piece]:
             continue
         path = tuple(field.split("."))
         if spec not in ("", "hash") or conversion or not all(word.isidentifier() for word in path):
-            said = "a field is a parameter, or a dotted path from one"
-            raise UsageError(f"{text!r}: {said}, and may end in :hash")
+            said = "a field must be a parameter or a dotted path from one"
+            raise UsageError(f"{text!r}: {said}, optionally with :hash")
         pieces.append(_Piece(before, path, spec == "hash"))
         before = ""
     return [*pieces, _Piece(before)] if before else pieces
@@ -214,7 +214,7 @@ def _writer(text: str, piece: _Piece, following: str | None) -> tuple[bool, Call
         try:
             value = _walk(value, rest) if rest else value
         except (AttributeError, KeyError, TypeError):
-            raise UsageError(f"{text!r}: this call has no {field!r}") from None
+            raise UsageError(f"{text!r}: this call has no value for {field!r}") from None
         if piece.is_hashed:
             return _hashed(text, field, value)
         return quote(value if type(value) is str and value else _checked_text(text, field, value))
@@ -261,9 +261,9 @@ def _checked_text(template: str, field: str, value: object) -> str:
     text = None if value is None else plain_text(value)
     if value is None or text == "":
         said = f"{template!r}: {field!r} is None or empty in this call"
-        raise UsageError(f"{said}; {{{field}:hash}} takes every value")
+        raise UsageError(f"{said}; {{{field}:hash}} accepts every value")
     if text is None:
-        said = f"a key is made of {_PLAIN}, not of {type(value).__name__}"
+        said = f"a field must be {_PLAIN}, not {type(value).__name__}"
         raise UsageError(f"{template!r}: {said}: write {{{field}.id}} or {{{field}:hash}}")
     return text
 
@@ -301,7 +301,9 @@ def plain_text(value: object) -> str | None:
 def _whole_number(value: Any) -> str:
     number = operator.index(value)
     if number.bit_length() > 8 * LONGEST_KEY:
-        raise UsageError(f"a key may have {LONGEST_KEY} bytes, and this number has more digits")
+        raise UsageError(
+            f"a key may have at most {LONGEST_KEY} bytes, and this number has more digits"
+        )
     return str(number)
 
 
@@ -323,7 +325,7 @@ class Fields:
         try:
             return {path: _walk(found[words[0]], words[1:]) for path, words in self._paths}
         except (AttributeError, KeyError, TypeError) as error:
-            raise UsageError(f"payload: this call lacks {error}") from None
+            raise UsageError(f"payload: this call has no value for {error}") from None
 
 
 def checked_paths(payload: object) -> tuple[str, ...]:
@@ -332,7 +334,9 @@ def checked_paths(payload: object) -> tuple[str, ...]:
         return (payload,)
     paths = tuple(cast("Iterable[Any]", payload)) if isinstance(payload, Iterable) else (payload,)
     if not all(isinstance(path, str) for path in paths):
-        raise UsageError(f"payload names arguments, by strings such as 'cart.id', not {payload!r}")
+        raise UsageError(
+            f"payload must name arguments, by strings such as 'cart.id', not {payload!r}"
+        )
     return cast("tuple[str, ...]", paths)
 
 

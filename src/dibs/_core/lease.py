@@ -270,13 +270,13 @@ def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot mend."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        return UsageError("the key holds other data, not a lease; choose another key or namespace")
+        return UsageError("the key holds a value of another type; choose another key or namespace")
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):
         found = _COMMAND.search(text)
         what = f"run {found.group(1).upper()}" if found else "do it"
-        return UsageError(f"the server does not let this user {what}; check its ACL")
+        return UsageError(f"the ACL of this user does not permit it to {what}")
     # What follows may quote the request, and with it the key.
     words = text.partition(", with args")[0]
     return UsageError(f"the server refused the request: {words}")

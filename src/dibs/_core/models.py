@@ -129,7 +129,7 @@ def _positions(cls: Any, name: str, given: list[str]) -> list[str]:
         each.name for each in parameters if each.name in by_name and each.default is each.empty
     }
     if not by_name >= set(given) or not needed <= set(given):
-        raise Unsupported(f"{name} cannot be made from its fields alone")
+        raise Unsupported(f"{name} cannot be constructed from its fields alone")
     order = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     return given if order[: len(given)] == given else []
 

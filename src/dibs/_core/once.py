@@ -68,7 +68,7 @@ def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
     except UsageError:
         raise
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot hold this result ({type(error).__name__})"
+        said = f"{codec.name} cannot encode this result ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
     return frame(codec.name, codec.fingerprint, now, took, data)
 

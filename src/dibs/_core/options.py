@@ -47,13 +47,13 @@ def is_disabled(setting: str) -> bool:
         return True
     if said in ("", "0", "false", "no", "off"):
         return False
-    raise UsageError("DIBS_DISABLED is 1 or 0 (or true, false, yes, no, on, off), or not set")
+    raise UsageError("DIBS_DISABLED must be 1 or 0 (or true, false, yes, no, on, off), or unset")
 
 
 def checked_policy(policy: OutagePolicy) -> OutagePolicy:
     """*policy*. UsageError: there is no such one."""
     if policy not in ("open", "closed"):  # callers without a type checker
-        raise UsageError(f'on_outage is "open" or "closed", not {policy!r}')
+        raise UsageError(f'on_outage must be "open" or "closed", not {policy!r}')
     return policy
 
 
@@ -112,7 +112,7 @@ class HoldOptions:
         self.on_outage: Final = settings.policy(on_outage)
         self.at_least: Final = _at_least(at_least, self.ttl) if at_least else 0.0
         if on_late not in ("ignore", "raise"):  # callers without a type checker
-            raise UsageError(f'on_late is "ignore" or "raise", not {on_late!r}')
+            raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
         self.on_late: Final[OnLate] = on_late
 
 
@@ -121,7 +121,7 @@ def _max_hold(max_hold: Seconds | None, ttl: float, *, renew: bool) -> float | N
         return None
     longest = seconds(max_hold, "max_hold")
     if not renew:
-        raise UsageError("max_hold limits renewals: it needs renew=True")
+        raise UsageError("max_hold needs renew=True")
     if longest < ttl:
         raise UsageError(f"max_hold ({longest:g} s) must not be shorter than ttl ({ttl:g} s)")
     return longest
@@ -179,9 +179,9 @@ class ClaimOptions:
         on_outage: OutagePolicy | None = None,
     ) -> None:
         if after not in ("release", "hold", "replay"):
-            raise UsageError(f'after is "release", "hold" or "replay", not {after!r}')
+            raise UsageError(f'after must be "release", "hold" or "replay", not {after!r}')
         if on_error not in ("release", "hold"):
-            raise UsageError(f'on_error is "release" or "hold", not {on_error!r}')
+            raise UsageError(f'on_error must be "release" or "hold", not {on_error!r}')
         self.after: Final[After] = after
         self.on_error: Final[OnError] = on_error
         self.message: Final = message
@@ -258,9 +258,11 @@ class CacheOptions:
         self.on_outage: Final = settings.policy(on_outage)
         self.ttl: Final = seconds(ttl, "ttl")
         if not 0 <= jitter < 1:
-            raise UsageError(f"jitter is a part of the ttl, from 0 to below 1, not {jitter!r}")
+            raise UsageError(
+                f"jitter must be a fraction of the ttl, at least 0 and below 1, not {jitter!r}"
+            )
         if early < 0:
-            raise UsageError(f"early is 0 (never) or more (1 is usual), not {early!r}")
+            raise UsageError(f"early must be 0 (off) or more (usually 1), not {early!r}")
         self.codec: Final = make_codec(codec, type)
         self.head: Final = head_of(self.codec)
         """How the frames begin that we can read."""

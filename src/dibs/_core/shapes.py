@@ -59,7 +59,7 @@ class Shape:
             converter = _Composer().of(of)
         except Exception as error:  # no form in JSON, or a name that only type checkers know
             said = str(error) if isinstance(error, Unsupported) else type(error).__name__
-            said = f"{_short(of)} cannot be described ({said})"
+            said = f"{_short(of)} is not supported ({said})"
             raise UsageError(f"{said}; pass another type= or codec=") from error
         self._write, self.from_plain = converter.write, converter.read
         """`from_plain`: the value. Any exception means that what is given is not of this shape."""
@@ -147,7 +147,9 @@ class _Composer:
         """The converter of *of*; *owner* is what `Self` means. Unsupported: there is none."""
         of = _bare(of, owner)
         if getattr(of, "__unpacked__", False):
-            raise Unsupported("a tuple with another one unpacked in it has no form in JSON")
+            raise Unsupported(
+                "a tuple with another one unpacked in it has no representation in JSON"
+            )
         if of in (Any, object, typing.NoReturn, typing.Never):
             return ANYTHING
         found = SCALARS.get(of) or LEAVES.get(of)
@@ -210,7 +212,7 @@ class _Composer:
         if typing.is_typeddict(origin):
             fields = self._fields(of, list(typing.get_type_hints(origin)))
             return models.typed_dict(name, fields, _required(origin))
-        raise Unsupported(f"a {_short(of)} has no form in JSON")
+        raise Unsupported(f"a {_short(of)} has no representation in JSON")
 
     def _fields(self, of: Any, names: Any) -> dict[str, Converter]:
         hints = dict(_hints(of))

@@ -1,1 +1,4 @@
-"""THE ENGINE for HTTP: which requests are guarded, as what, and what they are told. No I/O."""
+"""The HTTP engine: which requests are guarded, under which key, and how duplicates are answered.
+
+It does no I/O. Frameworks are adapted to it in `dibs.integrations`.
+"""

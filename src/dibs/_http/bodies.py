@@ -1,14 +1,179 @@
-"""Bodies that are too long to be held in memory: hashed as they arrive, to the last byte."""
+"""The body of a request: the fields of a form, and the hash of a body too long for memory.
+
+The boundary between the parts of a multipart form differs each time the form is sent, so the bytes
+of two equal forms differ. Nothing here depends on how a server cut the body into pieces.
+"""
 
 import hashlib
+import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .forms import Field, FormReader, boundary_of
-
 SHORT = 1 << 20
-"""Bytes of a body that are held in memory, and read as JSON or as a form."""
+"""Bytes of a body that are held in memory, and parsed as JSON or as a form."""
 LIMIT = 32 << 20
-"""Bytes of a body that a guarded route takes, if the policy does not say otherwise."""
+"""Bytes of a body that a guarded route accepts by default."""
+PIECE = 256 * 1024
+"""Bytes that are written to a file, or read from it, at a time."""
+
+Field = list[str]
+"""Name and value; of a file, name, file name and hash."""
+
+_BOUNDARY = re.compile(r'boundary="?([^";,]{1,200})"?', re.IGNORECASE)
+# Not the email package: it takes minutes for a long line of parameters, and recurses on brackets.
+_DISPOSITION = re.compile(
+    rb"^content-disposition[ \t]*:([^\r\n]{,8000})", re.IGNORECASE | re.MULTILINE
+)
+_PARAMETER = re.compile(
+    rb';[ \t]*(name|filename[*0-9]*)[ \t]*=[ \t]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^;]*))',
+    re.IGNORECASE,
+)
+_LONGEST_HEAD = 16 * 1024
+_LONGEST_VALUE = 64 * 1024
+"""Bytes of a text field that are kept as text; a longer one is hashed."""
+_MOST_TEXT = 1 << 20
+"""Bytes of text that are kept of one form; further values are hashed."""
+_MOST_PARTS = 10_000
+"""All further parts are hashed as one."""
+
+
+def boundary_of(content_type: str) -> bytes | None:
+    """The boundary between the parts; None: the header has none."""
+    found = _BOUNDARY.search(content_type)
+    return None if found is None else found[1].strip().encode("utf-8", "surrogateescape")
+
+
+def fields_of_multipart(content_type: str, body: bytes) -> list[Field] | None:
+    """The fields and files of a whole form, sorted by name. None: this is not a form."""
+    boundary = boundary_of(content_type)
+    if boundary is None:
+        return None
+    reader = FormReader(boundary)
+    reader.add(body)
+    return reader.fields()
+
+
+def form_fields(
+    values: Iterable[tuple[str, str]], files: Iterable[tuple[str, str | None, str]] = ()
+) -> list[Field]:
+    """The fields (name, value) and files (name, file name, hash) of a form that is parsed already.
+
+    Sorted by name; the values of one name stay in the order in which they were sent.
+    """
+    named = [[name, value] for name, value in values]
+    return _by_name([*named, *[[name, file or "", digest] for name, file, digest in files]])
+
+
+def _by_name(fields: list[Field]) -> list[Field]:
+    return sorted(fields, key=lambda field: field[0])
+
+
+class FormReader:
+    """Parses a multipart form as its bytes arrive."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self._mark = b"\r\n--" + boundary
+        self._held = b"\r\n"  # the first boundary has no line before it
+        self._parts: list[_Part] = [_Part(0)]  # what comes before the first boundary
+        self._text = _MOST_TEXT
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes."""
+        data, start = self._held + piece, 0
+        while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
+            self._parts[-1].add(data[start:found])
+            self._text -= self._parts[-1].end()
+            self._parts.append(_Part(min(self._text, _LONGEST_VALUE)))
+            start = found + len(self._mark)
+        rest = max(start, len(data) - len(self._mark) + 1)  # a boundary may begin in here
+        self._parts[-1].add(data[start:rest])
+        self._held = data[rest:]
+
+    def fields(self) -> list[Field] | None:
+        """After the last byte: the fields and files, sorted by name. None: it is not a form."""
+        self._parts[-1].add(self._held)
+        self._held = b""
+        self._parts[-1].end()
+        if len(self._parts) == 1:
+            return None
+        fields = [part.field() for part in self._parts[1:]]
+        return _by_name([field for field in fields if field is not None])
+
+
+class _Part:
+    """What is between two boundaries. A part that cannot be parsed is compared by its bytes."""
+
+    __slots__ = ("_hash", "_head", "_is_last", "_most", "_names", "_size", "_value")
+
+    def __init__(self, most: int) -> None:
+        self._head: bytes | None = b""
+        """The bytes of the head so far; None: the head has ended."""
+        self._is_last = False
+        self._names: list[str] = []
+        self._most = most
+        self._value: list[bytes] = []
+        self._size = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        if self._head is None:
+            self._content(data)
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
+        if end >= 0 or len(self._head) >= _LONGEST_HEAD:
+            self._begin(end)
+
+    def _begin(self, end: int) -> None:
+        data, self._head = self._head or b"", None
+        if end >= 0 and data.lstrip(b" \t").startswith(b"\r\n"):
+            self._names = _names(data[:end])
+        self._content(data[end + 4 :] if self._names else data)
+
+    def _content(self, data: bytes) -> None:
+        self._size += len(data)
+        self._hash.update(data)
+        if self._size <= self._most and len(self._names) == 1:
+            self._value.append(data)
+        else:
+            self._value.clear()
+
+    def end(self) -> int:
+        """End the part. Returns the number of bytes that it keeps as text."""
+        if self._head is not None:
+            self._is_last = self._head.strip() == b"--"
+            self._begin(-1)
+        return sum(map(len, self._value))
+
+    def field(self) -> Field | None:
+        """The field or file; None: this is the end of the form."""
+        if self._is_last:
+            return None
+        if len(self._names) == 1 and self._size <= self._most:
+            return [*self._names, _text(b"".join(self._value))]
+        name, file = [*self._names, "", ""][:2]
+        return [name, file, self._hash.hexdigest()]
+
+
+def _names(head: bytes) -> list[str]:
+    """The name of a field; of a file, its name and file name. Empty: the part has no name."""
+    about = _DISPOSITION.search(head)
+    if about is None:
+        return []
+    names = {kind.lower(): quoted or bare for kind, quoted, bare in _PARAMETER.findall(about[1])}
+    name = names.pop(b"name", None)
+    if name is None:
+        return []
+    files = [_text(value.strip()) for _, value in sorted(names.items())]
+    return [_text(name.strip()), *files[:1]]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+# ---- long bodies
 
 
 class LongBody(NamedTuple):
@@ -16,11 +181,11 @@ class LongBody(NamedTuple):
 
     digest: str
     fields: list[Field] | None
-    """Of a multipart form, its fields and files."""
+    """The fields and files, if it is a multipart form."""
 
 
 class BodyHash:
-    """A long body, as its bytes arrive. The result does not depend on how they were cut."""
+    """Hashes a long body as its bytes arrive."""
 
     __slots__ = ("_form", "_hash")
 
@@ -37,12 +202,12 @@ class BodyHash:
             self._form.add(piece)
 
     def result(self) -> LongBody:
-        """At the end."""
+        """After the last byte."""
         fields = None if self._form is None else self._form.fields()
         return LongBody(self._hash.hexdigest(), fields)
 
 
-def declared_length(headers: "dict[str, str]") -> int | None:
-    """How many bytes the client has said it sends; None: it has not said, or not clearly."""
+def declared_length(headers: Mapping[str, str]) -> int | None:
+    """The Content-Length; None: it is missing or malformed."""
     text = headers.get("content-length", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None

@@ -1,59 +1,99 @@
-"""What is asked of a route: who may submit what how often, and what a second one is told."""
+"""How routes are guarded: the policy, its options, and the decorators that take them."""
 
+import functools
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
 from .._core.keys import Seconds, seconds
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import LIMIT
-from .facts import check_paths
-from .kept import KEPT
+from .responses import RESPONSE_CODEC
 
 KeyUse = Literal["never", "optional", "only", "required"]
+Outcome = Literal["finish", "release", "fail"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
-_ADDRESS = re.compile(r"[!#-;=?-\[\]-~]+")
+_URL = re.compile(r"[!#-;=?-\[\]-~]+")
+_ROOTS = ("user", "path", "query", "header", "body")
+_NOT_FINAL = (401, 403, 407, 408, 425, 429)
+"""Log in, or come back later: the work was not done."""
+_FROM_ROUTER = (404, 405, 413, 415)
+"""Responses of routers to requests that no endpoint has handled."""
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
-"""Methods that change nothing: a policy for all methods does not mean them."""
+"""Methods that change nothing: a policy for all methods does not include them."""
+
+
+class PolicyKeywords(TypedDict, total=False):
+    """The keyword arguments of `once`: the options of a `Policy`, all but its routes."""
+
+    window: Required[Seconds]
+    after: After
+    on_error: OnError
+    message: str | None
+    key: KeyUse
+    by: Iterable[str]
+    keyless: After | None
+    keyless_window: Seconds | None
+    header: str
+    wait: Seconds
+    lease: Seconds | None
+    on_outage: OutagePolicy | None
+    most: int
+    body_limit: int
+    docs: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How one route, or a group of them, is guarded.
-
-    *route*: `"POST /orders"`, `"PUT,PATCH /orders/{id}"`, `"* /forms/*"` (every method that
-    changes something; `*` is anything, `{id}` one part of the path), less those of *exempt*.
-    *window*, *after*, *on_error*, *message*, *wait*, *lease*, *on_outage*: as in `Dibs.claim`.
-    *key*: whether a client names its submission itself, in *header*: "never", "optional",
-    "required", or "only", which guards nothing that carries no key. Without a key, a submission is
-    *by*: dotted paths such as `user`, `path.id`, `query.page`, `header.x-tenant`, `body.cart.id`
-    (default: all of path, query and body; the user always counts); and *keyless* and
-    *keyless_window* stand in for *after* and *window*. *most*: bytes of an answer that are kept
-    for a replay. *body_limit*: bytes of a request. *docs*: the address of a page about all this,
-    for refusals.
-    """
+    """How one route, or a group of routes, is guarded. UsageError: an option is invalid."""
 
     route: str = field(default="", kw_only=False)
+    """`"POST /orders"`, `"PUT,PATCH /orders/{id}"` or `"* /forms/*"`: methods (`*`: all that change
+    something) and a path, in which `{id}` is one segment and `*` is anything. For middlewares; a
+    decorator knows its route."""
     window: Seconds
+    """How long a submission counts as a duplicate, in seconds."""
     after: After = "release"
+    """What a success leaves behind: "release" nothing, "hold" the key for the rest of the window,
+    "replay" the response, which duplicates get."""
     on_error: OnError = "release"
+    """What a failure (an exception or a 5xx) leaves behind: "release" nothing, "hold" the key."""
     message: str | None = None
+    """The `detail` and `message` of a refusal, for the user."""
     key: KeyUse = "never"
+    """Whether clients send a key: "never", "optional", "required", or "only", which guards nothing
+    but requests with a key."""
     by: tuple[str, ...] = ()
+    """What identifies a submission without a key: dotted paths such as `user`, `path.id`,
+    `query.page`, `header.x-tenant`, `body.cart.id`. The user always counts. Default: path, query
+    and body as a whole."""
     keyless: After | None = None
+    """With key="optional": `after` for requests without a key."""
     keyless_window: Seconds | None = None
+    """With key="optional": `window` for requests without a key."""
     header: str = "Idempotency-Key"
+    """The header in which clients send their key."""
     exempt: tuple[str, ...] = ()
+    """Routes that are not guarded although `route` includes them."""
     wait: Seconds = 0
+    """How long a duplicate waits for the first request to end, in seconds."""
     lease: Seconds | None = None
+    """After how many seconds without renewal the key is free again, if the process dies."""
     on_outage: OutagePolicy | None = None
+    """While Redis is unavailable: "open" runs requests unguarded, "closed" answers 503. Default: as
+    the Dibs says."""
     most: int = 256 * 1024
+    """The largest response body that is stored for replays, in bytes."""
     body_limit: int = LIMIT
+    """The largest request body that is accepted, in bytes."""
     docs: str | None = None
-    if TYPE_CHECKING:  # made of the options, and none of them
+    """The URL of your documentation of this behaviour; refusals link to it."""
+    if TYPE_CHECKING:  # derived from the options
         _terms: ClaimOptions = field(init=False, repr=False, compare=False)
+        _header_name: bytes = field(init=False, repr=False, compare=False)
         _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
         _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
         _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
@@ -63,9 +103,10 @@ class Policy:
         for name in ("by", "exempt"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
-        check_paths(self.by)
+        _check_paths(self.by)
         seconds(self.wait, "wait", zero=True)
         object.__setattr__(self, "_terms", self._make_terms())
+        object.__setattr__(self, "_header_name", self.header.lower().encode("ascii"))
         object.__setattr__(self, "_without_key", self._make_keyless())
         if self.route:
             object.__setattr__(self, "_pattern", _Pattern(self.route))
@@ -73,23 +114,24 @@ class Policy:
 
     def _check(self) -> None:
         if self.key not in ("never", "optional", "only", "required"):
-            raise UsageError(f'key is "never", "optional", "only" or "required", not {self.key!r}')
+            uses = '"never", "optional", "only" or "required"'
+            raise UsageError(f"key must be {uses}, not {self.key!r}")
         if self.on_outage not in (None, "open", "closed"):
-            raise UsageError(f'on_outage is "open" or "closed", not {self.on_outage!r}')
+            raise UsageError(f'on_outage must be "open" or "closed", not {self.on_outage!r}')
         if not _HEADER.fullmatch(self.header):
             raise UsageError(f"header must be the name of a header, not {self.header!r}")
         for name, number in (("most", self.most), ("body_limit", self.body_limit)):
             if number < 0:
-                raise UsageError(f"{name} is a number of bytes, not {number!r}")
-        if self.docs is not None and not _ADDRESS.fullmatch(self.docs):
-            raise UsageError(f"docs is the address of a page, not {self.docs!r}")
+                raise UsageError(f"{name} must be a number of bytes, not {number!r}")
+        if self.docs is not None and not _URL.fullmatch(self.docs):
+            raise UsageError(f"docs must be a URL, not {self.docs!r}")
         if (self.keyless or self.keyless_window) is not None and self.key != "optional":
             raise UsageError('keyless and keyless_window need key="optional"')
 
     def _make_keyless(self) -> "tuple[Policy, Policy]":
-        """What guards a request without a key: of somebody who is known, and of anybody else.
+        """The policies for requests without a key: of an identified user, and of anybody else.
 
-        An answer is handed to nobody of whom nothing is known, and who has no key for it either.
+        A client that is not identified and has no key never gets a stored response.
         """
         known = self
         if self.keyless is not None or self.keyless_window is not None:
@@ -101,10 +143,6 @@ class Policy:
             return known, known
         return known, replace(known, after="hold", keyless=None, keyless_window=None)
 
-    def without_key(self, *, is_known: bool) -> "Policy":
-        """The policy for a request that carries no key. *is_known*: it is known who submits."""
-        return self._without_key[0 if is_known else 1]
-
     def _make_terms(self) -> ClaimOptions:
         return ClaimOptions(
             window=self.window,
@@ -113,53 +151,89 @@ class Policy:
             on_error=self.on_error,
             message=self.message,
             wait=self.wait,
-            codec=KEPT,
+            codec=RESPONSE_CODEC,
             on_outage=self.on_outage,
         )
 
     @property
     def terms(self) -> ClaimOptions:
-        """The same, as claims know it."""
+        """The options of a claim under this policy."""
         return self._terms
 
+    @property
+    def header_name(self) -> bytes:
+        """The name of the key's header in lower case, as ASGI has it."""
+        return self._header_name
+
+    @property
+    def record_limit(self) -> int | None:
+        """Bytes of a response body to record; None: responses are not stored."""
+        return self.most if self.after == "replay" else None
+
+    def without_key(self, *, is_known: bool) -> "Policy":
+        """The policy for a request without a key. *is_known*: the user is identified."""
+        return self._without_key[0 if is_known else 1]
+
     def covers(self, method: str, *paths: str) -> bool:
-        """True: this policy is meant for such a request. *paths*: each as good as the other."""
+        """True: this policy guards such a request. *paths*: alternatives of one path."""
         if not self.route or not self._pattern.fits(method, *paths):
             return False
         if not self.exempt:
             return True
         return not any(pattern.fits(method, *paths) for pattern in self._exempt)
 
-    def parts_of(self, path: str) -> dict[str, str]:
-        """The `{fields}` of the route, as they are in *path*."""
-        return self._pattern.parts_of(path) if self.route else {}
+    def path_fields(self, path: str) -> dict[str, str]:
+        """The values of the `{fields}` of the route in *path*."""
+        return self._pattern.path_fields(path) if self.route else {}
 
     def at(self, route: str) -> "Policy":
-        """The same for another route."""
+        """The same policy for another route."""
         return replace(self, route=route)
+
+    def outcome(self, status: int) -> Outcome:
+        """How a response with *status* ends the claim.
+
+        5xx: like an exception. 4xx: the client may correct the request and try again; but where
+        responses are stored, a 4xx is stored as well: the same request gets the same response. A
+        middleware, which is a policy with a route, cannot know whether an endpoint exists at all.
+        """
+        if status >= 500:
+            return "fail"
+        if status in _NOT_FINAL or (status >= 400 and self.after != "replay"):
+            return "release"
+        return "release" if self.route and status in _FROM_ROUTER else "finish"
+
+
+def _check_paths(paths: tuple[str, ...]) -> None:
+    """UsageError: a path of `by` begins with something that a request does not have."""
+    for path in paths:
+        if path.partition(".")[0] not in _ROOTS:
+            raise UsageError(f"by: {path!r} must begin with one of {', '.join(_ROOTS)}")
+        if "" in path.split(".") or path == "header":
+            raise UsageError(f"by: {path!r} is incomplete; write body.cart.id, header.x-tenant …")
 
 
 class _Pattern:
-    """`"POST,PUT /orders/{id}"`, ready to be compared."""
+    """`"POST,PUT /orders/{id}"`, compiled."""
 
     def __init__(self, route: str) -> None:
         methods, space, path = route.partition(" ")
         if not space or not path.startswith("/"):
-            raise UsageError(f'a route is "METHOD /path", not {route!r}')
+            raise UsageError(f'a route must be "METHOD /path", not {route!r}')
         self._methods = frozenset(methods.upper().split(","))
         try:
             self._path = re.compile(_regex(path), re.DOTALL)
         except re.error as error:
-            raise UsageError(f"{route!r} cannot be understood: {error}") from None
+            raise UsageError(f"invalid route {route!r}: {error}") from None
 
     def fits(self, method: str, *paths: str) -> bool:
         if method in self._methods or ("*" in self._methods and method not in SAFE):
-            for path in paths:  # no generator: every request passes here
+            for path in paths:  # not a generator: this runs for every request
                 if self._path.fullmatch(path):
                     return True
         return False
 
-    def parts_of(self, path: str) -> dict[str, str]:
+    def path_fields(self, path: str) -> dict[str, str]:
         found = self._path.fullmatch(path)
         return found.groupdict() if found else {}
 
@@ -174,15 +248,15 @@ def _word(word: str) -> str:
     if re.fullmatch(r"\{\w+\}", word):
         return f"(?P<{word[1:-1]}>[^/]+)"
     if "{" in word or "}" in word:
-        # A converter of some framework: as plain text it would fit no request, and guard none.
-        raise UsageError(f"a field of a route is {{name}}; {word!r} is none")
+        # A converter of some framework: as plain text it would match no request, and guard none.
+        raise UsageError(f"a field of a route must be {{name}}, not {word!r}")
     return re.escape(word)
 
 
 def find(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | None:
-    """The first policy that is meant for such a request; None: it is nobody's business.
+    """The first policy that guards such a request; None: it is not guarded.
 
-    *paths*: as the application sees it, and, where a prefix is cut off before, with that as well.
+    *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
     for policy in policies:
         if policy.covers(method, *paths):
@@ -191,6 +265,61 @@ def find(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | Non
 
 
 def check_routes(policies: tuple[Policy, ...]) -> None:
-    """UsageError: a policy of a middleware is for no route."""
+    """UsageError: a policy of a middleware has no route."""
     if any(not policy.route for policy in policies):
-        raise UsageError('a policy of the middleware needs a route: Policy("POST /orders", …)')
+        raise UsageError('a policy of a middleware needs a route: Policy("POST /orders", …)')
+
+
+# ---- decorators, the same for every framework
+
+F = TypeVar("F", bound=Callable[..., Any])
+Guard = Callable[[Policy, Callable[..., Any]], Callable[..., Any]]
+
+
+class Once:
+    """The decorator `@once(window=…)` or `@once(policy)`: run a view once for each submission."""
+
+    def __init__(self, guard: Guard) -> None:
+        """*guard*: how the framework wraps a view."""
+        self._guard = guard
+
+    @overload
+    def __call__(self, policy: Policy) -> Callable[[F], F]: ...
+    @overload
+    def __call__(self, **options: Unpack[PolicyKeywords]) -> Callable[[F], F]: ...
+    def __call__(self, policy: Policy | None = None, **options: Any) -> Callable[[F], F]:
+        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid."""
+        guard: Any = self._guard
+        return functools.partial(guard, _policy_of(policy, options))
+
+
+def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
+    if policy is None:
+        unknown = options.keys() - PolicyKeywords.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"once() has no option {min(unknown)!r}")
+        return Policy(**options)
+    if options:
+        raise UsageError("pass a Policy or its options, not both")
+    if policy.route or policy.exempt:
+        raise UsageError("the policy of a decorator has no route: the view has one already")
+    return policy
+
+
+class PreventDuplicateSubmit:
+    """The decorator `@prevent_duplicate_submit(interval=…)`: refuse a second concurrent submit."""
+
+    def __init__(self, guard: Guard) -> None:
+        """*guard*: how the framework wraps a view."""
+        self._once = Once(guard)
+
+    def __call__(
+        self, *, interval: Seconds, message: str | None = None, by: Iterable[str] = ()
+    ) -> Callable[[F], F]:
+        """Refuse a duplicate with a 429 while the first submission of the same user is running.
+
+        *interval*: after how many seconds the key is free again if the process dies. While the
+        view runs the key is renewed, and when the view returns the key is released. *message*,
+        *by*: as in a `Policy`.
+        """
+        return self._once(window=interval, message=message, by=by)

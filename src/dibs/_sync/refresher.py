@@ -12,7 +12,7 @@ from .._threads import BackgroundTasks, Guard, monotonic
 from .leases import Leases
 from .loader import Loader
 
-_TOO_MANY = cause_for("saturated", "too many refreshes at once")
+_TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
 _MOST_KEYS = 50_000
 """Keys of which we remember when a refresh may be tried again."""
 

@@ -122,7 +122,7 @@ class Renewer:
                 try:
                     self._step(wake)
                 except Exception:
-                    _log.exception("dibs could not renew its leases; it tries again")
+                    _log.exception("dibs: renewing leases failed; it will be retried")
                     wake.wait(_AFTER_ERROR)
         finally:
             with self.guard:

@@ -65,7 +65,7 @@ class MasterConnection(_Connection):
         super().connect()  # pyright: ignore[reportUnknownMemberType]
         if not self._is_master() or not self._sentinels.connected(self):
             self.disconnect()
-            raise MasterNotFoundError("the server that Sentinel named is not the master")
+            raise MasterNotFoundError("the server that Sentinel reported is not a master")
 
     def _is_master(self) -> bool:
         self.send_command("ROLE")
@@ -124,7 +124,7 @@ class Sentinels:
                 "the sentinels refused the credentials; check sentinel_username and "
                 "sentinel_password in the URL, or the sentinel_kwargs of the Sentinel"
             )
-        raise MasterNotFoundError(f"no sentinel knows a master of {self._service.name!r}")
+        raise MasterNotFoundError(f"no sentinel reports a master for {self._service.name!r}")
 
     def address_of(self, master: Master) -> tuple[str, int]:
         """Where to connect to."""
@@ -151,7 +151,7 @@ class Sentinels:
             self._known = known = choose(before, heard, len(self._clients))
         if before is None or known is None or before.address == known.address or self._closed:
             return
-        _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
+        _log.info("dibs: Sentinel reports a new master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
             self._threads.spawn(self._leave_old)
@@ -233,7 +233,7 @@ class Sentinels:
                 self._watch_at(client, here)
             except Exception as error:
                 if not isinstance(error, CONNECTION_ERRORS) and self._goes_on(here):
-                    _log.exception("dibs: watching the sentinels failed")
+                    _log.exception("dibs: the subscription to the sentinels failed")
                 self._look_quietly("asked")
                 self._end.wait(LOOK_EVERY)
 
@@ -271,7 +271,7 @@ class Sentinels:
         try:
             self._look(why)
         except Exception:
-            _log.exception("dibs: asking the sentinels failed")
+            _log.exception("dibs: polling the sentinels failed")
 
     # ---- the end
 

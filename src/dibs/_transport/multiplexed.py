@@ -324,7 +324,7 @@ class MultiplexedLink:
         if loop is self._loop:
             return
         if self._loop is not None and not self._loop.is_closed():
-            raise UsageError("an AsyncDibs belongs to one event loop; make one for each")
+            raise UsageError("an AsyncDibs belongs to one event loop; create one for each loop")
         if self._loop is not None:
             self._leave_closed_loop()
         self._loop = loop

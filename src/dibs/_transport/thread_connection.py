@@ -103,7 +103,7 @@ class ThreadConnection:
                     allowance.reset()
                 elif allowance.spend(monotonic() - since):
                     # Not `Silent`: half a request is on the wire, nobody can use it any more.
-                    raise TimeoutError("the server does not take the request") from None
+                    raise TimeoutError("the request could not be sent in time") from None
 
     def read(self, request: Request, limit: float | None = None) -> Any:
         """Its reply, or a list where there are several. Silent: none came."""

@@ -1,1 +1,1 @@
-"""The strangers: one file for each framework or service, named after it."""
+"""Integrations: one module for each framework or service, named after it."""

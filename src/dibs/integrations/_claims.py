@@ -1,105 +1,109 @@
-"""What every edge does with a submission: claim it, and end the claim by the answer.
+"""What every integration does with a guarded request: claim it, and end the claim by its response.
 
-Both worlds side by side: too small to be printed.
+Async and sync side by side: too little to be generated.
 """
 
-# pyright: reportPrivateUsage=false
-# `_claim` is for integrations: it takes terms that were checked when the policy was made.
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from collections.abc import Iterable
-from typing import Protocol
-
-from .._async.claim import AsyncClaim
-from .._async.client import AsyncDibs
-from .._core.once import NO_PAYLOAD
-from .._core.options import ClaimOptions
-from .._http.answers import Answer, refusal, replay
-from .._http.facts import KeyTrouble, Submission, is_quoted
-from .._http.kept import Headers, Kept
+from .._http.bodies import PIECE
 from .._http.policy import Policy
-from .._http.recording import Recording
-from .._sync.claim import Claim
-from .._sync.client import Dibs
+from .._http.problems import refusal, replay
+from .._http.responses import Recording, Response
+from .._http.submission import InvalidRequest, Submission
+from .._interface import ClaimRequest, claiming
 from ..errors import Duplicate, Mismatch, Unavailable
+
+if TYPE_CHECKING:
+    from .. import AsyncDibs, Dibs
+    from .._interface import AsyncClaim, Claim
 
 REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
-async def aclaimed(
-    dibs: AsyncDibs, policy: Policy, name: str, submission: Submission | KeyTrouble
-) -> AsyncClaim | Answer:
-    """A claim that is ours to work on, or what to answer in its place."""
-    if isinstance(submission, KeyTrouble):
+async def aclaim(
+    dibs: "AsyncDibs", policy: Policy, name: str, submission: Submission | InvalidRequest
+) -> "AsyncClaim | Response":
+    """A claim under which the request is processed, or the response in its place.
+
+    *name*: the template of the route, for events.
+    """
+    if isinstance(submission, InvalidRequest):
         return refusal(policy, submission, by_client=True)
     try:
-        claim = await dibs._claim(*_asked(submission, name)).__aenter__()
+        claim = await claiming(dibs, _request(submission, name)).__aenter__()
     except REFUSED as error:
         return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accepts) if claim.replayed else claim
+    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
 
 
-def claimed(
-    dibs: Dibs, policy: Policy, name: str, submission: Submission | KeyTrouble
-) -> Claim | Answer:
-    """A claim that is ours to work on, or what to answer in its place."""
-    if isinstance(submission, KeyTrouble):
+def claim(
+    dibs: "Dibs", policy: Policy, name: str, submission: Submission | InvalidRequest
+) -> "Claim | Response":
+    """The same for `Dibs`."""
+    if isinstance(submission, InvalidRequest):
         return refusal(policy, submission, by_client=True)
     try:
-        claim = dibs._claim(*_asked(submission, name)).__enter__()
+        claim = claiming(dibs, _request(submission, name)).__enter__()
     except REFUSED as error:
         return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accepts) if claim.replayed else claim
+    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
 
 
-def _asked(submission: Submission, name: str) -> tuple[str, ClaimOptions, bytes, str]:
-    seen = NO_PAYLOAD if submission.payload is None else submission.payload.encode()
-    return f"once:{submission.key}", submission.policy.terms, seen, name
+def _request(submission: Submission, name: str) -> ClaimRequest:
+    key, payload, _, policy, _ = submission
+    return ClaimRequest(f"once:{key}", policy.terms, payload, name)
 
 
-def applied(policy: Policy, submission: Submission | KeyTrouble) -> Policy:
-    """By which policy the answer is judged and kept."""
+def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
+    """The policy by which the response ends the claim: a request without a key has another one."""
     return submission.policy if isinstance(submission, Submission) else policy
 
 
-async def aended(claim: AsyncClaim, recording: Recording) -> None:
-    """The answer is known: the claim ends as its status says."""
-    if not claim.is_open:
-        return
-    await (claim.finish() if _settled(claim, recording) else claim.fail())
-
-
-def ended(claim: Claim, recording: Recording) -> None:
-    """The answer is known: the claim ends as its status says."""
+async def aend(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
+    """End the claim as the status of the response says."""
     if claim.is_open:
-        _ = claim.finish() if _settled(claim, recording) else claim.fail()
+        await (claim.finish() if _set_result(claim, policy, recording) else claim.fail())
 
 
-class _Open(Protocol):
+def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
+    """The same for `Dibs`."""
+    if claim.is_open:
+        _ = claim.finish() if _set_result(claim, policy, recording) else claim.fail()
+
+
+class _Claim(Protocol):
     def release(self) -> None: ...
-    def complete(self, value: Kept) -> Kept: ...
+    def complete(self, value: Response) -> Response: ...
 
 
-def _settled(claim: _Open, recording: Recording) -> bool:
-    """Tell the claim what came of it. False: it failed."""
-    verdict, kept = recording.verdict, recording.kept
-    if verdict == "release":
+def _set_result(claim: _Claim, policy: Policy, recording: Recording) -> bool:
+    """Hand the result to the claim. False: the request failed."""
+    outcome = policy.outcome(recording.status)
+    if outcome == "release":
         claim.release()
-    elif verdict == "finish" and kept is not None:
-        claim.complete(kept)
-    return verdict != "fail"
+    elif outcome == "finish" and (response := recording.response) is not None:
+        claim.complete(response)
+    return outcome != "fail"
 
 
-# ---- what a request says
+# ---- reading a body that the framework has parsed, or that nobody wants
 
 
-def values_of(headers: Headers, name: str) -> list[str]:
-    """All lines of one header."""
-    return [value for each, value in headers if each == name.lower()]
-
-
-def key_lines(lines: Iterable[str]) -> list[str]:
-    """The lines of a header where the server has joined them by commas.
-
-    Only a key in quotes may have a comma in it, so what is joined is told from what is not.
+def drain(read: Callable[[int], bytes], most: int) -> None:
+    """Read and drop up to *most* bytes: a client that is still sending would lose its connection,
+    and the response with it.
     """
-    return [part for line in lines for part in ([line] if is_quoted(line) else line.split(","))]
+    while most > 0 and (piece := read(min(most, 65536))):
+        most -= len(piece)
+
+
+def file_hash(file: Any) -> str:
+    """The hash of an uploaded file; its position is restored for the application."""
+    position, hashing = file.tell(), hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(PIECE):
+        hashing.update(piece)
+    file.seek(position)
+    return hashing.hexdigest()

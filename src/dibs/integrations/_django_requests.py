@@ -1,7 +1,7 @@
-"""What a request of Django, or of Django REST framework, says."""
+"""Reading a request of Django, or of Django REST framework."""
 
 # pyright: basic
-# Django comes without types: what it hands us is unknown.
+# Django has no types.
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -11,58 +11,76 @@ from django.conf import settings
 from django.http import RawPostDataException
 from django.utils.module_loading import import_string
 
-from .._core.fingerprint import fingerprint
-from .._http.bodies import declared_length
-from .._http.facts import INCOMPLETE, Facts, KeyTrouble, Submission, submission_of, too_large
-from .._http.forms import Field, by_name
-from .._http.identity import Identity, identify
+from .._http.bodies import Field, declared_length, form_fields
+from .._http.options import GuardOptions
 from .._http.policy import Policy
-from .._http.site import Site, make_site
-from ._bodies import file_hash
-from ._claims import key_lines
+from .._http.submission import (
+    INCOMPLETE,
+    Facts,
+    Identity,
+    InvalidRequest,
+    Submission,
+    identify,
+    split_key_lines,
+    submission_of,
+    too_large,
+)
+from .._interface import fingerprint
+from ._claims import drain, file_hash
 
 
 def plain_request(request: Any) -> Any:
-    """Django's own request, where Django REST framework has put one of its own around it."""
+    """Django's own request, where Django REST framework has wrapped it."""
     return getattr(request, "_request", request)
 
 
-def is_open(policy: Policy, request: Any) -> bool:
-    """True: the policy is for requests with a key, and this one has none."""
+def is_unguarded(policy: Policy, request: Any) -> bool:
+    """True: the policy guards requests with a key only, and this one has none."""
     return policy.key == "only" and policy.header not in request.headers
 
 
-def asked_of(
+def submission_for(
     policy: Policy, name: str, request: Any, identity: Identity
-) -> Submission | KeyTrouble:
+) -> Submission | InvalidRequest:
     """What *request* submits, or what is wrong with it."""
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
-    headers = {key.lower(): value for key, value in request.headers.items()}
+    headers = _headers(request)
     body = _body(request, headers, policy.body_limit)
-    if isinstance(body, KeyTrouble):
+    if isinstance(body, InvalidRequest):
         return body
-    site = _site()
-    facts = _facts(policy, request, name, site)._replace(
+    options = _options()
+    facts = _facts(policy, request, name, options)._replace(
         user=identity.user, client=identity.client, body=body[0], fields=body[1], headers=headers
     )
-    submission = submission_of(policy, facts, key_lines(keys), site.secret)
-    assert submission is not None  # see is_open
+    submission = submission_of(policy, facts, split_key_lines(keys), options.key)
+    assert submission is not None  # see is_unguarded
     return submission
 
 
-def _site() -> Site:
-    return make_site(
-        str(settings.SECRET_KEY),
-        getattr(settings, "DIBS_SERVICE", None) or str(settings.ROOT_URLCONF),
-        getattr(settings, "DIBS_SESSION_COOKIE", None),
+def _headers(request: Any) -> dict[str, str]:
+    return {key.lower(): value for key, value in request.headers.items()}
+
+
+def _options() -> GuardOptions[Callable[[Any], Any]]:
+    user = getattr(settings, "DIBS_USER", None)
+    return GuardOptions(
+        user=_imported(user) if user else None,
+        secret=str(settings.SECRET_KEY),
+        service=getattr(settings, "DIBS_SERVICE", None) or str(settings.ROOT_URLCONF),
+        session_cookie=getattr(settings, "DIBS_SESSION_COOKIE", None),
         per_host=getattr(settings, "DIBS_PER_HOST", False),
     )
 
 
-def _facts(policy: Policy, request: Any, name: str, site: Site) -> Facts:
-    """All but the body, the headers, and who it is."""
-    match = request.resolver_match  # a middleware comes before it
-    fields = match.kwargs if match else policy.parts_of(request.path_info)
+@functools.cache
+def _imported(path: str) -> Callable[[Any], Any]:
+    return import_string(path)
+
+
+def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) -> Facts:
+    """All facts but the body, the headers, and the identity."""
+    match = request.resolver_match  # None in a middleware, which runs before it is set
+    fields = match.kwargs if match else policy.path_fields(request.path_info)
     return Facts(
         method=str(request.method),
         route=name,
@@ -72,8 +90,8 @@ def _facts(policy: Policy, request: Any, name: str, site: Site) -> Facts:
         body=b"",
         user=None,
         path_fields={key: str(value) for key, value in fields.items()},
-        service=site.service,
-        host=site.host(request.get_host()) if site.per_host else "",
+        service=options.service or "",
+        host=options.host(request.get_host()) if options.per_host else "",
     )
 
 
@@ -82,33 +100,27 @@ def _facts(policy: Policy, request: Any, name: str, site: Site) -> Facts:
 
 def _body(
     request: Any, headers: dict[str, str], limit: int
-) -> tuple[bytes, list[Field] | None] | KeyTrouble:
+) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
-        _drain(plain_request(request), 2 * limit)
+        drain(plain_request(request).read, 2 * limit)
         return too_large(limit)
     found, plain = _read(request, length), plain_request(request)
     size = len(found[0]) if found[1] is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
-        return INCOMPLETE  # under ASGI, Django itself sees that the client has left
+        return INCOMPLETE  # under ASGI, Django itself notices that the client has left
     return too_large(limit) if size is not None and size > limit else found
 
 
-def _drain(request: Any, most: int) -> None:
-    """Read what nobody wants: a client that still sends would lose its connection."""
-    while most > 0 and (piece := request.read(min(most, 65536))):
-        most -= len(piece)
-
-
 def _counted(request: Any) -> int | None:
-    """How much of a form's body has arrived: under WSGI, a server may end it without a word."""
+    """How much of a form has arrived: under WSGI, a server may end it without an error."""
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
 def _read(request: Any, length: int) -> tuple[bytes, list[Field] | None]:
     plain = plain_request(request)
-    # Django reads forms that are posted and say how long they are, and no others.
+    # Django parses only forms that are sent by POST and declare their length.
     if plain.content_type == "multipart/form-data" and plain.method == "POST" and length:
         return b"", _fields(plain.POST, plain.FILES)
     try:
@@ -116,64 +128,58 @@ def _read(request: Any, length: int) -> tuple[bytes, list[Field] | None]:
     except RawPostDataException:
         if not hasattr(request, "_full_data"):
             raise
-        # Django REST framework has read it: a permission, or a throttle, wanted to see it.
+        # Django REST framework has read it: for a permission, or for a throttle.
         files = _fields({}, request.FILES)
         return b"", [["", fingerprint(request.data).decode()], *files]
 
 
 def _fields(fields: Any, files: Any) -> list[Field]:
-    found: list[Field] = [
-        [name, value] for name, values in getattr(fields, "lists", dict)() for value in values
+    values = [(name, value) for name, each in getattr(fields, "lists", dict)() for value in each]
+    uploads = [
+        (name, str(file.name or ""), file_hash(file))
+        for name, each in files.lists()
+        for file in each
     ]
-    for name, uploads in files.lists():
-        found += [[name, str(file.name or ""), file_hash(file)] for file in uploads]
-    return by_name(found)
+    return form_fields(values, uploads)
 
 
-# ---- who it is
+# ---- who submits
 
 
-@functools.cache
-def _chosen_user(path: str) -> Callable[[Any], Any]:
-    return import_string(path)
+def identity_of(request: Any) -> Identity:
+    """Who submits: what DIBS_USER returns, or the user who is logged in, or see `identify`."""
+    options = _options()
+    user = options.user(request) if options.user is not None else None
+    return _identified(request, options, user, _primary_key(getattr(request, "user", None)))
 
 
-def who(request: Any) -> Identity:
-    """Who submits: DIBS_USER says so, or the user who is logged in, or the request itself."""
-    chosen = getattr(settings, "DIBS_USER", None)
-    said = _chosen_user(chosen)(request) if chosen else None
-    return _identified(request, said, _known(getattr(request, "user", None)))
-
-
-async def awho(request: Any) -> Identity:
-    """The same, where asking the database must not stop the event loop."""
-    chosen = getattr(settings, "DIBS_USER", None)
-    said = _chosen_user(chosen)(request) if chosen else None
-    if isinstance(said, Awaitable):
-        said = await said
+async def aidentity_of(request: Any) -> Identity:
+    """The same, without blocking the event loop by a query."""
+    options = _options()
+    user = options.user(request) if options.user is not None else None
+    if isinstance(user, Awaitable):
+        user = await user
     ask = getattr(request, "auser", None)
-    user = await ask() if not _is_said(said) and ask is not None else None
-    return _identified(request, said, _known(user))
+    login = await ask() if not _is_set(user) and ask is not None else None
+    return _identified(request, options, user, _primary_key(login))
 
 
-def _known(user: Any) -> str | None:
-    """The primary key of who is logged in, of whatever type."""
+def _primary_key(user: Any) -> str | None:
+    """The primary key of the user who is logged in, of whatever type."""
     if user is None or not user.is_authenticated or user.pk is None:
         return None
     return str(user.pk)
 
 
-def _is_said(said: object) -> bool:
-    return said is not None and said != "" and said != b""
+def _is_set(user: object) -> bool:
+    return user is not None and user != "" and user != b""
 
 
-def _identified(request: Any, said: object, login: object) -> Identity:
+def _identified(request: Any, options: GuardOptions[Any], user: object, login: object) -> Identity:
     return identify(
-        said if _is_said(said) else login,
-        kind="user" if _is_said(said) else "login",
-        session=getattr(settings, "DIBS_SESSION_COOKIE", None),
-        authorization=request.headers.get("Authorization", ""),
-        cookies=request.headers.get("Cookie", ""),
-        address=request.META.get("REMOTE_ADDR"),
-        agent=request.headers.get("User-Agent", ""),
+        user if _is_set(user) else login,
+        _headers(request),
+        request.META.get("REMOTE_ADDR"),
+        options.session_cookie,
+        kind="user" if _is_set(user) else "login",
     )

@@ -5,23 +5,32 @@
         Policy("POST /forms/*", window=10, after="hold", message="Already sent, please wait."),
     ])
 
-A request that no policy is meant for is not touched at all.
+A request that no policy guards is passed on unchanged.
 """
 
+import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, cast
+from typing import IO, TYPE_CHECKING, Any, Unpack, cast
 
-from .._async.claim import AsyncClaim
-from .._async.client import AsyncDibs
-from .._http.answers import Answer
-from .._http.facts import Facts, KeyTrouble, Submission, submission_of
-from .._http.identity import Identity, identify
-from .._http.kept import Headers
+from .. import AsyncDibs
+from .._http.bodies import PIECE, SHORT, BodyHash, LongBody
+from .._http.options import GuardKeywords, GuardOptions, inner_path
 from .._http.policy import Policy, check_routes, find
-from .._http.recording import Recording
-from .._http.site import inner_path, make_site
-from ._bodies import AsgiBody
-from ._claims import aclaimed, aended, applied, values_of
+from .._http.responses import Recording, Response
+from .._http.submission import (
+    INCOMPLETE,
+    Facts,
+    InvalidRequest,
+    Submission,
+    identify,
+    submission_of,
+    too_large,
+)
+from ._claims import aclaim, aend, applied
+
+if TYPE_CHECKING:
+    from .._interface import AsyncClaim
 
 __all__ = ["DibsMiddleware", "Policy"]
 
@@ -34,13 +43,10 @@ User = Callable[[Scope], Any]
 
 
 class DibsMiddleware:
-    """Does each submission once, by the policies of the routes.
+    """Processes each submission once, by the policies of the routes.
 
-    *dibs*: an AsyncDibs (yours to close) or a URL. *user*: tells from the scope who submits, as a
-    string, or None where it is not known. *session_cookie*: the name of the cookie that says so.
-    Without either, it is the Authorization header; see `dibs._http.identity`. *secret*: keys the
-    hashes under which submissions are stored; the same in all processes. *service*: the name of
-    this application, where several use one store; *per_host*: the Host header counts, too.
+    *dibs*: an AsyncDibs, which you close, or a URL. *user*: called with the scope; may be async.
+    All other options: `dibs._http.options.GuardOptions`.
     """
 
     def __init__(
@@ -49,162 +55,273 @@ class DibsMiddleware:
         *,
         dibs: AsyncDibs | str,
         policies: Iterable[Policy] = (),
-        user: User | None = None,
-        session_cookie: str | None = None,
-        secret: str | bytes | None = None,
-        service: str = "",
-        per_host: bool = False,
+        **options: Unpack[GuardKeywords[User]],
     ) -> None:
         self._app = app
         self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._user = user
-        self._site = make_site(secret, service, session_cookie, per_host=per_host)
+        self._options = GuardOptions(**options)
+        self._secret = self._options.key
         check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" and self._url is not None:
-            return await self._app(scope, receive, ending(send, self._close))
+            return await self._app(scope, receive, closing(send, self._close))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         policy = find(self._policies, scope["method"], *paths_of(scope))
-        if policy is None or _is_open(policy, scope):
+        if policy is None or (policy.key == "only" and not keys_of(policy, scope)):
             return await self._app(scope, receive, send)
         return await self._guard(policy, scope, receive, send)
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
-        body = AsgiBody(receive)
+        body = RequestBody(receive)
         try:
             submission = await self._submission(policy, scope, body)
-            if body.is_gone or submission is None:
-                return None  # nobody waits, and what it is cannot be known: it must not be done
-            outcome = await aclaimed(self._dibs, policy, policy.route, submission)
-            if isinstance(outcome, Answer):
-                return await give(outcome, send)
+            if body.is_disconnected or submission is None:
+                return None  # the client has left before the end of its request: it must not run
+            outcome = await aclaim(self._dibs, policy, policy.route, submission)
+            if isinstance(outcome, Response):
+                return await send_response(outcome, send)
             recorder = Recorder(applied(policy, submission), outcome, send)
             return await recorder.run(self._app, scope, body.receive)
         finally:
             body.close()
 
     async def _submission(
-        self, policy: Policy, scope: Scope, body: AsgiBody
-    ) -> Submission | KeyTrouble | None:
-        headers = header_lines(scope)
-        named = dict(headers)
-        trouble = await body.read(named, policy.body_limit)
-        if trouble is not None:
-            return trouble
-        said = await settled(self._user(scope)) if self._user else None
-        who = who_of(scope, headers, named, said, self._site.session_cookie)
+        self, policy: Policy, scope: Scope, body: "RequestBody"
+    ) -> Submission | InvalidRequest | None:
+        headers, options = headers_of(scope), self._options
+        invalid = await body.read(headers, policy.body_limit)
+        if invalid is not None:
+            return invalid
+        user = await resolved(options.user(scope)) if options.user is not None else None
+        identity = identify(user, headers, address_of(scope), options.session_cookie)
         facts = Facts(
             method=scope["method"],
             route=policy.route,
-            path=place_of(scope),
+            path=path_of(scope),
             query=query_of(scope),
-            headers=named,
+            headers=headers,
             body=body.data,
             long=body.long,
-            user=who.user,
-            client=who.client,
-            path_fields=_fields_of(policy, scope) if "{" in policy.route else {},
-            service=self._site.service,
-            host=self._site.host(named.get("host", "")) if self._site.per_host else "",
+            user=identity.user,
+            client=identity.client,
+            path_fields=_path_fields(policy, scope) if "{" in policy.route else {},
+            service=options.service or "",
+            host=options.host(headers.get("host", "")) if options.per_host else "",
         )
-        keys = values_of(headers, policy.header) if policy.header.lower() in named else []
-        return submission_of(policy, facts, keys, self._site.secret)
+        return submission_of(policy, facts, keys_of(policy, scope), self._secret)
 
     async def _close(self) -> None:
-        """Close what is ours. The application may live again, as it does in tests."""
+        """Close the AsyncDibs that was made from a URL. The application may start again."""
         assert self._url is not None
         old, self._dibs = self._dibs, AsyncDibs(self._url)
         await old.aclose()
 
 
-def ending(send: Send, close: Callable[[], Awaitable[None]]) -> Send:
-    """*send* for a lifespan, with *close* before the server hears that the application has ended.
+def closing(send: Send, close: Callable[[], Awaitable[None]]) -> Send:
+    """*send* for a lifespan; it calls *close* before the server learns that shutdown is complete.
 
-    One that has no lifespan, and raises or returns at once, has not ended by that.
+    An application without lifespan support raises or returns at once; that is not a shutdown.
     """
 
-    async def watched(message: Message) -> None:
+    async def wrapped(message: Message) -> None:
         if message["type"].startswith("lifespan.shutdown."):
             await close()
         await send(message)
 
-    return watched
+    return wrapped
 
 
-async def give(answer: Answer, send: Send) -> None:
-    """Send a whole answer."""
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+async def send_response(response: Response, send: Send) -> None:
+    """Send a whole response."""
+    headers = encoded(response)
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
-# ---- the answer
+def encoded(response: Response) -> list[tuple[bytes, bytes]]:
+    """The headers as ASGI has them."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+
+
+# ---- the body of a request
+
+
+class RequestBody:
+    """The body of a request, read to its end before the claim; `receive` then replays it.
+
+    A short body stays in memory. A long one is hashed and written to a temporary file.
+    """
+
+    # Defaults on the class: most bodies are short, and arrive in one message.
+    _size = 0
+    _first: Message | None = None
+    """The whole body, as one message."""
+    _file: IO[bytes] | None = None
+    _hash: BodyHash | None = None
+    is_disconnected = False
+    """True: the client has left before the end of the body."""
+    long: LongBody | None = None
+    """What is known of a body that is not held in memory."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+
+    @property
+    def data(self) -> bytes:
+        """The body, if it is short."""
+        return b"" if self._first is None else self._first.get("body", b"")
+
+    async def read(self, headers: dict[str, str], limit: int) -> InvalidRequest | None:
+        """Read to the end. Returns what is wrong with the body: incomplete, or too long."""
+        message = await self._receive()
+        if self._is_whole(message, limit):
+            self._first = message
+            return None
+        # One buffer for all messages: a client may send as many small ones as it likes.
+        buffer = bytearray()
+        while await self._take(message, buffer, headers, limit):
+            message = await self._receive()
+        if self._size > limit:
+            return too_large(limit)
+        if self.is_disconnected:
+            return INCOMPLETE
+        await self._finish(buffer)
+        return None
+
+    def _is_whole(self, message: Message, limit: int) -> bool:
+        """True: the first message is a whole, short body."""
+        is_last = message["type"] == "http.request" and not message.get("more_body")
+        return is_last and len(message.get("body", b"")) <= min(SHORT, limit)
+
+    async def _take(
+        self, message: Message, buffer: bytearray, headers: dict[str, str], limit: int
+    ) -> bool:
+        """Process one message. False: it was the last one."""
+        if message["type"] == "http.disconnect":
+            self.is_disconnected = True
+            return False
+        piece = message.get("body", b"")
+        self._size += len(piece)
+        if self._size <= limit:
+            buffer += piece
+            await self._spool(buffer, headers)
+        # A body that is too long is read nevertheless, up to twice the limit: a client that is
+        # answered while it sends would lose its connection, and the response with it.
+        return bool(message.get("more_body")) and self._size <= 2 * limit
+
+    async def _spool(self, buffer: bytearray, headers: dict[str, str]) -> None:
+        """Move *buffer* to a file, if the body is long."""
+        if self._file is None and self._size > SHORT:
+            self._file = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 – see close()
+            self._hash = BodyHash(headers.get("content-type", ""))
+        if self._file is not None and self._hash is not None and len(buffer) >= PIECE:
+            await asyncio.to_thread(_move, buffer, self._hash, self._file)
+
+    async def _finish(self, buffer: bytearray) -> None:
+        if self._file is None or self._hash is None:
+            self._first = {"type": "http.request", "body": bytes(buffer), "more_body": False}
+            return
+        await asyncio.to_thread(_move, buffer, self._hash, self._file)
+        self._file.seek(0)
+        self.long = self._hash.result()
+
+    async def receive(self) -> Message:
+        """The body that was read, then what the server sends: `http.disconnect`."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        if self._file is None:
+            return await self._receive()
+        piece = await asyncio.to_thread(self._file.read, PIECE)
+        self._size -= len(piece)
+        is_more = self._size > 0 and bool(piece)
+        if not is_more:
+            self.close()
+        return {"type": "http.request", "body": piece, "more_body": is_more}
+
+    def close(self) -> None:
+        """Remove the file, if there is one."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
+    """Hash and write the content of *buffer*, and empty it."""
+    data = bytes(buffer)
+    buffer.clear()
+    hashing.add(data)
+    file.write(data)
+
+
+# ---- the response
 
 
 class Recorder:
-    """Passes an answer on, and ends the claim with its last piece, before that is sent.
+    """Passes a response on, and ends the claim with its last piece, before that is sent.
 
-    So whoever has the whole answer can submit again and be told the truth; and what the
-    application does afterwards (background tasks) is not part of the claim.
+    So a client that has the whole response can submit again and gets a correct answer; and what
+    the application does afterwards (background tasks) is not part of the claim.
     """
 
-    __slots__ = ("_claim", "_recording", "_send")
+    __slots__ = ("_claim", "_policy", "_recording", "_send")
 
-    def __init__(self, policy: Policy, claim: AsyncClaim, send: Send) -> None:
+    def __init__(self, policy: Policy, claim: "AsyncClaim", send: Send) -> None:
         self._claim = claim
-        self._recording = Recording(policy)
+        self._policy = policy
+        self._recording = Recording(policy.record_limit)
         self._send = send
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
-        """The application, with the claim around it. What it raises is raised."""
+        """Run the application under the claim. Raises what it raises."""
         try:
             await app(scope, receive, self.send)
-            await self.leave()
+            await self.abort()
         finally:
             await self.close()
 
-    async def leave(self) -> None:
-        """The application has returned. If it had begun to answer and stopped, the client has left
-        in the middle of a stream: the work was done, only the answer is incomplete.
+    async def abort(self) -> None:
+        """The application has returned. If it had begun a response and not finished it, the client
+        has disconnected from a stream: the work was done, only the response is incomplete.
         """
         if self._recording.status:
-            self._recording.give_up()
-            await aended(self._claim, self._recording)
+            self._recording.discard()
+            await aend(self._claim, self._policy, self._recording)
 
     async def close(self) -> None:
-        """The application has ended, by an error, cancelled, or without an answer: so has the
+        """The application has ended by an error, by cancellation, or without a response: end the
         claim, if it is still open.
         """
-        # In a task that is cancelled again here, the release is on its way nevertheless.
+        # In a task that is cancelled again here, the release is delivered nevertheless.
         await self._claim.fail()
 
     async def send(self, message: Message) -> None:
         """Record and pass on."""
         kind = message["type"]
         if kind == "http.response.start":
-            self._recording.begin(message["status"], decoded(message.get("headers", ())))
+            self._recording.begin(message["status"], message.get("headers", ()))
         elif kind == "http.response.body":
             self._recording.add(message.get("body", b""))
         elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
-            self._recording.give_up()
+            self._recording.discard()
         if is_last(message):
-            await aended(self._claim, self._recording)
+            await aend(self._claim, self._policy, self._recording)
         try:
             await self._send(message)
         except OSError:
-            # The client has left. With the next piece the application hears of it: that may be
-            # all there is, and then it can be kept.
+            # The client has disconnected. The application learns it with the next message: that
+            # may be the whole body, and then the response can be stored.
             if kind != "http.response.start":
-                await self.leave()
+                await self.abort()
                 raise
 
 
 def is_last(message: Message) -> bool:
-    """True: with this message the answer is whole."""
+    """True: this message completes the response."""
     kind = message["type"]
     if kind == "http.response.pathsend":
         return True
@@ -217,72 +334,62 @@ def is_last(message: Message) -> bool:
 
 
 def paths_of(scope: Scope) -> tuple[str, ...]:
-    """The path as the application sees it; with a prefix (`root_path`), both ways."""
+    """The path as the application sees it; with a prefix (`root_path`), both forms."""
     path, root = str(scope["path"]), scope.get("root_path", "")
     return (inner_path(path, root), path) if root else (path,)
 
 
-def place_of(scope: Scope) -> str:
-    """The path that counts: without the prefix of the server, with that of a mount."""
+def path_of(scope: Scope) -> str:
+    """The path that is part of the key: without the prefix of the server, with that of a mount."""
     root = scope.get("app_root_path", scope.get("root_path", ""))
     return inner_path(str(scope["path"]), root) if root else str(scope["path"])
 
 
 def mount_of(scope: Scope) -> str:
-    """Where inside of the application it hangs; nothing, where it is the application."""
+    """The path under which a mounted application is; "": it is not mounted."""
     if "app_root_path" not in scope:
         return ""
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
 
 
-def _fields_of(policy: Policy, scope: Scope) -> dict[str, str]:
-    """The `{fields}` of the route, from whichever path fits it."""
+def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
+    """The values of the `{fields}` of the route, from the path that matches it."""
     for path in paths_of(scope):
         if policy.covers(scope["method"], path):
-            return policy.parts_of(path)
+            return policy.path_fields(path)
     return {}
 
 
-def _is_open(policy: Policy, scope: Scope) -> bool:
-    """True: the policy is for requests with a key, and this one has none."""
-    if policy.key != "only":
-        return False
-    name = policy.header.lower().encode("latin-1")
-    return all(bytes(each).lower() != name for each, _ in scope.get("headers", ()))
-
-
 def query_of(scope: Scope) -> str:
-    """As it stands in the address."""
+    """The query string as it was sent."""
     return scope.get("query_string", b"").decode("latin-1")
 
 
-def header_lines(scope: Scope) -> Headers:
-    """Names in lower case, one entry for each line."""
-    return decoded(scope.get("headers", ()))
-
-
-def decoded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """As text."""
-    return tuple(
-        [(bytes(n).decode("latin-1").lower(), bytes(v).decode("latin-1")) for n, v in headers]
-    )
-
-
-def who_of(
-    scope: Scope, headers: Headers, named: dict[str, str], said: object, session: str | None
-) -> Identity:
-    """Who submits. *named*: the last line of each header. HTTP/2 may send cookies in several."""
+def address_of(scope: Scope) -> str | None:
+    """The address of the client."""
     client = scope.get("client")
-    return identify(
-        said,
-        session=session,
-        authorization=named.get("authorization", ""),
-        cookies="; ".join(values_of(headers, "cookie")) if "cookie" in named else "",
-        address=client[0] if client else None,
-        agent=named.get("user-agent", ""),
-    )
+    return client[0] if client else None
 
 
-async def settled(who: Any) -> object:
-    """What the caller's `user` says, awaited if need be."""
-    return cast(Any, await who) if isinstance(who, Awaitable) else who
+def keys_of(policy: Policy, scope: Scope) -> list[str]:
+    """The lines of the key's header."""
+    name = policy.header_name
+    return [
+        value.decode("latin-1") for each, value in scope.get("headers", ()) if each.lower() == name
+    ]
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Names in lower case. Of several lines the last one counts; HTTP/2 may split cookies."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope.get("headers", ()):
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name == "cookie" and name in found:
+            value = f"{found[name]}; {value}"
+        found[name] = value
+    return found
+
+
+async def resolved(user: Any) -> object:
+    """What `user=` returned, awaited if it is awaitable."""
+    return cast(Any, await user) if isinstance(user, Awaitable) else user

@@ -2,7 +2,7 @@
 
     # settings.py
     DIBS_URL = "redis://…"
-    DIBS_OPTIONS = {"budget": 0.5}             # optional: what else Dibs is told
+    DIBS_OPTIONS = {"budget": 0.5}             # optional: further arguments of Dibs
     DIBS_USER = "shop.people.tenant_of"        # optional: a function of the request
     DIBS_SERVICE = "shop"                      # optional; default: ROOT_URLCONF
     DIBS_POLICIES = [Policy("POST /orders/", window=86400, after="replay", key="required")]
@@ -16,7 +16,7 @@ Django REST framework: `dibs.integrations.drf`.
 """
 
 # pyright: basic
-# Django comes without types: what it hands us is unknown.
+# Django has no types.
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ import contextvars
 import functools
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
@@ -34,32 +34,36 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_and_async_middleware
 
-from .._async.claim import AsyncClaim
-from .._async.client import AsyncDibs
-from .._http.answers import Answer
-from .._http.decorators import Once, PreventDuplicateSubmit
-from .._http.policy import Policy, check_routes, find
-from .._http.recording import Recording
-from .._sync.claim import Claim
-from .._sync.client import Dibs
+from .. import AsyncDibs, Dibs
+from .._http.policy import Once, Policy, PreventDuplicateSubmit, check_routes, find
+from .._http.responses import Recording, Response
 from ..errors import UsageError
-from ._claims import aclaimed, aended, applied, claimed, ended
-from ._django_requests import asked_of, awho, is_open, plain_request, who
+from ._claims import aclaim, aend, applied, claim, end
+from ._django_requests import (
+    aidentity_of,
+    identity_of,
+    is_unguarded,
+    plain_request,
+    submission_for,
+)
+
+if TYPE_CHECKING:
+    from .._interface import AsyncClaim, Claim
 
 __all__ = ["DibsMiddleware", "Policy", "exempt", "once", "prevent_duplicate_submit"]
 
 View = Callable[..., Any]
 _EXEMPT = "dibs_exempt"
 _UNSET: Any = object()
-_CALLERS_FAULT = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
-"""Django makes a 4xx of these: the caller may mend it and try again."""
+_CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
+"""Django answers these with a 4xx: the client may correct the request and try again."""
 
 
 # ---- the decorator
 
 
 def guard(policy: Policy, view: View) -> View:
-    """*view*, with a claim around it. It may be a function, or a method of a class."""
+    """*view*, run under a claim. It may be a function, or a method of a class."""
     if _is_async(view):
         return _guard_async(policy, view)
 
@@ -72,7 +76,7 @@ def guard(policy: Policy, view: View) -> View:
 
 
 def _is_async(view: Any) -> bool:
-    """True: calling it makes something to be awaited. `dispatch` of a class is always plain."""
+    """True: calling it returns an awaitable. `dispatch` of a class is always a plain function."""
     owner = getattr(getattr(view, "func", view), "__self__", None)
     return iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
 
@@ -91,7 +95,7 @@ def _request_in(args: tuple[Any, ...]) -> Any:
     for each in args[:2]:
         if hasattr(each, "META"):
             return each
-    raise UsageError("this view was called without a request")
+    raise UsageError("the view was called without a request")
 
 
 once = Once(guard)
@@ -99,7 +103,7 @@ prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
 def exempt(view: View) -> View:
-    """Let the middleware leave *view* alone: a function, or a class."""
+    """Exempt *view*, a function or a class, from the middleware."""
     setattr(view, _EXEMPT, True)
     return view
 
@@ -109,7 +113,7 @@ def exempt(view: View) -> View:
 
 @sync_and_async_middleware
 def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a class in MIDDLEWARE
-    """Guards the routes of DIBS_POLICIES. A request that none is meant for is not touched."""
+    """Guards the routes of DIBS_POLICIES. All other requests are passed on unchanged."""
     policies = tuple(getattr(settings, "DIBS_POLICIES", ()))
     check_routes(policies)
 
@@ -129,13 +133,13 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
 
 
 def _policy_for(policies: tuple[Policy, ...], request: Any) -> Policy | None:
-    """By the path with the script's name, or without it; None: nobody's, or exempt."""
+    """The policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
     policy = find(policies, str(request.method), request.path_info, request.path)
     return None if policy is None or _is_exempt(request) else policy
 
 
 def _is_exempt(request: Any) -> bool:
-    """True: the view says so, or its class. A view that is not found is not exempt."""
+    """True: the view or its class is exempt. A view that is not found is not exempt."""
     try:
         view = resolve(request.path_info, getattr(request, "urlconf", None)).func
     except Resolver404:
@@ -144,27 +148,27 @@ def _is_exempt(request: Any) -> bool:
     return any(getattr(each, _EXEMPT, False) for each in owners)
 
 
-# ---- a view, with a claim around it
+# ---- running a view under a claim
 
 
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
-    if is_open(policy, request):
+    if is_unguarded(policy, request):
         return work()
-    submission = asked_of(policy, name, request, who(request))
-    claim = claimed(_dibs(), policy, name, submission)
-    if isinstance(claim, Answer):
-        return _response(claim)
+    submission = submission_for(policy, name, request, identity_of(request))
+    outcome = claim(_dibs(), policy, name, submission)
+    if isinstance(outcome, Response):
+        return _response(outcome)
     policy = applied(policy, submission)
-    response = _worked(claim, work)
-    _watch(response, policy, functools.partial(ended, claim), claim.fail)
+    response = _worked(outcome, work)
+    _end_with(response, policy, functools.partial(end, outcome, policy), outcome.fail)
     return response
 
 
-def _worked(claim: Claim, work: Callable[[], Any]) -> Any:
-    """What the view answers. An exception is raised, and ends the claim."""
+def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
+    """The response of the view. An exception ends the claim."""
     try:
         return work()
-    except _CALLERS_FAULT:
+    except _CLIENT_ERRORS:
         claim.release()
         claim.finish()
         raise
@@ -176,22 +180,22 @@ def _worked(claim: Claim, work: Callable[[], Any]) -> Any:
 async def _arun(
     policy: Policy, name: str, request: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    if is_open(policy, request):
+    if is_unguarded(policy, request):
         return await work()
-    submission = asked_of(policy, name, request, await awho(request))
+    submission = submission_for(policy, name, request, await aidentity_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, submission, work)
-    claim = await aclaimed(_made(AsyncDibs), policy, name, submission)
-    if isinstance(claim, Answer):
-        return _response(claim)
-    return await _finished(_aworked(applied(policy, submission), claim, work))
+    outcome = await aclaim(_made(AsyncDibs), policy, name, submission)
+    if isinstance(outcome, Response):
+        return _response(outcome)
+    return await _finished(_aworked(applied(policy, submission), outcome, work))
 
 
-async def _aworked(policy: Policy, claim: AsyncClaim, work: Callable[[], Awaitable[Any]]) -> Any:
-    """What the view answers. An exception is raised, and ends the claim."""
+async def _aworked(policy: Policy, claim: "AsyncClaim", work: Callable[[], Awaitable[Any]]) -> Any:
+    """The response of the view. An exception ends the claim."""
     try:
         response = await work()
-    except _CALLERS_FAULT:
+    except _CLIENT_ERRORS:
         claim.release()
         await claim.finish()
         raise
@@ -200,66 +204,64 @@ async def _aworked(policy: Policy, claim: AsyncClaim, work: Callable[[], Awaitab
         raise
     if _is_later(response):
         loop = asyncio.get_running_loop()
-        end = functools.partial(_from_anywhere, loop, aended, claim)
-        _watch(
-            response, policy, end, functools.partial(_from_anywhere, loop, AsyncClaim.fail, claim)
-        )
+        ending = functools.partial(_run_in_loop, loop, aend, claim, policy)
+        _end_with(response, policy, ending, functools.partial(_run_in_loop, loop, claim.fail))
     else:
-        await aended(claim, _recorded(policy, response))
+        await aend(claim, policy, _recorded(policy, response))
     return response
 
 
 async def _finished(work: Any) -> Any:
-    """The result of *work*, which ends before a client that leaves can cancel it.
+    """The result of *work*, which is not interrupted when the client disconnects.
 
-    Django cancels the view of a client that has left. Half of the work, or the work of a thread
-    that goes on, would be done again by the retry. A second cancellation is obeyed.
+    Django cancels the view of a client that has disconnected. Work that is half done, or continues
+    in a thread, would be done again by a retry. A second cancellation does cancel it.
     """
     context = contextvars.copy_context()
     task = asyncio.create_task(work, context=context)
     try:
         result = await asyncio.shield(task)
     except asyncio.CancelledError:
-        await _patiently(task)
+        await _wait_for(task)
         raise
-    for variable, value in context.items():  # as if it had run here
+    for variable, value in context.items():  # as if *work* had run in this task
         if variable.get(_UNSET) is not value:
             variable.set(value)
     return result
 
 
-async def _patiently(task: "asyncio.Task[Any]") -> None:
+async def _wait_for(task: "asyncio.Task[Any]") -> None:
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
         task.cancel()
     if task.done() and not task.cancelled():
-        task.exception()  # nobody else asks for it
+        task.exception()  # marks it as retrieved
 
 
 async def _arun_in_threads(
     policy: Policy, name: str, submission: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    """An async view under WSGI has an event loop of its own, which ends with it: the claim does
-    not belong to that.
+    """An async view under WSGI has an event loop of its own, which ends with the view: the claim
+    is made by a `Dibs` in a thread instead.
     """
-    claim = await sync_to_async(claimed, thread_sensitive=False)(_dibs(), policy, name, submission)
-    if isinstance(claim, Answer):
-        return _response(claim)
+    held = await sync_to_async(claim, thread_sensitive=False)(_dibs(), policy, name, submission)
+    if isinstance(held, Response):
+        return _response(held)
     try:
         response = await work()
     except BaseException as error:
-        if isinstance(error, _CALLERS_FAULT):
-            claim.release()
-        await sync_to_async(claim.fail, thread_sensitive=False)()
+        if isinstance(error, _CLIENT_ERRORS):
+            held.release()
+        await sync_to_async(held.fail, thread_sensitive=False)()
         raise
-    end = functools.partial(ended, claim)
-    watch = sync_to_async(_watch, thread_sensitive=False)
-    await watch(response, applied(policy, submission), end, claim.fail)
+    policy = applied(policy, submission)
+    ending = functools.partial(end, held, policy)
+    await sync_to_async(_end_with, thread_sensitive=False)(response, policy, ending, held.fail)
     return response
 
 
-def _from_anywhere(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *args: Any) -> None:
+def _run_in_loop(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *args: Any) -> None:
     """Run *end* in *loop*; from another thread, wait until it is done."""
     try:
         is_here = asyncio.get_running_loop() is loop
@@ -267,15 +269,15 @@ def _from_anywhere(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *ar
         is_here = False
     future = asyncio.run_coroutine_threadsafe(end(*args), loop)
     if not is_here:
-        with contextlib.suppress(TimeoutError):  # of a loop that is stopping: the lease runs out
+        with contextlib.suppress(TimeoutError):  # the loop is stopping: the lease expires
             future.result(10)
 
 
-# ---- the answer
+# ---- the response
 
 
 def _is_later(response: Any) -> bool:
-    """True: it is made while it is sent, or rendered after the view."""
+    """True: the body is made while it is sent, or rendered after the view."""
     return _is_stream(response) or not getattr(response, "is_rendered", True)
 
 
@@ -283,10 +285,10 @@ def _is_stream(response: Any) -> bool:
     return getattr(response, "streaming", False)
 
 
-def _watch(
+def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """Let the claim end with the answer: at once, once it is rendered, or when a stream ends."""
+    """End the claim with the response: now, once it is rendered, or when its stream ends."""
     if _is_stream(response):
         response._resource_closers.append(lambda: end(_recorded(policy, response)))
     elif _is_later(response):
@@ -298,48 +300,48 @@ def _watch(
 def _end_when_rendered(
     response: Any, end: Callable[[], object], fail: Callable[[], object]
 ) -> None:
-    """Templates, and answers of Django REST framework: what they say is known once rendered."""
+    """Templates, and responses of Django REST framework, have a body only once rendered."""
     render = response.render
 
-    def watched() -> Any:
+    def rendered() -> Any:
         try:
-            rendered = render()
+            made = render()
         except BaseException:
             fail()
             raise
-        return rendered
+        return made
 
-    response.render = watched
+    response.render = rendered
     response.add_post_render_callback(lambda _: end())
 
 
 def _recorded(policy: Policy, response: object) -> Recording:
-    """The answer, as far as it can be kept: a stream is left alone."""
-    recording = Recording(policy)
+    """The response as far as it can be stored; a stream cannot."""
+    recording = Recording(policy.record_limit)
     if not isinstance(response, HttpResponseBase):
-        recording.begin(500, ())  # Django is about to say what is wrong with it
+        recording.begin(500, ())  # Django is about to raise an error for it
         return recording
-    recording.begin(response.status_code, tuple(response.items()))
+    recording.begin(response.status_code, response.items())
     if not isinstance(response, HttpResponse):
-        recording.give_up()
+        recording.discard()
     elif policy.after == "replay":
         recording.add(response.content)
     return recording
 
 
-def _response(answer: Answer) -> HttpResponse:
-    response = HttpResponse(answer.body, status=answer.status)
-    del response["Content-Type"]
-    for name, value in answer.headers:
-        response[name] = value
-    return response
+def _response(response: Response) -> HttpResponse:
+    made = HttpResponse(response.body, status=response.status)
+    del made["Content-Type"]
+    for name, value in response.headers:
+        made[name] = value
+    return made
 
 
-# ---- what is set
+# ---- settings
 
 
 _making = threading.Lock()
-"""The first requests may come at once; two of a kind would be one too many."""
+"""The first requests may arrive in several threads at once; they share one Dibs."""
 
 
 def _dibs() -> Dibs:
@@ -356,7 +358,7 @@ def _made(kind: Callable[..., Any]) -> Any:
 def _url() -> str:
     url = getattr(settings, "DIBS_URL", None)
     if not url:
-        raise UsageError("dibs needs DIBS_URL in the Django settings: redis://…")
+        raise UsageError("the Django setting DIBS_URL is missing: redis://…")
     return url
 
 

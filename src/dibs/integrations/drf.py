@@ -7,12 +7,12 @@
     class Payments(OnceMixin, ModelViewSet):     # every method that changes something
         dibs_policy = Policy(window=86400, after="replay", key="required")
 
-The handler is claimed after authentication, permissions and throttles, and the answer is kept as it
-was rendered. The settings are those of `dibs.integrations.django`.
+The handler is claimed after authentication, permissions and throttles, and the rendered response is
+stored. The settings are those of `dibs.integrations.django`.
 """
 
 # pyright: basic
-# Django and Django REST framework come without types.
+# Django and Django REST framework have no types.
 
 from typing import Any
 
@@ -26,7 +26,7 @@ __all__ = ["OnceMixin", "Policy", "exempt", "once", "prevent_duplicate_submit"]
 class OnceMixin:
     """Guards the handlers of an `APIView` or a `ViewSet`, by its `dibs_policy`.
 
-    It stands before the view among the bases. Methods that change nothing are left alone.
+    List it before the view among the base classes. Safe methods (GET …) are not guarded.
     """
 
     dibs_policy: Policy
@@ -37,7 +37,7 @@ class OnceMixin:
             raise UsageError(f"{cls.__name__} needs dibs_policy = Policy(window=…)")
 
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
-        """After all checks: the handler that is about to be called is claimed first."""
+        """Wrap the handler after authentication, permissions and throttles have passed."""
         super().initial(request, *args, **kwargs)  # type: ignore[misc]
         name = str(request.method).lower()
         handler = getattr(self, name, None)

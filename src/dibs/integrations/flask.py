@@ -10,62 +10,56 @@ def order(): ...
 import functools
 import io
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from flask import Flask, Response, after_this_request, current_app, make_response, request
+from flask import Flask, after_this_request, current_app, make_response, request
+from flask import Response as FlaskResponse
 
-from .._http.answers import Answer
-from .._http.bodies import declared_length
-from .._http.decorators import Once, PreventDuplicateSubmit
-from .._http.facts import INCOMPLETE, Facts, KeyTrouble, Submission, submission_of, too_large
-from .._http.forms import Field, by_name
-from .._http.identity import Identity, identify
-from .._http.policy import Policy
-from .._http.recording import Recording
-from .._http.site import Site, checked_secret, make_site
-from .._sync.claim import Claim
-from .._sync.client import Dibs
+from .. import Dibs
+from .._http.bodies import Field, declared_length, form_fields
+from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
+from .._http.policy import Once, Policy, PreventDuplicateSubmit
+from .._http.responses import Recording, Response
+from .._http.submission import (
+    INCOMPLETE,
+    Facts,
+    InvalidRequest,
+    Submission,
+    identify,
+    split_key_lines,
+    submission_of,
+    too_large,
+)
 from ..errors import UsageError
-from ._bodies import file_hash
-from ._claims import applied, claimed, ended, key_lines
+from ._claims import applied, claim, drain, end, file_hash
 from .wsgi import CountedInput
+
+if TYPE_CHECKING:
+    from .._interface import Claim
 
 __all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[], object]
 
-_OPEN = "dibs.open"
-"""Where the claims of a request are, in its environment."""
+_CLAIMS = "dibs.claims"
+"""The open claims of a request, in its environment."""
 
 
-def install(
-    app: Flask,
-    dibs: Dibs | str,
-    *,
-    user: User | None = None,
-    session_cookie: str | None = None,
-    secret: str | bytes | None = None,
-    service: str | None = None,
-    per_host: bool = False,
-) -> None:
-    """Let the decorated views of *app* be guarded by *dibs* (yours to close, or a URL).
+def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
+    """Guard the decorated views of *app* with *dibs*, which you close, or a URL.
 
-    *user*: tells who submits the current request, or None where it is not known. *session_cookie*:
-    the name of the cookie that says so; not that of Flask's own session, whose value changes
-    whenever it is written. Without either, it is the Authorization header. *secret*: keys the
-    hashes under which submissions are stored, the same in all processes (default: the app's own
-    secret key). *service*: the name of this application, where several use one store (default: its
-    import name). *per_host*: the Host header counts, too.
+    *user*: called without arguments while a request is handled. *service*: default: the import name
+    of the app. *secret*: default: the secret key of the app. All other options:
+    `dibs._http.options.GuardOptions`.
     """
-    name = app.import_name if service is None else service
-    site = make_site(secret, name, session_cookie, per_host=per_host)
-    app.extensions["dibs"] = _Desk(Dibs(dibs) if isinstance(dibs, str) else dibs, user, site)
+    checked = GuardOptions(**with_service(options, app.import_name))
+    app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
     app.wsgi_app = _counting(app.wsgi_app)
-    app.teardown_request(_let_go)
+    app.teardown_request(_end_open_claims)
 
 
 def _counting(wsgi_app: Callable[..., Any]) -> Any:
-    """*wsgi_app*, with a body that is counted as it is read, by whomever."""
+    """*wsgi_app*, with a request body that counts the bytes that are read from it."""
 
     def counting(environ: dict[str, Any], start_response: Any) -> Any:
         environ["wsgi.input"] = CountedInput(environ["wsgi.input"])
@@ -75,22 +69,22 @@ def _counting(wsgi_app: Callable[..., Any]) -> Any:
 
 
 def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
-    """*view*, with a claim around it."""
+    """*view*, run under a claim."""
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        admitted = _desk().admit(policy)
-        if isinstance(admitted, Answer):
-            return _response(admitted)
-        if admitted is None:
+        claimed = _guard_of_app().claim(policy)
+        if isinstance(claimed, Response):
+            return _response(claimed)
+        if claimed is None:
             return current_app.ensure_sync(view)(*args, **kwargs)
-        used, claim = admitted
-        request.environ.setdefault(_OPEN, []).append(claim)
+        used, claim = claimed
+        request.environ.setdefault(_CLAIMS, []).append(claim)
         try:
             response = make_response(current_app.ensure_sync(view)(*args, **kwargs))
         except Exception:
-            # Not ours to answer: decorators around this one want to see it, and the app may have a
-            # handler for it. What that says is the answer.
+            # Outer decorators may handle it, and the app may have an error handler; the response of
+            # that ends the claim.
             after_this_request(functools.partial(_end, used, claim))
             raise
         return _end(used, claim, response)
@@ -102,102 +96,93 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
-def _end(policy: Policy, claim: Claim, response: Response) -> Response:
-    """The claim ends with the answer: with a stream when that has ended, or its client has left."""
+def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskResponse:
+    """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
-        request.environ[_OPEN].remove(claim)
-        response.call_on_close(functools.partial(ended, claim, recording))
+        request.environ[_CLAIMS].remove(claim)
+        response.call_on_close(functools.partial(end, claim, policy, recording))
     else:
-        ended(claim, recording)
+        end(claim, policy, recording)
     return response
 
 
-def _let_go(error: BaseException | None) -> None:
-    """The request is over: nobody has answered it, and nobody will."""
-    for claim in request.environ.pop(_OPEN, ()):
-        claim.fail()
+def _end_open_claims(error: BaseException | None) -> None:
+    """The request has ended without a response: end its claims as an exception would."""
+    for each in request.environ.pop(_CLAIMS, ()):
+        each.fail()
 
 
-def _recorded(policy: Policy, response: Response) -> Recording:
-    """The answer, as far as it can be kept: a stream is left alone."""
-    recording = Recording(policy)
-    recording.begin(response.status_code, tuple(response.headers.items()))
+def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
+    """The response as far as it can be stored; a stream cannot."""
+    recording = Recording(policy.record_limit)
+    recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
-        recording.give_up()
+        recording.discard()
     elif policy.after == "replay":
         recording.add(response.get_data())
     return recording
 
 
-def _is_stream(policy: Policy, response: Response) -> bool:
-    """True: it is made while it is sent. Error pages look so, too, but their length is known."""
+def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
+    """True: the body is made while it is sent. Error pages are streams, too, of known length."""
     length = response.headers.get("Content-Length", type=int)
     is_short = length is not None and length <= policy.most
     return response.direct_passthrough or (response.is_streamed and not is_short)
 
 
-def _response(answer: Answer) -> Response:
-    response = Response(answer.body, answer.status)
-    response.headers.clear()
-    response.headers.extend(answer.headers)
-    return response
+def _response(response: Response) -> FlaskResponse:
+    made = FlaskResponse(response.body, response.status)
+    made.headers.clear()
+    made.headers.extend(response.headers)
+    return made
 
 
-def _desk() -> "_Desk":
-    desk = current_app.extensions.get("dibs")
-    if desk is None:
-        raise UsageError("call install(app, dibs) once, where the app is made")
-    return desk
+def _guard_of_app() -> "_AppGuard":
+    guard = current_app.extensions.get("dibs")
+    if guard is None:
+        raise UsageError("call install(app, dibs) once, when the app is created")
+    return guard
 
 
-class _Desk:
-    """Where requests of one app are claimed."""
+class _AppGuard:
+    """Claims the requests of one app."""
 
-    def __init__(self, dibs: Dibs, user: User | None, site: Site) -> None:
+    def __init__(self, dibs: Dibs, options: GuardOptions[User]) -> None:
         self._dibs = dibs
-        self._user = user
-        self._site = site
+        self._options = options
 
-    def admit(self, policy: Policy) -> tuple[Policy, Claim] | Answer | None:
-        """A claim on the current request, or what to answer in its place; None: neither."""
+    def claim(self, policy: Policy) -> "tuple[Policy, Claim] | Response | None":
+        """A claim on the current request, or the response in its place; None: not guarded."""
         name = f"{request.method} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
         if submission is None:
             return None
-        claim = claimed(self._dibs, policy, name, submission)
-        return claim if isinstance(claim, Answer) else (applied(policy, submission), claim)
+        outcome = claim(self._dibs, policy, name, submission)
+        return outcome if isinstance(outcome, Response) else (applied(policy, submission), outcome)
 
-    def _submission(self, policy: Policy, name: str) -> Submission | KeyTrouble | None:
-        keys = key_lines(request.headers.getlist(policy.header))
+    def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
+        keys = split_key_lines(request.headers.getlist(policy.header))
         if policy.key == "only" and not keys:
             return None
-        who = self._who()
+        options = self._options
+        user = options.user() if options.user is not None else None
         headers = {key.lower(): value for key, value in request.headers.items()}
+        identity = identify(user, headers, request.remote_addr, options.session_cookie)
         body = _body(headers, policy.body_limit)
-        if isinstance(body, KeyTrouble):
+        if isinstance(body, InvalidRequest):
             return body
-        facts = _facts(name, headers, self._site)._replace(
-            user=who.user, client=who.client, body=body[0], fields=body[1]
+        facts = _facts(name, headers, options)._replace(
+            user=identity.user, client=identity.client, body=body[0], fields=body[1]
         )
         return submission_of(policy, facts, keys, self._secret())
 
     def _secret(self) -> bytes:
-        return self._site.secret or checked_secret(current_app.secret_key or None)
-
-    def _who(self) -> Identity:
-        return identify(
-            self._user() if self._user is not None else None,
-            session=self._site.session_cookie,
-            authorization=request.headers.get("Authorization", ""),
-            cookies=request.headers.get("Cookie", ""),
-            address=request.remote_addr,
-            agent=request.headers.get("User-Agent", ""),
-        )
+        return self._options.key or secret_bytes(current_app.secret_key or None)
 
 
-def _facts(name: str, headers: dict[str, str], site: Site) -> Facts:
-    """All but the body and who it is."""
+def _facts(name: str, headers: dict[str, str], options: GuardOptions[User]) -> Facts:
+    """All facts but the body and the identity."""
     return Facts(
         method=request.method,
         route=name,
@@ -207,45 +192,38 @@ def _facts(name: str, headers: dict[str, str], site: Site) -> Facts:
         body=b"",
         user=None,
         path_fields={key: str(value) for key, value in (request.view_args or {}).items()},
-        service=site.service,
-        host=site.host(request.host),
+        service=options.service or "",
+        host=options.host(request.host),
     )
 
 
-def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | None] | KeyTrouble:
+def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
-        _drain(2 * limit)
+        drain(request.stream.read, 2 * limit)
         return too_large(limit)
     found = _read()
     counted = getattr(request.environ["wsgi.input"], "count", None)
     if found[1] is None and counted is not None and len(found[0]) < length <= counted:
-        raise UsageError("somebody has read the body before the guard, and has not kept it")
+        raise UsageError("the request body was read before the guard, and is not available again")
     size = len(found[0]) if counted is None and found[1] is None else counted
     if size is not None and size < length:
         return INCOMPLETE
     return too_large(limit) if size is not None and size > limit else found
 
 
-def _drain(most: int) -> None:
-    """Read what nobody wants: a client that still sends would lose its connection."""
-    while most > 0 and (piece := request.stream.read(min(most, 65536))):
-        most -= len(piece)
-
-
 def _read() -> tuple[bytes, list[Field] | None]:
-    """The body; of a form with files, or one that somebody has read before, its fields."""
+    """The body; of a form with files, or one that was parsed before, its fields."""
     is_form = request.mimetype == "multipart/form-data"
     if not is_form and "form" not in request.__dict__:
         body = request.get_data()
-        cast(Any, request).stream = io.BytesIO(body)  # the view may want to read it, too
+        cast(Any, request).stream = io.BytesIO(body)  # the view may read it, too
         return body, None
     if not is_form and request.mimetype != "application/x-www-form-urlencoded":
         return request.get_data(), None
     files = [
-        [name, file.filename or "", file_hash(file.stream)]
+        (name, file.filename, file_hash(file.stream))
         for name, file in request.files.items(multi=True)
     ]
-    fields = [[name, value] for name, value in request.form.items(multi=True)]
-    return b"", by_name([*fields, *files])
+    return b"", form_fields(request.form.items(multi=True), files)

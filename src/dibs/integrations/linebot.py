@@ -1,7 +1,7 @@
-"""LINE bots: is it from LINE, who sent it, and was it there before?
+"""LINE bots: verify the signature, identify the sender, and handle each event once.
 
     @once_per_event(dibs)             # AsyncDibs for coroutine functions, Dibs for plain ones
-    async def on_event(event): ...    # runs once for each webhookEventId, however often it comes
+    async def on_event(event): ...    # runs once for each webhookEventId, also if redelivered
 
 Events and sources may be the SDK's objects, any others with the same attributes, or LINE's own
 JSON as dicts. The SDK is not needed.
@@ -22,23 +22,23 @@ E = TypeVar("E")
 T = TypeVar("T")
 
 EVENT_NAME = "line:event:{webhookEventId}"
-"""What dibs' events and errors call the claim on an event."""
+"""The name of the claim on an event, in events and errors of dibs."""
 WINDOW = 86_400.0
-"""A day: longer than LINE goes on delivering an event again."""
+"""A day: LINE stops redelivering an event before that."""
 
 
 def signature_is_right(body: bytes, signature: str | None, secret: str) -> bool:
-    """True: *body*, the very bytes that came, was signed with the channel's *secret*.
+    """True: *body*, as received, was signed with the channel's *secret*.
 
-    *signature*: the header `X-Line-Signature`. False for whatever else is in it, and where there
-    is none; every wrong one takes the same time.
+    *signature*: the header `X-Line-Signature`. False if it is malformed or missing; the comparison
+    takes constant time.
     """
     right = base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256))
     return hmac.compare_digest(right, (signature or "").encode("utf-8", "replace"))
 
 
 def actor_key(source: object) -> str | None:
-    """`processing:user:{userId}` for whoever acts, alone or in a group; None: LINE does not say."""
+    """`processing:user:{userId}` of the sender, also in a group; None: LINE does not send it."""
     user_id = _fact(source, "user_id", "userId")
     return None if user_id is None else f"processing:user:{user_id}"
 
@@ -49,7 +49,7 @@ def event_id(event: object) -> str | None:
 
 
 def event_key(event: object) -> str | None:
-    """The key that is claimed for the event; None: it cannot be told from others."""
+    """The key that is claimed for the event; None: the event has no id."""
     found = event_id(event)
     return None if found is None else f"line:event:{found}"
 
@@ -84,19 +84,19 @@ def once_per_event(
 ) -> Callable[[Any], Any]:
     """Handle an event, the first argument, once in *window* seconds; a duplicate returns None.
 
-    A redelivery carries the reply token of the first delivery: whoever answers it, be it with
-    "please wait", takes the answer away. So it is skipped without a word; *skipped* is told, to
-    count it. An event that raises may be delivered again; one without an id always runs.
+    A redelivery has the reply token of the first delivery: any reply to it, even "please wait",
+    uses the token up. So it is skipped without a reply; *skipped* is called, to count it. If the
+    handler raises, the event can be delivered again; an event without an id is always handled.
     """
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
         is_async = inspect.iscoroutinefunction(handler)
         if isinstance(dibs, AsyncDibs):
             if not is_async:
-                raise UsageError("an AsyncDibs needs a coroutine function")
+                raise UsageError("with an AsyncDibs, the handler must be a coroutine function")
             return _async_handler(dibs, handler, window, skipped)
         if is_async:
-            raise UsageError("a coroutine function needs an AsyncDibs")
+            raise UsageError("with a Dibs, the handler must be a plain function")
         return _handler(dibs, handler, window, skipped)
 
     return decorate
@@ -146,13 +146,13 @@ def _handler(
 
 def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object] | None) -> None:
     if duplicate.key != key:
-        raise duplicate  # the handler's own: it met one of another kind
+        raise duplicate  # raised by the handler itself, for another key
     if skipped is not None:
         skipped(duplicate)
 
 
 def _fact(thing: object, attribute: str, field: str) -> str | None:
-    """A text of *thing*, as an attribute or, in LINE's JSON, as a field; None: there is none."""
+    """A string of *thing*: an attribute or, in LINE's JSON, a field; None: it has none."""
     if isinstance(thing, Mapping):
         value = cast("Mapping[str, object]", thing).get(field)
     else:

@@ -5,9 +5,9 @@
 docs/monitoring.md has every metric, deploy/alerts.yml the alerts. One listener may serve several
 Dibs; another store or another service in the same registry needs another prefix.
 
-Where prometheus_client works for several processes (PROMETHEUS_MULTIPROC_DIR), counters and
-histograms are added up over all of them, gauges over those that live: `open_claims` is the sum, as
-of the last event of a claim in each; `outage` is 1 if one of them is out.
+In the multiprocess mode of prometheus_client (PROMETHEUS_MULTIPROC_DIR), counters and histograms
+are summed over all processes, gauges over those that are alive: `open_claims` is the sum as of the
+last event of a claim in each process; `outage` is 1 if Redis is unavailable to one of them.
 """
 
 import logging
@@ -26,13 +26,13 @@ from ..events import Event
 __all__ = ["PrometheusListener"]
 
 OTHER = "other"
-"""What stands for all names for which there is no room, and all causes that we do not know."""
+"""The label of all names beyond `most_names`, and of unknown causes."""
 
 _LONGEST_NAME = 200
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
-# What an event says about a claim's key: whether it was set, and whether it was given back.
+# What an event means for the key of a claim: whether it was set, and whether it was deleted.
 _SET = {
     "claimed": "ok",
     "duplicate": "duplicate",
@@ -46,7 +46,7 @@ _LEAKS = ("cleared", "dropped", "outage", "closed")
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
 _WAITED = ("acquired", "busy", "waited")
 _ANSWERED = ("acquired", "claimed", "released", "completed", "late")
-"""The store has answered, if the event is guarded. A refusal may come from this process alone."""
+"""Redis has answered, if the event is guarded. A refusal may come from this process alone."""
 
 _log = logging.getLogger("dibs")
 _Note = Callable[[Event], object]
@@ -54,53 +54,59 @@ _Note = Callable[[Event], object]
 
 class _Metrics:
     def __init__(self, prefix: str) -> None:
-        self.events = Counter(f"{prefix}_events", "What happened.", ["kind", "name"], registry=None)
+        self.events = Counter(
+            f"{prefix}_events", "Events by kind.", ["kind", "name"], registry=None
+        )
         self.set = Counter(
             f"{prefix}_claims_set",
-            "Claims that were asked for: ok, or why not; outage: let through unguarded.",
+            "Attempts to claim: ok, or why not; outage: let through unguarded.",
             ["name", "outcome"],
             registry=None,
         )
         self.deleted = Counter(
             f"{prefix}_claims_deleted",
-            "Claims that ended: ok, late (the key was not theirs any more) or leaked.",
+            "Claims that ended: ok, late (the key had expired or was taken over) or leaked.",
             ["name", "outcome"],
             registry=None,
         )
         self.leaked = Counter(
             f"{prefix}_claims_leaked",
-            "Claims that run out because nobody could end them: cleared by clear_current_claims,"
-            " dropped, closed before their end, or ended while the store was out.",
+            "Claims that were not ended and expire by their ttl: cleared by clear_current_claims,"
+            " garbage-collected, closed before their end, or ended while Redis was unavailable.",
             ["name", "cause"],
             registry=None,
         )
         self.open = Gauge(
             f"{prefix}_open_claims",
-            "Claims that this process has open.",
+            "Open claims of this process.",
             registry=None,
             multiprocess_mode="livesum",
         )
         self.unguarded = Counter(
             f"{prefix}_unguarded",
-            "Leases and claims that guard nothing: the store was out.",
+            "Leases and claims granted unguarded while Redis was unavailable.",
             ["name"],
             registry=None,
         )
         self.outage = Gauge(
             f"{prefix}_outage",
-            "1 while the store does not answer.",
+            "1 while Redis is unavailable.",
             registry=None,
             multiprocess_mode="livemax",
         )
         self.out = Counter(
-            f"{prefix}_outage_seconds", "How long outages lasted that are over.", registry=None
+            f"{prefix}_outage_seconds", "Total duration of past outages.", registry=None
         )
-        self.held = _histogram(f"{prefix}_hold_seconds", "How long leases and claims were held.")
-        self.waited = _histogram(f"{prefix}_wait_seconds", "How long callers waited for others.")
-        self.loaded = _histogram(f"{prefix}_load_seconds", "How long loads of cached values took.")
+        self.held = _histogram(
+            f"{prefix}_hold_seconds", "Time for which leases and claims were held."
+        )
+        self.waited = _histogram(
+            f"{prefix}_wait_seconds", "Time that callers waited for other holders."
+        )
+        self.loaded = _histogram(f"{prefix}_load_seconds", "Time that loads of cached values took.")
 
     def register(self, registry: CollectorRegistry) -> None:
-        """All of them or none. ValueError: one has a name that is taken."""
+        """Register all metrics or none. ValueError: a name is taken."""
         metrics: list[MetricWrapperBase] = list(vars(self).values())
         done: list[MetricWrapperBase] = []
         try:
@@ -120,9 +126,9 @@ def _histogram(name: str, documentation: str) -> Histogram:
 class PrometheusListener:
     """Counts every event in *registry* (default: the global one), as metrics named *prefix*_….
 
-    It never raises, and may be called from any thread. Labels hold names, which are templates,
-    never keys; of more than *most_names*, the later ones are counted together, as "other".
-    UsageError: the prefix cannot be one, or the registry has such metrics already.
+    It never raises, and may be called from any thread. Labels contain names, which are templates,
+    never keys; names beyond the first *most_names* are counted together as "other". UsageError:
+    the prefix is invalid, or the registry already has such metrics.
     """
 
     def __init__(
@@ -133,27 +139,29 @@ class PrometheusListener:
         most_names: int = 100,
     ) -> None:
         if not _PREFIX.fullmatch(prefix):
-            raise UsageError(f"a prefix has letters, digits and underscores, unlike {prefix!r}")
+            raise UsageError(
+                f"prefix must consist of letters, digits and underscores, not {prefix!r}"
+            )
         if most_names < 1:
-            raise UsageError(f"most_names is 1 or more, not {most_names}")
+            raise UsageError(f"most_names must be at least 1, not {most_names}")
         self._prefix = prefix
         self._most_names = most_names
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._claims: set[str] = set()
-        """Names under which things are claimed: a `released` alone does not tell."""
+        """Names of claims: a `released` event may be of a lease."""
         self._notes: dict[tuple[str, str], list[_Note]] = {}
         self._is_out = False
         self._has_failed = False
-        self._for_many = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        self._is_multiprocess = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         self._metrics = _Metrics(prefix)
-        if not self._for_many:
+        if not self._is_multiprocess:
             self._metrics.open.set_function(open_claims)
         try:
             self._metrics.register(REGISTRY if registry is None else registry)
         except ValueError as error:
-            hint = "hand one listener to all your Dibs, or give this one another prefix"
-            raise UsageError(f"this registry has {prefix}_… metrics already: {hint}") from error
+            hint = "pass one listener to all your Dibs, or use another prefix"
+            raise UsageError(f"the registry already has {prefix}_… metrics: {hint}") from error
 
     def __call__(self, event: Event) -> None:
         """Count *event*."""
@@ -162,22 +170,22 @@ class PrometheusListener:
             notes = self._notes.get((event.kind, name)) or self._learn(event.kind, name)
             for note in notes:
                 note(event)
-        except Exception:  # where processes share files: the disk is full
+        except Exception:  # in multiprocess mode: the disk is full
             if not self._has_failed:
                 self._has_failed = True
-                _log.exception("an event could not be counted; the next ones fail without a word")
+                _log.exception("an event could not be counted; further failures are not logged")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
 
     def _admit(self, name: str) -> str:
-        """What *name* is called in labels: itself, while there is room."""
+        """The label for *name*: itself, up to `most_names`."""
         with self._lock:
             if name not in self._names and len(self._names) < self._most_names:
                 self._names[name] = _printable(name)
             return self._names.get(name, OTHER)
 
-    # ---- what to do about an event: decided once for each kind and name
+    # ---- which metrics an event updates: decided once for each kind and name
 
     def _learn(self, kind: str, name: str) -> list[_Note]:
         notes = [
@@ -198,7 +206,7 @@ class PrometheusListener:
             notes.append(self._note_deleted(_DELETED[kind], name))
         if kind == "leaked":
             notes.append(self._note_leaked(name))
-        if self._for_many and (kind in _DELETED or kind == "claimed"):
+        if self._is_multiprocess and (kind in _DELETED or kind == "claimed"):
             notes.append(self._note_open)
         return notes
 
@@ -232,10 +240,10 @@ class PrometheusListener:
             notes.append(lambda event: event.guarded is False and unguarded())
         return notes
 
-    # ---- doing it
+    # ---- updating the metrics
 
     def _expect_claims(self, name: str) -> None:
-        """Begin every series at 0: the first failure is an increase, too."""
+        """Begin every series at 0, so that the first failure is an increase."""
         self._claims.add(name)
         for outcome in (*_SET.values(), _NOT_GUARDED):
             self._metrics.set.labels(name, outcome)
@@ -253,7 +261,7 @@ class PrometheusListener:
         deleted = self._metrics.deleted
 
         def note(event: Event) -> None:
-            # Of an unguarded claim there was nothing to delete.
+            # An unguarded claim has no key to delete.
             if name in self._claims and event.guarded is not False:
                 deleted.labels(name, outcome).inc()
 
@@ -265,7 +273,7 @@ class PrometheusListener:
         return lambda event: leaked.labels(name, causes.get(event.cause or "", OTHER)).inc()
 
     def _note_open(self, event: Event) -> None:
-        # It is told before the claim counts as open.
+        # The event comes before the claim counts as open.
         self._metrics.open.set(open_claims() + (event.kind == "claimed"))
 
     def _note_recovered(self, event: Event) -> None:
@@ -285,5 +293,5 @@ def _adding_one(counter: Counter) -> _Note:
 
 
 def _printable(name: str) -> str:
-    """As text that can be sent."""
+    """*name* as valid text for a label."""
     return name[:_LONGEST_NAME].encode("utf-8", "replace").decode() or OTHER

@@ -5,34 +5,39 @@
     @prevent_duplicate_submit(interval=10, message="Already sent, please wait.")
     async def order(request): ...
 
-The endpoint is claimed after authentication has let the request through, and the claim ends with
-the last piece of the answer, before that is sent. FastAPI: `dibs.integrations.fastapi`.
+The endpoint is claimed after authentication, and the claim ends with the last piece of the
+response, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 """
 
 import contextlib
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response as StarletteResponse
 
-from .._async.client import AsyncDibs
-from .._http.answers import Answer
-from .._http.bodies import declared_length
-from .._http.decorators import Once, PreventDuplicateSubmit
-from .._http.facts import INCOMPLETE, Facts, KeyTrouble, Submission, submission_of, too_large
-from .._http.forms import Field, by_name
-from .._http.policy import Policy
-from .._http.site import Site, make_site
+from .. import AsyncDibs
+from .._http.bodies import Field, declared_length, form_fields
+from .._http.options import GuardKeywords, GuardOptions
+from .._http.policy import Once, Policy, PreventDuplicateSubmit
+from .._http.responses import Response
+from .._http.submission import (
+    INCOMPLETE,
+    Facts,
+    InvalidRequest,
+    Submission,
+    identify,
+    submission_of,
+    too_large,
+)
 from ..errors import UsageError
-from ._bodies import file_hash
-from ._claims import aclaimed, applied, values_of
+from ._claims import aclaim, applied, file_hash
 from .asgi import (
     App,
     Message,
@@ -40,51 +45,41 @@ from .asgi import (
     Recorder,
     Scope,
     Send,
-    ending,
-    header_lines,
+    address_of,
+    closing,
+    encoded,
+    headers_of,
+    keys_of,
     mount_of,
-    place_of,
+    path_of,
     query_of,
-    settled,
-    who_of,
+    resolved,
 )
 
 __all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[Request], Any]
 
-_DESK = "dibs.desk"
+_GUARD = "dibs.guard"
 _POLICY = "__dibs_policy__"
 
 
-def install(
-    app: Starlette,
-    dibs: AsyncDibs | str,
-    *,
-    user: User | None = None,
-    session_cookie: str | None = None,
-    secret: str | bytes | None = None,
-    service: str = "",
-    per_host: bool = False,
-) -> None:
-    """Let the decorated endpoints of *app* be guarded by *dibs* (yours to close, or a URL).
+def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
+    """Guard the decorated endpoints of *app* with *dibs*, which you close, or a URL.
 
-    *user*: tells from the request who submits (a string, or None: not known; may be async).
-    *session_cookie*: the name of the cookie that says so. Without either, it is the Authorization
-    header. *secret*: keys the hashes under which submissions are stored; the same in all
-    processes. *service*: the name of this application, where several use one store. *per_host*:
-    the Host header counts, too. UsageError: *app* is running already.
+    *user*: called with the request; may be async. All other options:
+    `dibs._http.options.GuardOptions`. UsageError: *app* is running already.
     """
     if app.middleware_stack is not None:
         raise UsageError("call install(app, dibs) before the app serves its first request")
-    # Inside of all others, in whatever order they are added: an answer is kept as the endpoint
-    # made it, and goes through compression, CORS and sessions again each time it is given.
-    site = make_site(secret, service, session_cookie, per_host=per_host)
-    app.user_middleware.append(Middleware(cast(Any, _Edge), dibs=dibs, user=user, site=site))
+    # Inside of all others, in whatever order they are added: the response is stored as the endpoint
+    # made it, and a replay passes compression, CORS and sessions again.
+    checked = GuardOptions(**options)
+    app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 
 def policy_of(endpoint: object) -> Policy | None:
-    """How *endpoint* is guarded; None: not at all."""
+    """The policy of *endpoint*; None: it is not guarded."""
     return getattr(endpoint, _POLICY, None)
 
 
@@ -92,7 +87,7 @@ def policy_of(endpoint: object) -> Policy | None:
 
 
 def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function*, with a claim around it. It needs no `request` of its own."""
+    """*function*, run under a claim. It needs no `request` parameter of its own."""
     _check(function)
     signature, name, is_added = _with_request(function)
     call = function if _is_async(function) else _in_a_thread(function)
@@ -100,11 +95,11 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         request = _find_request(args, kwargs, name, remove=is_added)
-        answer = await _desk_of(request).admit(policy, request)
-        if answer is None:
+        response = await _guard_of(request).claim(policy, request)
+        if response is None:
             return await call(*args, **kwargs)
         await request.close()  # the files of a form, which nobody will read
-        return _response(answer)
+        return _response(response)
 
     shown: Any = guarded
     shown.__signature__ = signature
@@ -117,15 +112,15 @@ prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
 def _check(function: Callable[..., Any]) -> None:
-    """UsageError: this cannot be guarded."""
+    """UsageError: *function* cannot be guarded."""
     if inspect.isclass(function):
-        raise UsageError("decorate the methods of an endpoint, not its class")
+        raise UsageError("decorate the methods of an endpoint class, not the class")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError("a generator cannot be guarded; return a StreamingResponse instead")
 
 
 def _is_async(function: Any) -> bool:
-    """True: calling it makes something to be awaited; it may be an object that can be called."""
+    """True: calling it returns an awaitable; it may be an object with `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 – its code is what we want to see
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -135,7 +130,7 @@ def _in_a_thread(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_request(function: Callable[..., Any]) -> tuple[inspect.Signature, str, bool]:
-    """The signature with a parameter for the request, what it is called, and if it is ours."""
+    """The signature with a parameter for the request, its name, and whether it was added here."""
     signature = _resolved(function)
     for name, parameter in signature.parameters.items():
         if _is_request(name, parameter.annotation):
@@ -148,7 +143,7 @@ def _with_request(function: Callable[..., Any]) -> tuple[inspect.Signature, str,
 
 
 def _is_request(name: str, kind: Any) -> bool:
-    """True: this parameter is the request. A body may well be called that, too."""
+    """True: this parameter is the request. A body may be named "request", too."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if inspect.isclass(kind):
         return issubclass(kind, Request) or (kind is inspect.Parameter.empty and name == "request")
@@ -156,7 +151,7 @@ def _is_request(name: str, kind: Any) -> bool:
 
 
 def _resolved(function: Callable[..., Any]) -> inspect.Signature:
-    """With annotations that are types: as text they would be looked up in this module."""
+    """The signature with annotations as types: text would be evaluated in this module."""
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:  # names that exist for type checkers only
@@ -170,102 +165,101 @@ def _find_request(
     for each in (given, *args):
         if isinstance(each, Request):
             return cast(Request, each)
-    raise UsageError("this endpoint was called without a request")
+    raise UsageError("the endpoint was called without a request")
 
 
-def _desk_of(request: Request) -> "_Desk":
-    desk = request.scope.get(_DESK)
-    if desk is None:
-        raise UsageError("call install(app, dibs) once, where the app is made")
-    return desk
+def _guard_of(request: Request) -> "_RequestGuard":
+    guard = request.scope.get(_GUARD)
+    if guard is None:
+        raise UsageError("call install(app, dibs) once, when the app is created")
+    return guard
 
 
-def _response(answer: Answer) -> Response:
-    response = Response(answer.body, answer.status)
-    response.raw_headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in answer.headers]
-    return response
+def _response(response: Response) -> StarletteResponse:
+    made = StarletteResponse(response.body, response.status)
+    made.raw_headers = encoded(response)
+    return made
 
 
-# ---- the edge of the application
+# ---- the middleware
 
 
-class _Edge:
-    """Gives each request a desk, where its endpoint may ask for a claim."""
+class _Middleware:
+    """Gives each request a guard, from which its endpoint may take a claim."""
 
-    def __init__(self, app: App, *, dibs: AsyncDibs | str, user: User | None, site: Site) -> None:
+    def __init__(self, app: App, *, dibs: AsyncDibs | str, options: GuardOptions[User]) -> None:
         self._app = app
         self._url = dibs if isinstance(dibs, str) else None
         self.dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
-        self.user = user
-        self.site = site
+        self.options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            desk = scope[_DESK] = _Desk(self, send)
-            await desk.run(self._app, scope, receive)
+            guard = scope[_GUARD] = _RequestGuard(self, send)
+            await guard.run(self._app, scope, receive)
         elif scope["type"] == "lifespan" and self._url is not None:
-            await self._app(scope, receive, ending(send, self._close))
+            await self._app(scope, receive, closing(send, self._close))
         else:
             await self._app(scope, receive, send)
 
     async def _close(self) -> None:
-        """Close what is ours. The application may live again, as it does in tests."""
+        """Close the AsyncDibs that was made from a URL. The application may start again."""
         assert self._url is not None
         old, self.dibs = self.dibs, AsyncDibs(self._url)
         await old.aclose()
 
 
-class _Desk:
-    """Where one request is claimed, and its answer watched once it is."""
+class _RequestGuard:
+    """Claims one request when its endpoint is called, and records its response from then on."""
 
-    __slots__ = ("_edge", "_form_of", "_recorder", "_send")
+    __slots__ = ("_form_of", "_middleware", "_recorder", "_send")
 
-    def __init__(self, edge: _Edge, send: Send) -> None:
-        self._edge = edge
+    def __init__(self, middleware: _Middleware, send: Send) -> None:
+        self._middleware = middleware
         self._send = send
         self._recorder: Recorder | None = None
         self._form_of: Request | None = None
-        """Whose form was read here, and is closed here."""
+        """The request whose form was read here, and is closed here."""
 
-    async def admit(self, policy: Policy, request: Request) -> Answer | None:
-        """None: the work is ours to do. Else what to answer in its place."""
+    async def claim(self, policy: Policy, request: Request) -> Response | None:
+        """Claim the request. Returns the response in place of the endpoint's; None: run it."""
         if self._recorder is not None:
-            raise UsageError("this request is guarded already; one decorator is enough")
+            raise UsageError("this request is guarded already; use one decorator per endpoint")
         name = f"{request.method} {_route_of(request)}"
         submission = await self._submission(policy, request, name)
         if submission is None:
             return None
-        outcome = await aclaimed(self._edge.dibs, policy, name, submission)
-        if isinstance(outcome, Answer):
+        outcome = await aclaim(self._middleware.dibs, policy, name, submission)
+        if isinstance(outcome, Response):
             return outcome
         self._recorder = Recorder(applied(policy, submission), outcome, self._send)
         return None
 
     async def _submission(
         self, policy: Policy, request: Request, name: str
-    ) -> Submission | KeyTrouble | None:
-        edge, headers = self._edge, header_lines(request.scope)
-        keys = values_of(headers, policy.header)
+    ) -> Submission | InvalidRequest | None:
+        options, keys = self._middleware.options, keys_of(policy, request.scope)
         if policy.key == "only" and not keys:
             return None
-        said = await settled(edge.user(request)) if edge.user is not None else None
-        named = dict(headers)
-        who = who_of(request.scope, headers, named, said, edge.site.session_cookie)
+        user = await resolved(options.user(request)) if options.user is not None else None
+        headers = headers_of(request.scope)
+        address = address_of(request.scope)
+        identity = identify(user, headers, address, options.session_cookie)
         self._form_of = request
-        body = await _body_of(request, named, policy.body_limit)
-        if isinstance(body, KeyTrouble):
+        body = await _body_of(request, headers, policy.body_limit)
+        if isinstance(body, InvalidRequest):
             return body
-        facts = _facts_of(request, name, named, edge.site)._replace(
-            user=who.user, client=who.client, body=body[0], fields=body[1]
+        facts = _facts_of(request, name, headers, options)._replace(
+            user=identity.user, client=identity.client, body=body[0], fields=body[1]
         )
-        return submission_of(policy, facts, keys, edge.site.secret)
+        return submission_of(policy, facts, keys, options.key)
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
-        """The application. What it raises is raised, and ends the claim that it made."""
+        """Run the application. Raises what it raises, which ends its claim."""
         try:
             await app(scope, receive, self.send)
             if self._recorder is not None:
-                await self._recorder.leave()
+                await self._recorder.abort()
         finally:
             if self._recorder is not None:
                 await self._recorder.close()
@@ -273,63 +267,66 @@ class _Desk:
                 await self._form_of.close()
 
     async def send(self, message: Message) -> None:
-        """Pass on; with a claim, by its recorder."""
+        """Pass on; under a claim, through its recorder."""
         await (self._send if self._recorder is None else self._recorder.send)(message)
 
 
-def _facts_of(request: Request, name: str, headers: dict[str, str], site: Site) -> Facts:
-    """All but the body and who it is."""
+def _facts_of(
+    request: Request, name: str, headers: dict[str, str], options: GuardOptions[User]
+) -> Facts:
+    """All facts but the body and the identity."""
     scope = request.scope
     return Facts(
         method=request.method,
-        # Where a mounted application hangs is no part of the name: it may hold a value.
+        # The path of a mounted application is no part of the name: it may hold a value.
         route=f"{mount_of(scope)} {name}",
-        path=place_of(scope),
+        path=path_of(scope),
         query=query_of(scope),
         headers=headers,
         body=b"",
         user=None,
         path_fields={key: str(value) for key, value in request.path_params.items()},
-        service=site.service,
-        host=site.host(headers.get("host", "")),
+        service=options.service or "",
+        host=options.host(headers.get("host", "")),
     )
 
 
 async def _body_of(
     request: Request, headers: dict[str, str], limit: int
-) -> tuple[bytes, list[Field] | None] | KeyTrouble:
+) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if (declared_length(headers) or 0) > limit:
         await _drain(request, 2 * limit)
         return too_large(limit)
     try:
-        body = None if kind == "multipart/form-data" else await _bytes_of(request, kind)
+        is_form = media_type == "multipart/form-data"
+        body = None if is_form else await _bytes_of(request, media_type)
         if body is None:
             form = (await request.form()).multi_items()
             if sum([_size(value) for _, value in form]) > limit:  # its length was not declared
                 return too_large(limit)
-            return b"", by_name([await _field(name, value) for name, value in form])
+            return b"", await _fields(form)
     except ClientDisconnect:
         return INCOMPLETE
     return too_large(limit) if len(body) > limit else (body, None)
 
 
 async def _drain(request: Request, most: int) -> None:
-    """Read what nobody wants: a client that still sends would lose its connection."""
-    with contextlib.suppress(RuntimeError, ClientDisconnect):  # it was read before, or is gone
+    """Read and drop up to *most* bytes: a client that still sends would lose its connection."""
+    with contextlib.suppress(RuntimeError, ClientDisconnect):  # it was read before, or has left
         async for piece in request.stream():
             most -= len(piece)
             if most <= 0:
                 break
 
 
-async def _bytes_of(request: Request, kind: str) -> bytes | None:
-    """The body; afterwards the endpoint can still read all of it. None: a form was read before."""
+async def _bytes_of(request: Request, media_type: str) -> bytes | None:
+    """The body; the endpoint can read it again. None: a form that was parsed before."""
     try:
         return await request.body()
     except RuntimeError:
-        if kind != "application/x-www-form-urlencoded":
+        if media_type != "application/x-www-form-urlencoded":
             raise
         return None
 
@@ -338,15 +335,18 @@ def _size(value: Any) -> int:
     return (value.size or 0) if isinstance(value, UploadFile) else len(value)
 
 
-async def _field(name: str, value: Any) -> Field:
-    if not isinstance(value, UploadFile):
-        return [name, str(value)]
-    digest = await run_in_threadpool(file_hash, value.file)
-    return [name, value.filename or "", digest]
+async def _fields(form: list[tuple[str, Any]]) -> list[Field]:
+    uploads = [(name, value) for name, value in form if isinstance(value, UploadFile)]
+    values = [(name, str(value)) for name, value in form if not isinstance(value, UploadFile)]
+    files = [
+        (name, file.filename, await run_in_threadpool(file_hash, file.file))
+        for name, file in uploads
+    ]
+    return form_fields(values, files)
 
 
 def _route_of(request: Request) -> str:
-    """What the route is called: its template, or else its endpoint."""
+    """The template of the route, or else the name of its endpoint."""
     route = request.scope.get("route")
     # FastAPI keeps the route as its router has it, and here as the application has it.
     included = request.scope.get("fastapi", {}).get("effective_route_context")

@@ -4,23 +4,33 @@
         Policy("POST /orders", window=86400, after="replay", key="required"),
     ])
 
-A request that no policy is meant for is not touched at all. Flask and Django have their own.
+A request that no policy guards is passed on unchanged. Flask and Django have modules of their own.
 """
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, Unpack, cast
 
-from .._http.answers import Answer
-from .._http.facts import Facts, KeyTrouble, Submission, submission_of
-from .._http.identity import identify
+from .. import Dibs
+from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, declared_length
+from .._http.options import GuardKeywords, GuardOptions
 from .._http.policy import Policy, check_routes, find
-from .._http.recording import Recording
-from .._http.site import make_site
-from .._sync.claim import Claim
-from .._sync.client import Dibs
-from ._bodies import WsgiBody
-from ._claims import applied, claimed, ended, key_lines
+from .._http.responses import Recording, Response
+from .._http.submission import (
+    INCOMPLETE,
+    Facts,
+    InvalidRequest,
+    Submission,
+    identify,
+    split_key_lines,
+    submission_of,
+    too_large,
+)
+from ._claims import applied, claim, end
+
+if TYPE_CHECKING:
+    from .._interface import Claim
 
 __all__ = ["DibsMiddleware", "Policy"]
 
@@ -31,13 +41,10 @@ User = Callable[[Environ], object]
 
 
 class DibsMiddleware:
-    """Does each submission once, by the policies of the routes.
+    """Processes each submission once, by the policies of the routes.
 
-    *dibs*: a Dibs (yours to close) or a URL. *user*: tells from the environment who submits, as a
-    string, or None where it is not known. *session_cookie*: the name of the cookie that says so.
-    Without either, it is the Authorization header. *secret*: keys the hashes under which
-    submissions are stored; the same in all processes. *service*: the name of this application,
-    where several use one store; *per_host*: the Host header counts, too.
+    *dibs*: a Dibs, which you close, or a URL. *user*: called with the environment. All other
+    options: `dibs._http.options.GuardOptions`.
     """
 
     def __init__(
@@ -46,17 +53,12 @@ class DibsMiddleware:
         *,
         dibs: Dibs | str,
         policies: Iterable[Policy] = (),
-        user: User | None = None,
-        session_cookie: str | None = None,
-        secret: str | bytes | None = None,
-        service: str = "",
-        per_host: bool = False,
+        **options: Unpack[GuardKeywords[User]],
     ) -> None:
         self._app = app
         self._dibs = Dibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._user = user
-        self._site = make_site(secret, service, session_cookie, per_host=per_host)
+        self._options = GuardOptions(**options)
         check_routes(self._policies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -70,40 +72,32 @@ class DibsMiddleware:
     def _guard(
         self, policy: Policy, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        body = WsgiBody(is_ended=bool(environ.get("wsgi.input_terminated")))
+        body = RequestBody(is_terminated=bool(environ.get("wsgi.input_terminated")))
         try:
             submission = self._submission(policy, environ, body)
             assert submission is not None
-            outcome = claimed(self._dibs, policy, policy.route, submission)
+            outcome = claim(self._dibs, policy, policy.route, submission)
         except BaseException:
             body.close()
             raise
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Response):
             body.close()
-            return give(outcome, start_response)
+            return send_response(outcome, start_response)
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
-            environ["CONTENT_LENGTH"] = str(
-                body.size
-            )  # it is known now, and not in chunks any more
-        watched = _Watched(applied(policy, submission), outcome, start_response, body.close)
-        return watched.run(self._app, environ)
+            environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is not chunked any more
+        guarded = _GuardedResponse(applied(policy, submission), outcome, start_response, body.close)
+        return guarded.run(self._app, environ)
 
     def _submission(
-        self, policy: Policy, environ: Environ, body: WsgiBody
-    ) -> Submission | KeyTrouble | None:
-        headers = header_fields(environ)
-        trouble = body.read(environ["wsgi.input"], headers, policy.body_limit)
-        if trouble is not None:
-            return trouble
-        who = identify(
-            self._user(environ) if self._user else None,
-            session=self._site.session_cookie,
-            authorization=headers.get("authorization", ""),
-            cookies=headers.get("cookie", ""),
-            address=environ.get("REMOTE_ADDR"),
-            agent=headers.get("user-agent", ""),
-        )
+        self, policy: Policy, environ: Environ, body: "RequestBody"
+    ) -> Submission | InvalidRequest | None:
+        headers, options = header_fields(environ), self._options
+        invalid = body.read(environ["wsgi.input"], headers, policy.body_limit)
+        if invalid is not None:
+            return invalid
+        user = options.user(environ) if options.user is not None else None
+        identity = identify(user, headers, environ.get("REMOTE_ADDR"), options.session_cookie)
         facts = Facts(
             method=_method(environ),
             route=policy.route,
@@ -112,27 +106,79 @@ class DibsMiddleware:
             headers=headers,
             body=body.data,
             long=body.long,
-            user=who.user,
-            client=who.client,
-            path_fields=policy.parts_of(_path(environ)),
-            service=self._site.service,
-            host=self._site.host(headers.get("host", "")),
+            user=identity.user,
+            client=identity.client,
+            path_fields=policy.path_fields(_path(environ)),
+            service=options.service or "",
+            host=options.host(headers.get("host", "")),
         )
-        return submission_of(policy, facts, _keys(environ, policy), self._site.secret)
+        return submission_of(policy, facts, _keys(environ, policy), options.key)
 
 
-def give(answer: Answer, start_response: StartResponse) -> list[bytes]:
-    """Send a whole answer."""
+def send_response(response: Response, start_response: StartResponse) -> list[bytes]:
+    """Send a whole response."""
     try:
-        phrase = HTTPStatus(answer.status).phrase
+        phrase = HTTPStatus(response.status).phrase
     except ValueError:
         phrase = "Unknown"
-    start_response(f"{answer.status} {phrase}", list(answer.headers))
-    return [answer.body]
+    start_response(f"{response.status} {phrase}", list(response.headers))
+    return [response.body]
+
+
+# ---- the body of a request
+
+
+class RequestBody:
+    """The body of a request, read to its end before the claim; the application reads `file`."""
+
+    __slots__ = ("_is_terminated", "data", "file", "long", "size")
+
+    def __init__(self, *, is_terminated: bool) -> None:
+        """*is_terminated*: the server ends the input (`wsgi.input_terminated`)."""
+        self._is_terminated = is_terminated
+        self.data = b""
+        self.size = 0
+        self.long: LongBody | None = None
+        file = tempfile.SpooledTemporaryFile(SHORT)  # noqa: SIM115 – see close()
+        self.file: IO[bytes] = cast("IO[bytes]", file)
+
+    def read(self, source: Any, headers: dict[str, str], limit: int) -> InvalidRequest | None:
+        """Read to the end. Returns what is wrong with the body: incomplete, or too long."""
+        length = declared_length(headers)
+        self.size = self._copy(source, headers, limit, length)
+        if self.size > limit:
+            return too_large(limit)
+        if length is not None and self.size < length:
+            return INCOMPLETE
+        self.file.seek(0)
+        if self.long is None:
+            self.data = self.file.read()
+            self.file.seek(0)
+        return None
+
+    def _copy(self, source: Any, headers: dict[str, str], limit: int, length: int | None) -> int:
+        """The number of bytes. Without a length, only an input that is terminated can be read."""
+        if length is None and not self._is_terminated:
+            return 0
+        hashing, size = BodyHash(headers.get("content-type", "")), 0
+        while size <= 2 * limit and (length is None or size < length):
+            piece = source.read(PIECE if length is None else min(PIECE, length - size))
+            if not piece:
+                break
+            size += len(piece)
+            if size <= limit:
+                hashing.add(piece)
+                self.file.write(piece)
+        self.long = hashing.result() if SHORT < size <= limit else None
+        return size
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
 
 
 class CountedInput:
-    """A body that counts how much of it was read: a server may end it too early, without a word."""
+    """A body that counts the bytes that were read: servers may end it early without an error."""
 
     __slots__ = ("_source", "count")
 
@@ -145,25 +191,25 @@ class CountedInput:
         return data
 
     def read(self, *size: int) -> bytes:
-        """As the body does."""
+        """See io.BufferedIOBase."""
         return self._counted(self._source.read(*size))
 
     def read1(self, *size: int) -> bytes:
-        """As the body does."""
+        """See io.BufferedIOBase."""
         return self.read(*size)
 
     def readinto(self, buffer: Any) -> int:
-        """As the body does."""
+        """See io.BufferedIOBase."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def readline(self, *size: int) -> bytes:
-        """As the body does."""
+        """See io.BufferedIOBase."""
         return self._counted(self._source.readline(*size))
 
     def readlines(self, *hint: int) -> list[bytes]:
-        """As the body does."""
+        """See io.BufferedIOBase."""
         return [self._counted(line) for line in self._source.readlines(*hint)]
 
     def __iter__(self) -> Iterator[bytes]:
@@ -173,64 +219,64 @@ class CountedInput:
         return getattr(self._source, name)
 
 
-# ---- the answer
+# ---- the response
 
 
-class _Watched:
-    """The application at work, and its answer on its way: recorded, and the claim ended with it."""
+class _GuardedResponse:
+    """The response of the application: recorded while it is sent; its end ends the claim."""
 
     def __init__(
         self,
         policy: Policy,
-        claim: Claim,
+        claim: "Claim",
         start_response: StartResponse,
         close: Callable[[], object],
     ) -> None:
         self._claim = claim
-        self._recording = Recording(policy)
+        self._recording = Recording(policy.record_limit)
         self._policy = policy
         self._start_response = start_response
         self._close = close
         self._pieces: Iterable[bytes] = ()
-        self._left: int | None = None
-        """Bytes that are still to come, where the answer says how long it is."""
+        self._remaining: int | None = None
+        """Bytes of the body that are not sent yet; None: the length is not known."""
 
-    def run(self, app: App, environ: Environ) -> "_Watched":
-        """Call the application. What it raises is raised, and ends the claim."""
+    def run(self, app: App, environ: Environ) -> "_GuardedResponse":
+        """Call the application. Raises what it raises, which ends the claim."""
         try:
             self._pieces = app(environ, self._start)
         except BaseException:
             self._fail()
             raise
-        if isinstance(self._pieces, list | tuple) and self._left is None:
-            self._left = sum(map(len, self._pieces))
+        if isinstance(self._pieces, list | tuple) and self._remaining is None:
+            self._remaining = sum(map(len, self._pieces))
         return self
 
     def _start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-        self._recording = Recording(self._policy)
-        self._recording.begin(int(status.partition(" ")[0]), tuple(headers))
+        self._recording = Recording(self._policy.record_limit)
+        self._recording.begin(int(status.partition(" ")[0]), headers)
         named = {name.lower(): value for name, value in headers}
-        self._left = int(named["content-length"]) if "content-length" in named else None
+        self._remaining = int(named["content-length"]) if "content-length" in named else None
         write = self._start_response(status, headers, *error)
 
         def recorded(piece: bytes) -> object:
-            self._see(piece)
+            self._record(piece)
             return write(piece)
 
         return recorded
 
-    def _see(self, piece: bytes) -> None:
-        """A piece is about to be sent. With the last one the claim ends, before it is sent."""
+    def _record(self, piece: bytes) -> None:
+        """Record a piece before it is sent. The last one ends the claim."""
         self._recording.add(piece)
-        if self._left is not None:
-            self._left -= len(piece)
-            if self._left <= 0:
-                ended(self._claim, self._recording)
+        if self._remaining is not None:
+            self._remaining -= len(piece)
+            if self._remaining <= 0:
+                end(self._claim, self._policy, self._recording)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             for piece in self._pieces:
-                self._see(piece)
+                self._record(piece)
                 yield piece
         except GeneratorExit:
             raise
@@ -238,11 +284,11 @@ class _Watched:
             self._fail()
             raise
         if self._recording.status:
-            ended(self._claim, self._recording)
+            end(self._claim, self._policy, self._recording)
 
     def close(self) -> None:
-        """The server is done with it. If that is before its end, the client has left: the work was
-        done, only the answer is incomplete.
+        """Called by the server at the end. If the response is incomplete, the client has
+        disconnected: the work was done.
         """
         try:
             close = getattr(self._pieces, "close", None)
@@ -250,8 +296,8 @@ class _Watched:
                 close()
         finally:
             if self._recording.status:
-                self._recording.give_up()
-                ended(self._claim, self._recording)
+                self._recording.discard()
+                end(self._claim, self._policy, self._recording)
             self._fail()
 
     def _fail(self) -> None:
@@ -277,11 +323,11 @@ def header_fields(environ: Environ) -> dict[str, str]:
 
 def _keys(environ: Environ, policy: Policy) -> list[str]:
     value = environ.get("HTTP_" + policy.header.upper().replace("-", "_"))
-    return [] if value is None else key_lines([value])
+    return [] if value is None else split_key_lines([value])
 
 
 def _method(environ: Environ) -> str:
-    """As applications read it: to many of them, "post" is a POST."""
+    """In upper case: many applications treat "post" as POST."""
     return environ["REQUEST_METHOD"].upper()
 
 
@@ -290,5 +336,5 @@ def _path(environ: Environ) -> str:
 
 
 def _text(value: str) -> str:
-    """WSGI has bytes of a path as Latin-1."""
+    """The text of a path: WSGI decodes its bytes as Latin-1."""
     return value.encode("latin-1").decode("utf-8", "surrogateescape")

@@ -33,7 +33,7 @@ def test_a_key_of_another_type_is_a_mistake(valkey: Server) -> None:
     """The key holds a list: a UsageError that says so."""
     valkey.client().rpush("menu:a", "x")
     with Dibs(valkey.url, budget=5) as dibs:
-        with pytest.raises(UsageError, match="other data"):
+        with pytest.raises(UsageError, match="another type"):
             dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)("a")
 
 

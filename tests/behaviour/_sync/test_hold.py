@@ -156,7 +156,7 @@ def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) ->
     """The key holds a list: a UsageError that says so, and the list is left alone."""
     server.client().rpush("user:1", "a")
     with Dibs(server.url, budget=5) as dibs:
-        with pytest.raises(UsageError, match="other data"):
+        with pytest.raises(UsageError, match="another type"):
             with dibs.hold("user:1", ttl=5):
                 pytest.fail("took a list")
     assert server.client().lrange("user:1", 0, -1) == [b"a"]

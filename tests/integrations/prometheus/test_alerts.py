@@ -208,7 +208,7 @@ EXPECTED = {
     "cleared claims, within an hour": {"order:{id}": 1},
     "share of duplicates": {"order:{id}": 15 / 100},
     "hit rate of a cache": {"order:{id}": 8 / 10},
-    "done without a guard, each second": {"order:{id}": 1 / 300},
+    "unguarded calls per second": {"order:{id}": 1 / 300},
 }
 
 

@@ -1,0 +1,167 @@
+"""Responses in place of the endpoint's: a replay, or a refusal as problem+json (RFC 9457).
+
+| what happened | status |
+|---|---|
+| running, or inside of the window, without a client's key | 429, Retry-After |
+| the same client's key: still running | 409, Retry-After |
+| … done, and its response was not stored | 409 |
+| … with another payload | 422 |
+| the client's key is missing or malformed, or the body is incomplete | 400 |
+| the body is longer than the policy accepts | 413 |
+| Redis is unavailable, and the policy is "closed" | 503, Retry-After |
+"""
+
+import json
+import math
+from typing import Any
+
+from ..errors import DibsError, Duplicate, Mismatch, Unavailable
+from .policy import Policy
+from .responses import Response, readable
+from .submission import InvalidRequest
+
+REPLAYED = "idempotent-replayed"
+_TITLES = {400: "Invalid request", 413: "Request too large"}
+_NO_GUARANTEE = "Idempotency cannot be guaranteed right now."
+
+
+def replay(policy: Policy, stored: Response, accept_encoding: str | None = None) -> Response:
+    """The stored response, marked as a replay, in a coding that the client accepts."""
+    response = readable(stored, accept_encoding)
+    if response is None:
+        detail = "The stored response has a content coding that this client does not accept."
+        return _problem(policy, 409, "already-done", "Already processed", detail, state="done")
+    headers = (*response.headers, (REPLAYED, "true"))
+    if stored.status not in (204, 304):
+        headers = (*headers, ("content-length", str(len(response.body))))
+    return Response(stored.status, headers, response.body)
+
+
+def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool) -> Response:
+    """The refusal for *error*. *by_client*: the request has a client's key."""
+    if isinstance(error, Duplicate):
+        return _duplicate(policy, error, by_client=by_client)
+    if isinstance(error, Mismatch):
+        detail = f"This {policy.header} was used for a different request. Use a new key."
+        return _problem(policy, 422, "payload-mismatch", "Idempotency key reused", detail)
+    if isinstance(error, InvalidRequest):
+        return _problem(policy, error.status, error.kind, _TITLES[error.status], error.detail)
+    assert isinstance(error, Unavailable)
+    detail = f"{_NO_GUARANTEE} The request was not processed; try again soon."
+    return _problem(policy, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
+
+
+def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
+    wait = error.retry_after if error.retry_after != math.inf else policy.terms.window
+    facts: dict[str, Any] = {"state": error.state}
+    if error.message is not None:
+        facts["message"] = error.message
+    if not by_client:
+        detail = error.message or "The same request was submitted a moment ago."
+        title = "Duplicate request"
+        return _problem(
+            policy, 429, "duplicate-submission", title, detail, retry_after=wait, **facts
+        )
+    if error.state == "running":
+        detail = error.message or _in_progress(policy)
+        title = "Request in progress"
+        return _problem(policy, 409, "in-progress", title, detail, retry_after=wait, **facts)
+    # No Retry-After: a retry gets the same until the window is over, and would then run again.
+    done = f"A request with this {policy.header} was processed already"
+    detail = error.message or f"{done}; its response was not stored."
+    return _problem(policy, 409, "already-done", "Already processed", detail, **facts)
+
+
+def _in_progress(policy: Policy) -> str:
+    return f"A request with this {policy.header} is still being processed."
+
+
+def _problem(
+    policy: Policy,
+    status: int,
+    kind: str,
+    title: str,
+    detail: str,
+    *,
+    retry_after: float | None = None,
+    **facts: Any,
+) -> Response:
+    document = {"type": f"urn:dibs:{kind}", "title": title, "status": status, "detail": detail}
+    headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
+    if policy.docs is not None:
+        headers.append(("link", f'<{policy.docs}>; rel="describedby"'))
+    if retry_after is not None:
+        # Rounded up: a client that comes back then must not be too early.
+        facts["retryAfter"] = max(math.ceil(retry_after), 1)
+        headers.append(("retry-after", str(facts["retryAfter"])))
+    body = json.dumps({**document, **facts}, ensure_ascii=False).encode()
+    return Response(status, (*headers, ("content-length", str(len(body)))), body)
+
+
+# ---- the same in an OpenAPI document
+
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds after which the request can be retried.",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+_PROBLEM = {
+    "type": "object",
+    "title": "Problem",
+    "description": "RFC 9457",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "message": {"type": "string"},
+        "state": {"type": "string", "enum": ["running", "done"]},
+        "retryAfter": {"type": "integer", "minimum": 1},
+    },
+}
+
+
+def document(operation: dict[str, Any] | None, policy: Policy | None) -> None:
+    """Add the refusals of *policy*, and the header of its key, to an *operation* of OpenAPI."""
+    if operation is None or policy is None:
+        return
+    responses = operation.setdefault("responses", {})
+    for status, description in _descriptions(policy):
+        responses.setdefault(status, _described(status, description))
+    if policy.key != "never":
+        parameters = operation.setdefault("parameters", [])
+        if not any(each.get("name", "").lower() == policy.header.lower() for each in parameters):
+            parameters.append(_key_parameter(policy))
+
+
+def _descriptions(policy: Policy) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if policy.key in ("never", "optional"):
+        found.append(("429", policy.message or "The same request was submitted a moment ago."))
+    if policy.key != "never":
+        found.append(("400", f"{policy.header} is missing or malformed."))
+        found.append(("409", _in_progress(policy)))
+        found.append(("422", f"This {policy.header} was used for a different request."))
+    if policy.on_outage != "open":
+        found.append(("503", _NO_GUARANTEE))
+    return found
+
+
+def _described(status: str, description: str) -> dict[str, Any]:
+    response = {
+        "description": description,
+        "content": {"application/problem+json": {"schema": _PROBLEM}},
+    }
+    return {**response, "headers": _RETRY_AFTER} if status in ("409", "429", "503") else response
+
+
+def _key_parameter(policy: Policy) -> dict[str, Any]:
+    return {
+        "name": policy.header,
+        "in": "header",
+        "required": policy.key == "required",
+        "description": "Identifies this request: a retry with the same key is not processed again.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    }

@@ -1,0 +1,173 @@
+"""A response as data: recorded while it is sent, stored, and sent again to a duplicate."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+_LINE_END = re.compile(r"[\r\n\0]")
+Headers = tuple[tuple[str, str], ...]
+RawHeaders = Iterable[tuple[str | bytes, str | bytes]]
+
+_NOT_STORED = frozenset(
+    (
+        # Of one connection, not of the response (RFC 9110, 7.6.1).
+        "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+        "upgrade",
+        # Of one person's session, of one moment, or of one server.
+        "set-cookie", "set-cookie2", "authorization", "www-authenticate", "proxy-authenticate",
+        "proxy-authorization", "authentication-info", "clear-site-data", "date", "age", "server",
+        "alt-svc", "x-request-id", "x-correlation-id", "traceparent", "tracestate", "x-trace-id",
+        "x-amzn-trace-id", "server-timing", "x-runtime", "x-response-time", "x-process-time",
+        # Computed again from what is sent.
+        "content-length",
+    )
+)  # fmt: skip
+_PREFIXES_NOT_STORED = ("access-control-", "ratelimit", "x-ratelimit-", "x-rate-limit-")
+"""Of one origin, or of what is left of a quota at one moment."""
+
+
+class Response(NamedTuple):
+    """A whole response. The names of headers are in lower case."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def storable(headers: RawHeaders) -> Headers:
+    """The headers that may be sent again to a client that repeats the request."""
+    found: list[tuple[str, str]] = []
+    for raw_name, value in headers:
+        name = _text(raw_name).lower()
+        if name not in _NOT_STORED and not name.startswith(_PREFIXES_NOT_STORED):
+            found.append((name, _text(value)))
+    return tuple(found)
+
+
+def _text(word: str | bytes) -> str:
+    return word if isinstance(word, str) else bytes(word).decode("latin-1")
+
+
+class Recording:
+    """A response that is being sent: its status, and its content up to a limit."""
+
+    __slots__ = ("_body", "_headers", "_limit", "_size", "status")
+
+    def __init__(self, limit: int | None) -> None:
+        """*limit*: bytes of the body that are recorded; None: nothing but the status."""
+        self.status = 0
+        """0: the response has not begun."""
+        self._limit = limit or 0
+        self._headers: tuple[tuple[str | bytes, str | bytes], ...] = ()
+        self._body: list[bytes] | None = None if limit is None else []
+        self._size = 0
+
+    def begin(self, status: int, headers: RawHeaders) -> None:
+        """Record status and headers. Headers in bytes are decoded only if they are stored."""
+        self.status = status
+        if self._body is not None:
+            self._headers = tuple(headers)  # a copy: outer middlewares change the list in place
+
+    def add(self, piece: bytes) -> None:
+        """Record a piece of the body. A body that grows beyond the limit is not stored."""
+        if self._body is None:
+            return
+        self._size += len(piece)
+        if self._size > self._limit:
+            self.discard()
+        else:
+            self._body.append(bytes(piece))
+
+    def discard(self) -> None:
+        """Do not store this response: it is too long, or its body does not pass here."""
+        self._body = None
+
+    @property
+    def response(self) -> Response | None:
+        """The response as it is stored; None: only the fact that there was one."""
+        if self._body is None:
+            return None
+        return Response(self.status, storable(self._headers), b"".join(self._body))
+
+
+# ---- content codings
+
+
+def readable(stored: Response, accept_encoding: str | None) -> Response | None:
+    """*stored* in a coding that the client accepts, decompressed if need be; None: impossible.
+
+    A middleware that compresses may run inside of the guard; then the compressed body is stored. A
+    client that sends no Accept-Encoding accepts any coding (RFC 9110, 12.5.3). But if the first
+    response says `Vary: Accept-Encoding`, such a client would have got an uncompressed one.
+    """
+    named = dict(stored.headers)
+    coding = named.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        return stored
+    if accept_encoding is None:
+        is_accepted = "accept-encoding" not in named.get("vary", "").lower()
+    else:
+        is_accepted = _accepts(accept_encoding, coding)
+    if is_accepted:
+        return stored
+    plain = _decompressed(coding, stored.body)
+    if plain is None:
+        return None
+    headers = tuple([line for line in stored.headers if line[0] != "content-encoding"])
+    return Response(stored.status, headers, plain)
+
+
+def _accepts(accept_encoding: str, coding: str) -> bool:
+    """True: the list names *coding* or `*`, and not with a weight of 0."""
+    weights: dict[str, bool] = {}
+    for each in accept_encoding.lower().split(","):
+        name, _, weight = each.partition(";")
+        weights[name.strip()] = re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+    alias = {"gzip": "x-gzip", "x-gzip": "gzip"}.get(coding, coding)
+    return weights.get(coding, weights.get(alias, weights.get("*", False)))
+
+
+def _decompressed(coding: str, body: bytes) -> bytes | None:
+    """The whole body: gzip may consist of several members (RFC 1952, 2.2). None: not readable."""
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    plain: list[bytes] = []
+    while True:
+        member = zlib.decompressobj(32 + zlib.MAX_WBITS)  # a header of gzip or of zlib
+        try:
+            plain.append(member.decompress(body))
+        except zlib.error:
+            return None
+        if not member.eof:
+            return None
+        body = member.unused_data.lstrip(b"\0")  # padding after a member is allowed
+        if not body or coding == "deflate":
+            return b"".join(plain)
+
+
+# ---- the stored form
+
+
+class _ResponseCodec:
+    """One line of JSON with status and headers, then the body as it is."""
+
+    name = "http"
+    fingerprint = "1"
+
+    def encode(self, value: Any) -> bytes:
+        status, headers, body = value
+        return _dumps([status, headers]).encode() + b"\n" + body
+
+    def decode(self, data: bytes) -> Any:
+        head, _, body = data.partition(b"\n")
+        status, headers = json.loads(head)
+        # In JSON a control character is an escape, so most heads need no closer look.
+        if b"\\" in head and any(_LINE_END.search(word) for line in headers for word in line):
+            raise ValueError("a stored header contains a line break")
+        return Response(int(status), tuple([(n, v) for n, v in headers]), body)
+
+
+RESPONSE_CODEC = _ResponseCodec()

@@ -1,0 +1,41 @@
+"""What integrations may use of dibs beside its public API.
+
+The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integrations import from
+there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from ._core.fingerprint import fingerprint
+from ._core.once import NO_PAYLOAD
+from ._core.options import ClaimOptions
+
+if TYPE_CHECKING:
+    from ._async.claim import AsyncClaim, AsyncClaiming
+    from ._async.client import AsyncDibs
+    from ._sync.claim import Claim, Claiming
+    from ._sync.client import Dibs
+
+    __all__ = ["AsyncClaim", "Claim", "ClaimRequest", "claiming", "fingerprint"]
+
+
+class ClaimRequest(NamedTuple):
+    """The arguments of a claim whose options were validated before."""
+
+    key: str
+    options: ClaimOptions
+    payload: str | None
+    """The fingerprint of the payload; None: payloads are not compared."""
+    name: str
+    """What events and errors call the key."""
+
+
+@overload
+def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
+@overload
+def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming": ...
+def claiming(dibs: Any, request: ClaimRequest) -> Any:
+    """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
+    key, options, payload, name = request
+    fingerprint = NO_PAYLOAD if payload is None else payload.encode()
+    return dibs._claim(key, options, fingerprint, name)

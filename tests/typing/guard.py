@@ -1,0 +1,47 @@
+"""Read by pyright, never run: the options of the HTTP guard type-check in every integration."""
+
+from typing import assert_type
+
+from fastapi import FastAPI, Request
+from flask import Flask
+
+from dibs import AsyncDibs, Dibs
+from dibs.integrations import asgi, fastapi, flask, wsgi
+
+
+def user_of(request: Request) -> str | None:
+    return request.headers.get("x-user")
+
+
+async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None: ...
+
+
+def wsgi_application(environ: wsgi.Environ, start_response: wsgi.StartResponse) -> list[bytes]:
+    return []
+
+
+fastapi.install(FastAPI(), AsyncDibs("redis://h"), user=user_of, session_cookie="s", per_host=True)
+flask.install(Flask("shop"), "redis://h", user=lambda: "ann", secret=b"s", service="shop")
+asgi.DibsMiddleware(application, dibs="redis://h", user=lambda scope: scope["user"])
+wsgi.DibsMiddleware(
+    wsgi_application, dibs=Dibs("redis://h"), policies=[wsgi.Policy("* /*", window=1)]
+)
+fastapi.install(FastAPI(), "redis://h", users=user_of)  # pyright: ignore[reportCallIssue]
+flask.install(Flask("shop"), "redis://h", secret=3)  # pyright: ignore[reportArgumentType]
+
+POLICY = fastapi.Policy(window=86400, after="replay", key="required")
+
+
+@fastapi.once(POLICY)
+def pay(amount: int) -> int:
+    return amount
+
+
+@flask.once(window=10, after="hold", by=["body.cart"])
+def order(cart: int) -> str:
+    return str(cart)
+
+
+assert_type(pay(1), int)
+assert_type(order(1), str)
+fastapi.once(window=10, afer="hold")  # pyright: ignore[reportCallIssue]

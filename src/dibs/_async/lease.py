@@ -170,6 +170,12 @@ class AsyncHold:
     ) -> None:
         state, self._state = self._state, None
         assert state is not None
+        if error is None and self._body is None and self._call.options.on_late == "ignore":
+            await self._leases.end(state)
+        else:
+            await self._leave(state, error)
+
+    async def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if body is not None and await body.leave(error):
             with contextlib.suppress(DibsError):
@@ -186,11 +192,8 @@ class AsyncHold:
             if body is not None:
                 state.body = None
                 body.resume()
-        if (
-            error is None
-            and state.call.options.on_late == "raise"
-            and state.is_lost_at(monotonic())
-        ):
+        is_checked = error is None and state.call.options.on_late == "raise"
+        if is_checked and state.is_lost_at(monotonic()):
             raise lost_error(state)
 
 

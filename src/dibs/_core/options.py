@@ -314,12 +314,13 @@ class Remembered(Generic[Made]):
         self._verb = verb
         self._make = make
         # By type as well: True equals 1, and is no ttl.
-        self._remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+        self.remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+        """TypeError: also where a keyword cannot be remembered. Calling the object tells."""
 
     def __call__(self, keywords: Any) -> Made:
         """UsageError: an option makes no sense. TypeError: the verb has no such option."""
         try:
-            return self._remembered(**keywords)
+            return self.remembered(**keywords)
         except TypeError:  # perhaps only because something in it cannot be remembered
             pass
         return self._checked(**keywords)

@@ -171,6 +171,12 @@ class Hold:
     ) -> None:
         state, self._state = self._state, None
         assert state is not None
+        if error is None and self._body is None and self._call.options.on_late == "ignore":
+            self._leases.end(state)
+        else:
+            self._leave(state, error)
+
+    def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if body is not None and body.leave(error):
             with contextlib.suppress(DibsError):
@@ -187,11 +193,8 @@ class Hold:
             if body is not None:
                 state.body = None
                 body.resume()
-        if (
-            error is None
-            and state.call.options.on_late == "raise"
-            and state.is_lost_at(monotonic())
-        ):
+        is_checked = error is None and state.call.options.on_late == "raise"
+        if is_checked and state.is_lost_at(monotonic()):
             raise lost_error(state)
 
 

@@ -143,10 +143,9 @@ class AsyncHold:
             await self._leases.end(taken)
             raise UsageError("this hold is in use already; call hold() for each with block")
         self._state = taken
-        if not call.options.renew:
+        if not call.options.renew or not taken.guarded:
             return AsyncLease(self._leases, taken)
-        if taken.guarded:
-            self._keep_alive(taken)
+        self._keep_alive(taken)
         # Referred to here, because a block may not care for its lease.
         lease = self._lease = AsyncRenewedLease(self._leases, taken)
         return lease
@@ -158,7 +157,7 @@ class AsyncHold:
             state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
-            self._state = None
+            self._state = self._body = None
             self._leases.give_up(state)
             raise
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from dibs import AsyncDibs
-from dibs._async import keeper
+from dibs._async import renewer
 from dibs._http import answers, recording
 from dibs._http.facts import Facts
 from dibs.integrations import _bodies, asgi
@@ -118,7 +118,7 @@ def _leaking(app: App, server: Server) -> App:
 
 
 def _never_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keeper.AsyncRenewer, "keep", lambda self, lease: None)
+    patch.setattr(renewer.AsyncRenewer, "keep", lambda self, lease: None)
 
 
 def _more_headers(patch: pytest.MonkeyPatch) -> None:

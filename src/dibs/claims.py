@@ -69,8 +69,9 @@ def clear_current_claims() -> int:
 def opened(claim: OpenClaim) -> None:
     """*claim* is open from now on."""
     _everywhere.add(id(claim))
-    before = [_Opened(weakref.ref(each), by) for each, by in _open_here()]
-    _here.set((*before, _Opened(weakref.ref(claim), _whoami())))
+    mine = _Opened(weakref.ref(claim), _whoami())
+    before = _here.get()
+    _here.set((*filter(_is_open, before), mine) if before else (mine,))
 
 
 def closed(claim: OpenClaim) -> None:
@@ -81,6 +82,11 @@ def closed(claim: OpenClaim) -> None:
 def _open_here() -> list[tuple[OpenClaim, int]]:
     found = [(each.claim(), each.by) for each in _here.get()]
     return [(claim, by) for claim, by in found if claim is not None and id(claim) in _everywhere]
+
+
+def _is_open(opened: _Opened) -> bool:
+    claim = opened.claim()
+    return claim is not None and id(claim) in _everywhere
 
 
 def _whoami() -> int:

@@ -20,7 +20,6 @@ from .._core.cache import (
 )
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local, Ticket
-from .._core.options import CacheOptions
 from .._core.request import Request
 from .._events import EventSink
 from .._tasks import Coalescer, Flight, monotonic
@@ -58,14 +57,13 @@ class AsyncCache:
 
     async def get(
         self,
-        options: CacheOptions,
         keys: CacheKeys,
         function: Callable[..., Awaitable[Any]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
-        key = keys.key
+        key, options, memory = keys.key, keys.options, self._memory
         came = monotonic()
         if options.local:
             value = self._local.get(key, came)
@@ -73,21 +71,24 @@ class AsyncCache:
                 if self._events.listeners:
                     self._events.emit("local_hit", keys.name)
                 return value
-        # Only now: what is in memory is not to pay for it.
-        want = LoadRequest(options, keys, function, args, kwargs)
-        if key in self._memory.flights:
-            answer = await self._join_any(want, came)
+        if key in memory.flights:
+            answer = await self._join_any(keys, came)
             if answer is not None:
                 return answer.value
-        if options.local or self._memory.seen.get(key, 0.0) > came:
+        if options.local or memory.seen.get(key, 0.0) > came:
             try:
-                reading = await self._reads.ask(key, self._read, want)
+                reading = await self._reads.ask(key, self._read, keys)
             except Outage:
                 pass  # the flight meets it again, and decides
             else:
                 if reading.state in ("fresh", "stale"):
-                    return self._serve(want, reading)
-        return await self._fly(want, self._memory.flights, came, force=False)
+                    if self._events.listeners:
+                        self._events.emit("hit" if reading.state == "fresh" else "stale", keys.name)
+                    if reading.state == "stale" or options.early:
+                        self._keep_fresh(LoadRequest(keys, function, args, kwargs), reading)
+                    return reading.value
+        want = LoadRequest(keys, function, args, kwargs)
+        return await self._fly(want, memory.flights, came, force=False)
 
     async def refresh(self, want: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
@@ -122,26 +123,24 @@ class AsyncCache:
             raise
         return await self._store.ask(request, now)
 
-    async def _read(self, want: LoadRequest) -> Reading:
+    async def _read(self, keys: CacheKeys) -> Reading:
         """What the store has; callers in one moment share the answer."""
-        options, keys = want.options, want.keys
-        if options.local:
-            return await self._read_for_memory(want)
+        if keys.options.local:
+            return await self._read_for_memory(keys)
         now = monotonic()
-        request = keys.read
-        reply = await self._store.link.send(request, now)
+        reply = await self._store.link.send(keys.read, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
-            reply = await self._store.check_reply(request, reply, now)
-        reading = read_reply(reply, options)
+            reply = await self._store.check_reply(keys.read, reply, now)
+        reading = read_reply(reply, keys.options)
         if reading.state not in ("fresh", "stale"):
             self._memory.seen.pop(keys.key, None)
         return reading
 
-    async def _read_for_memory(self, want: LoadRequest) -> Reading:
+    async def _read_for_memory(self, keys: CacheKeys) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
-        options, key = want.options, want.keys.key
+        options, key = keys.options, keys.key
         now, _ = await self._store.opened()
-        request = want.keys.read
+        request = keys.read
         ticket = _Forget(self, key)
         self._local.ask(key, ticket)
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
@@ -157,21 +156,14 @@ class AsyncCache:
         finally:
             self._unwatch(gone)
 
-    def _serve(self, want: LoadRequest, reading: Reading) -> Any:
-        """A value that is there; where it is old, somebody refreshes it behind the caller."""
-        options = want.options
+    def _keep_fresh(self, want: LoadRequest, reading: Reading) -> None:
+        """Where a value is old, or soon will be, somebody refreshes it behind the caller."""
+        if want.keys.key in self._memory.flights:
+            return
         if reading.state == "stale":
-            self._events.emit("stale", want.keys.name)
-            self._refresh(want, force=False)
-        else:
-            self._events.emit("hit", want.keys.name)
-            if options.early and is_due_early(reading, options.early, random.random()):
-                self._refresh(want, force=True)
-        return reading.value
-
-    def _refresh(self, want: LoadRequest, *, force: bool) -> None:
-        if want.keys.key not in self._memory.flights:
-            self._refresher.refresh(want, force=force)
+            self._refresher.refresh(want, force=False)
+        elif is_due_early(reading, want.options.early, random.random()):
+            self._refresher.refresh(want, force=True)
 
     # ---- flights
 
@@ -183,7 +175,7 @@ class AsyncCache:
             flight, is_ours = self._flight_of(want, flights, force=force)
             if is_ours:
                 return (await flight.join()).value
-            answer = await self._join(flight, want, came)
+            answer = await self._join(flight, want.keys.name, came)
             if answer is not None:
                 return answer.value
 
@@ -201,32 +193,32 @@ class AsyncCache:
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
-    async def _join_any(self, want: LoadRequest, came: float) -> Answer | None:
+    async def _join_any(self, keys: CacheKeys, came: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
-        key = want.keys.key
+        key = keys.key
         flight = self._memory.flights.get(key)
         if flight is None or not flight.is_open:
             return None
         token = self._loader.untracked_loads.get(key)
-        if token is not None and not await self._stands(want, token):
+        if token is not None and not await self._stands(keys, token):
             _drop(self._memory.flights, key, flight)
             return None
         if not flight.is_open:  # meanwhile its last caller has left
             return None
-        return await self._join(flight, want, came)
+        return await self._join(flight, keys.name, came)
 
-    async def _join(self, flight: Flight, want: LoadRequest, came: float) -> Answer | None:
+    async def _join(self, flight: Flight, name: str, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
         answer: Answer = await flight.join()
         if answer.as_of < came:
             return None
         if self._events.listeners:
-            self._events.emit("waited", want.keys.name, waited=monotonic() - came)
+            self._events.emit("waited", name, waited=monotonic() - came)
         return answer
 
-    async def _stands(self, want: LoadRequest, token: bytes) -> bool:
+    async def _stands(self, keys: CacheKeys, token: bytes) -> bool:
         """False: the value was deleted during its load."""
-        request = standing_request(want.keys)
+        request = standing_request(keys)
         try:
             return read_standing(await self._store.ask(request, monotonic()), token)
         except Outage:
@@ -283,7 +275,7 @@ class AsyncCache:
     async def _found(self, want: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
-            reading = await self._read(want)
+            reading = await self._read(want.keys)
         except Outage:
             return None  # the claim meets it again, and decides
         if reading.state != "fresh":

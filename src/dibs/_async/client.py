@@ -104,10 +104,12 @@ class AsyncDibs:
         *name*: what events and errors call the key (default: its first word), because a key may
         hold personal data. UsageError: an option makes no sense.
         """
-        chosen = self._hold_options(options)
-        return AsyncHold(
-            self._leases, HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        )
+        try:  # the quickest way, because this is what most programs do most
+            chosen = self._hold_options.remembered(**options)
+        except TypeError:
+            chosen = self._hold_options(options)
+        call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        return AsyncHold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     async def try_hold(
@@ -262,7 +264,7 @@ class AsyncDibs:
         chosen = self._load_options(options)
         called = public_name(key) if name is None else name
         keys = cache_keys(self._settings, chosen, called, key, lock_key)
-        return await self._cache.get(chosen, keys, loader, (), {})
+        return await self._cache.get(keys, loader, (), {})
 
     # ---- the end
 

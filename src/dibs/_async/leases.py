@@ -13,6 +13,7 @@ from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
+    WON,
     HoldCall,
     Holding,
     LeaseState,
@@ -81,7 +82,7 @@ class AsyncLeases:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
         if call.options.wait or self.events.listeners:
             return self._take_and_report(call)
-        return self.attempt(call)
+        return self.acquire(call, None, read_acquire)
 
     async def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
         wait, since = call.options.wait, monotonic()
@@ -139,11 +140,11 @@ class AsyncLeases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(key, token)
             raise
-        outcome = read(replies, token)
+        outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
         if not isinstance(outcome, Won):
             return outcome
         self.table[key] = lease = LeaseState(call, token, now)
-        if outcome.fence is not None:
+        if outcome is not WON:
             lease.fence = outcome.fence
         if options.at_least:
             # From now on, not from the request: a slow reply must not shorten it.
@@ -227,9 +228,8 @@ class AsyncLeases:
         store = self.store
         if lease.is_over or store.is_closed:
             return False
-        call = lease.call
-        now = monotonic()
-        lease.is_lost = was_lost = lease.is_lost_at(now)
+        call, now = lease.call, monotonic()
+        lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
         lease.is_over = True
         self.forget(lease)
         if not lease.guarded:
@@ -237,7 +237,10 @@ class AsyncLeases:
             return False
         try:
             engine = store.link.engine or await store.link.ready(now)
-            request = self._ending(engine, lease, left, left_ms, now)
+            if left or lease.stays_until > now:
+                request = self._ending(engine, lease, left, left_ms, now)
+            else:
+                request = release_request(engine, call.key, lease.token, lease.deadline)
             reply = await store.link.send(request, now)
             if type(reply) is ErrorReply:
                 reply = await store.check_reply(request, reply, now)
@@ -263,13 +266,11 @@ class AsyncLeases:
     def _ending(
         self, engine: Engine, lease: LeaseState, left: bytes, left_ms: int, now: float
     ) -> Request:
+        """What leaves *left* in the place of the key, or the key until its `at_least` is over."""
         key, token, until = lease.call.key, lease.token, lease.deadline
         if left:
             return complete_request(engine, key, token, left, left_ms, until)
-        if lease.stays_until > now:
-            ms = milliseconds(lease.stays_until - now)
-            return shorten_request(engine, key, token, ms, until)
-        return release_request(engine, key, token, until)
+        return shorten_request(engine, key, token, milliseconds(lease.stays_until - now), until)
 
     def drop(self, lease: LeaseState) -> float:
         """Stop keeping it: it runs out by itself. How long it was held."""
@@ -303,7 +304,8 @@ class AsyncLeases:
 
     def known_record(self, key: bytes) -> tuple[bytes, float] | None:
         """The value of *key* and for how long, where this process itself has written it."""
-        self.store.must_be_open()
+        if self.store.is_closed:
+            raise UsageError(CLOSED)
         now = monotonic()
         lease = self._known(key, now)
         if lease is None:

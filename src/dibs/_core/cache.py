@@ -21,13 +21,14 @@ HELD = "a lease or a claim holds this key; a cached value needs a key of its own
 
 
 class CacheKeys:
-    """Where one value and its lock live, and what events call it."""
+    """One value: where it and its lock live, what events call it, and how it is kept."""
 
-    def __init__(self, name: str, key: bytes, lock: bytes, *, with_life: bool) -> None:
+    def __init__(self, options: CacheOptions, name: str, key: bytes, lock: bytes) -> None:
+        self.options: Final = options
         self.name: Final = name
         self.key: Final = key
         self.lock: Final = lock
-        self.read: Final = _read_request(key, with_life=with_life)
+        self.read: Final = _read_request(options, key)
         """The request for the value; made once, because a key is read many times."""
 
 
@@ -38,37 +39,26 @@ def cache_keys(
     namespace = settings.namespace
     data = expand(namespace, key)
     if lock_key is not None:
-        lock = expand(namespace, lock_key)
-    else:
-        lock = beside(f"{namespace}lock:".encode(), data)
-    # How long it lives matters to some of the options only.
-    with_life = bool(options.stale or options.early or options.local)
-    return CacheKeys(name, data, lock, with_life=with_life)
+        return CacheKeys(options, name, data, expand(namespace, lock_key))
+    return CacheKeys(options, name, data, beside(f"{namespace}lock:".encode(), data))
 
 
-class LoadRequest:
-    """One value that is wanted: how it is kept, where, and how to load it."""
+class LoadRequest(NamedTuple):
+    """One value that is wanted, and how to load it."""
 
-    # One for every read of the store: a plain class with slots is the quickest to make.
-    __slots__ = ("_args", "_function", "_kwargs", "keys", "options")
+    keys: CacheKeys
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
-    def __init__(
-        self,
-        options: CacheOptions,
-        keys: CacheKeys,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.options = options
-        self.keys = keys
-        self._function = function
-        self._args = args
-        self._kwargs = kwargs
+    @property
+    def options(self) -> CacheOptions:
+        """How the value is kept."""
+        return self.keys.options
 
     def load(self) -> Any:
         """Call the function."""
-        return self._function(*self._args, **self._kwargs)
+        return self.function(*self.args, **self.kwargs)
 
 
 State = Literal["fresh", "stale", "missing", "poison", "failed", "held"]
@@ -119,10 +109,10 @@ def is_due_early(reading: Reading, early: float, chance: float) -> bool:
 _GET, _PTTL = b"*2\r\n$3\r\nGET\r\n", b"*2\r\n$4\r\nPTTL\r\n"
 
 
-def _read_request(key: bytes, *, with_life: bool) -> Request:
+def _read_request(options: CacheOptions, key: bytes) -> Request:
     """The value; and how long it lives, where that matters."""
     word = b"%b%b\r\n" % (SIZE[len(key)], key)
-    if with_life:
+    if options.stale or options.early or options.local:
         return Request(_GET + word + _PTTL + word, 2, key)
     return Request(_GET + word, 1, key)
 

@@ -56,7 +56,7 @@ def running_record(token: bytes, fingerprint: bytes, now: float) -> bytes:
 
 def done_record(running: bytes, result: bytes) -> bytes:
     """What takes the claim's place: who was first, with which payload, and what came of it."""
-    secret, fingerprint, _ = _words(running)
+    secret, fingerprint, _ = running.split(b" ", 2)
     return b"%b%b %b\n%b" % (_DONE, secret, fingerprint, result)
 
 

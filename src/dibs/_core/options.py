@@ -316,29 +316,32 @@ class Remembered(Generic[Made]):
         self._verb = verb
         self._make = make
         # By type as well: True equals 1, and is no ttl.
-        self._remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+        self.remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+        """TypeError: also where a keyword cannot be remembered. Calling the object tells."""
 
     def __call__(self, keywords: Any) -> Made:
         """UsageError: an option makes no sense. TypeError: the verb has no such option."""
         try:
-            return self._remembered(**keywords)
+            return self.remembered(**keywords)
         except TypeError:  # perhaps only because something in it cannot be remembered
             pass
         return self._checked(**keywords)
 
     def _checked(self, **keywords: Any) -> Made:
-        check_keywords(self._verb, keywords)
+        known, required = _keywords_of(self._verb)
+        for name in keywords.keys() - known:
+            said = f"{self._verb.__qualname__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(said)
+        for name in required - keywords.keys():
+            said = f"missing 1 required keyword-only argument: {name!r}"
+            raise TypeError(f"{self._verb.__qualname__}() {said}")
         return self._make(**keywords)
 
 
-def check_keywords(verb: Callable[..., Any], keywords: dict[str, Any]) -> None:
-    """TypeError, in Python's own words: *verb* has no such keyword, or lacks one."""
-    parameters = inspect.signature(verb).parameters
-    for name in keywords:
-        if name not in parameters:
-            said = f"{verb.__qualname__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(said)
-    for name, each in parameters.items():
-        if each.kind is each.KEYWORD_ONLY and each.default is each.empty and name not in keywords:
-            said = f"{verb.__qualname__}() missing 1 required keyword-only argument: {name!r}"
-            raise TypeError(said)
+@functools.cache
+def _keywords_of(verb: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """The keywords that *verb* knows, and those that it needs."""
+    parameters = inspect.signature(verb).parameters.values()
+    known = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+    needed = [each.name for each in known if each.default is each.empty]
+    return frozenset([each.name for each in known]), frozenset(needed)

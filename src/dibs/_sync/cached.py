@@ -59,7 +59,7 @@ class Cached(Generic[P, T]):
         if self._bound:
             args = (*self._bound, *args)  # pyright: ignore[reportAssignmentType]
         keys = self._keys.get(self._key_of(args, kwargs)) or self._keys_of(args, kwargs)
-        return self._cache.get(self._options, keys, self._function, args, kwargs)
+        return self._cache.get(keys, self._function, args, kwargs)
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Delete the value; a load under way is not stored, later readers get fresh data.
@@ -101,7 +101,7 @@ class Cached(Generic[P, T]):
         if self._bound:
             args = (*self._bound, *args)
         keys = self._keys_of(args, kwargs)
-        return LoadRequest(self._options, keys, self._function, args, kwargs)
+        return LoadRequest(keys, self._function, args, kwargs)
 
     def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
         """Where the value of this call lives."""

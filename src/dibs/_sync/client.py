@@ -105,10 +105,12 @@ class Dibs:
         *name*: what events and errors call the key (default: its first word), because a key may
         hold personal data. UsageError: an option makes no sense.
         """
-        chosen = self._hold_options(options)
-        return Hold(
-            self._leases, HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        )
+        try:  # the quickest way, because this is what most programs do most
+            chosen = self._hold_options.remembered(**options)
+        except TypeError:
+            chosen = self._hold_options(options)
+        call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        return Hold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -263,7 +265,7 @@ class Dibs:
         chosen = self._load_options(options)
         called = public_name(key) if name is None else name
         keys = cache_keys(self._settings, chosen, called, key, lock_key)
-        return self._cache.get(chosen, keys, loader, (), {})
+        return self._cache.get(keys, loader, (), {})
 
     # ---- the end
 

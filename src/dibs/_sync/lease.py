@@ -144,10 +144,9 @@ class Hold:
             self._leases.end(taken)
             raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = taken
-        if not call.options.renew:
+        if not call.options.renew or not taken.guarded:
             return Lease(self._leases, taken)
-        if taken.guarded:
-            self._keep_alive(taken)
+        self._keep_alive(taken)
         # Referred to here, because a block may not care for its lease.
         lease = self._lease = RenewedLease(self._leases, taken)
         return lease
@@ -159,7 +158,7 @@ class Hold:
             state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
-            self._state = None
+            self._state = self._body = None
             self._leases.give_up(state)
             raise
 
@@ -171,6 +170,12 @@ class Hold:
     ) -> None:
         state, self._state = self._state, None
         assert state is not None
+        if error is None and self._body is None and self._call.options.on_late == "ignore":
+            self._leases.end(state)
+        else:
+            self._leave(state, error)
+
+    def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if body is not None and body.leave(error):
             with contextlib.suppress(DibsError):
@@ -187,11 +192,8 @@ class Hold:
             if body is not None:
                 state.body = None
                 body.resume()
-        if (
-            error is None
-            and state.call.options.on_late == "raise"
-            and state.is_lost_at(monotonic())
-        ):
+        is_checked = error is None and state.call.options.on_late == "raise"
+        if is_checked and state.is_lost_at(monotonic()):
             raise lost_error(state)
 
 

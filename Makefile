@@ -144,19 +144,20 @@ pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest 
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist
-	@find src tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src packages tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 define need_python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "dibs needs Python 3.11 or newer, and '$(PYTHON)' is not: try PYTHON=python3.12 make"; exit 1; }
 endef
 
-$(READY): pyproject.toml $(PINS) | $(UV)
+$(READY): pyproject.toml $(wildcard packages/*/pyproject.toml) $(PINS) | $(UV)
 	$(need_python)
 	@test -e $@ || { rm -rf $(VENV) && \
 		$(UV) venv --quiet --no-project --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); }
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(PINS)
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+		--editable . $$(for package in packages/*/; do echo "--editable $$package"; done)
 	@touch $@
 
 .tools/bin/uv: requirements/uv.txt

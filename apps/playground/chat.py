@@ -4,8 +4,9 @@ GET  /chat/      the chat's page, and a lever for this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
 POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
 
-`line.panel` has the rest. The bot is started when the page is opened first. How long its weather
-takes is one of its settings, so another one is started, and the one before finishes what it has.
+`local_line.panel` has the rest. The bot is started when the page is opened first. How long its
+weather takes is one of its settings, so another one is started, and the one before finishes what
+it has.
 """
 
 import asyncio
@@ -21,20 +22,23 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from local_line import ChatPanel, Platform, served
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from .child import Child
 from .engine import Engine
-from .line import ChatPanel, Platform, served
 
 DELAY = 2.0
 """Seconds that the weather takes at first: long enough to tap five times meanwhile."""
 MOST_DELAY = 4.0
 """Less than the bot's lock lasts."""
-_LEVER = '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
+_LEVER = (
+    '  <link rel="stylesheet" href="/static/chat-bot.css">\n'
+    '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
+)
 _FIXED = {
     "WEATHER_PROVIDER": "sample",
     "PROCESSING_LOCK_ENABLED": "true",
@@ -173,7 +177,7 @@ class BotPanel(ChatPanel):
         super().__init__(platform, open_bot=self._bot.open)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """What the panel answers, below its own path."""
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),

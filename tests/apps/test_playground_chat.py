@@ -37,6 +37,7 @@ def at_the_phone(playground: Playground) -> Iterator[tuple[httpx.Client, Iterato
     """Somebody whose page is open, and what its stream says, line by line."""
     with playground.visitor() as client:
         client.timeout = httpx.Timeout(ROOM)
+        assert client.get("/chat/").status_code == 200
         with client.stream("GET", "/chat/api/events") as stream:
             yield client, stream.iter_lines()
 
@@ -247,6 +248,7 @@ def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
 def test_what_the_lever_refuses(playground: Playground, body: bytes) -> None:
     """400, and what would be right; nobody who has not opened a page may touch it."""
     with playground.visitor() as visitor:
+        visitor.get("/chat/")
         answer = visitor.post("/chat/bot", content=body)
         assert answer.status_code == 400
         assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])

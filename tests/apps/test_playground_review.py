@@ -10,15 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from local_line import ChatPanel, Platform, local, served
+from local_line.panel import create_page
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from apps.playground.engine import Engine
-from apps.playground.line import ChatPanel, Platform, local, served
-from apps.playground.line.panel import create_page
 from apps.playground.menu import MenuPanel
-
-from .test_line_platform import ROOM, SECRET, TOKEN, Bot, Told
+from tests.local_line.test_platform import ROOM, SECRET, TOKEN, Bot, Told
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 

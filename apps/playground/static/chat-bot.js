@@ -9,6 +9,10 @@ const make = (tag, facts, ...children) => {
 
 // ---- the way
 
+$(".wordmark").replaceChildren(make("a", { href: "/", textContent: "dibs" }));
+document.title = "dibs – a LINE bot";
+$("#gone").replaceChildren("This page has lost its server. Start it again with ", make("code", { textContent: "make run" }), "; the page finds it by itself.");
+
 const WAYS = [["/#hold", "hold"], ["/#once", "once"], ["/#cached", "cached"], ["/chat/", "LINE bot"]];
 
 const nav = make("nav", {}, make("ul", {}, ...WAYS.map(([href, textContent]) => make("li", {}, make("a", { href, textContent })))));

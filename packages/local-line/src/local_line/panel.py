@@ -10,6 +10,7 @@ Verbs: say tap switch location sticker image follow unfollow join redeliver pair
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -22,7 +23,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..hold import COOKIE, VISITOR, Stream
 from . import wishes
 from .accounts import Person
 from .events import Draft, Json
@@ -30,8 +30,11 @@ from .journal import News, Window
 from .platform import Platform
 from .refusals import Refusal
 from .sources import Source
+from .streams import Stream
 
-STATIC = Path(__file__).parents[1] / "static"
+STATIC = Path(__file__).with_name("static")
+COOKIE = "local_line"
+_VISITOR = re.compile(r"[0-9a-f]{8}")
 _LONGEST_BODY = 32 * 1024
 _LOG = 60
 _HEADERS = {
@@ -84,10 +87,11 @@ class ChatPanel:
         await self.platform.__aexit__(*exception)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """What the panel answers, below its own path."""
         return [
             Route("/", self.page, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
             Route("/api/events", self.watch, methods=["GET"]),
             Route("/api/menu/{menu_id}", self.picture, methods=["GET"]),
             Route("/api/{verb}", self.act, methods=["POST"], max_body_size=_LONGEST_BODY),
@@ -104,7 +108,7 @@ class ChatPanel:
     async def page(self, request: Request) -> Response:
         """The page."""
         response = FileResponse(STATIC / "chat.html", headers=_HEADERS)
-        if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
+        if not _VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
             response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
         return response
 
@@ -179,7 +183,7 @@ class ChatPanel:
     def _visitor(self, request: Request) -> Visitor:
         """400: the page was never opened here."""
         cookie = request.cookies.get(COOKIE, "")
-        if not VISITOR.fullmatch(cookie):
+        if not _VISITOR.fullmatch(cookie):
             raise HTTPException(400, "Open the page first: it gives you a phone.")
         return self._visitors.setdefault(cookie, Visitor(cookie))
 
@@ -274,9 +278,8 @@ def chat_routes(panel: ChatPanel) -> list[BaseRoute]:
 
 
 def create_page(panel: ChatPanel) -> Starlette:
-    """An app of nothing but the chat, its files and LINE's API."""
-    routes = [*chat_routes(panel), Mount("/static", StaticFiles(directory=STATIC))]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _sentence})
+    """An app of nothing but the chat and LINE's API."""
+    return Starlette(routes=chat_routes(panel), exception_handlers={HTTPException: _sentence})
 
 
 async def _sentence(request: Request, error: Exception) -> Response:

@@ -31,12 +31,7 @@ from linebot.v3.messaging import (
     RichMenuRequest,
     ShowLoadingAnimationRequest,
 )
-from PIL import Image
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-
-from apps.playground.line import (
+from local_line import (
     ChatPanel,
     LocalLine,
     Platform,
@@ -45,11 +40,15 @@ from apps.playground.line import (
     events,
     served,
 )
-from apps.playground.line.lengths import graphemes, utf16
-from apps.playground.line.messages import check_messages
-from apps.playground.line.panel import create_page
-from apps.playground.line.refusals import Refusal
-from apps.playground.line.sources import new_id
+from local_line.lengths import graphemes, utf16
+from local_line.messages import check_messages
+from local_line.panel import create_page
+from local_line.refusals import Refusal
+from local_line.sources import new_id
+from PIL import Image
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 
 SECRET, TOKEN = "channel secret", "channel access token"
 REPLY, PUSH = "/v2/bot/message/reply", "/v2/bot/message/push"
@@ -1249,7 +1248,7 @@ async def test_a_page_that_is_too_slow_is_told_everything_again() -> None:
     """It misses no message for good."""
     async with stage() as (line, _):
         panel = ChatPanel(line)
-        from apps.playground.line.panel import Visitor
+        from local_line.panel import Visitor
 
         who = Visitor("00000000")
         seen = panel._seen(who)

@@ -1,7 +1,7 @@
 // One message as it stands in the chat.
 
-import { drawFlex } from "/static/chat-flex.js";
-import { asFlex } from "/static/chat-templates.js";
+import { drawFlex } from "./chat-flex.js";
+import { asFlex } from "./chat-templates.js";
 
 const make = (tag, className, ...children) => {
   const element = Object.assign(document.createElement(tag), { className });

@@ -13,11 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from local_line import LocalLine, served
 from PIL import Image
 from starlette.requests import Request
 from starlette.responses import Response
 
-from apps.playground.line import LocalLine, served
 from dibs.testing import eventually
 
 pytestmark = pytest.mark.only_on("linux", "darwin")

@@ -6,7 +6,7 @@ const SAID = { location: "位置資訊", camera: "相機", cameraRoll: "相簿" 
 const nameOf = (action, index) => action.label || action.displayText || action.text || SAID[action.type] || `選單第 ${index + 1} 格`;
 
 export function drawMenu(box, { richMenuId, size, areas }, act) {
-  const picture = Object.assign(document.createElement("img"), { alt: "", src: `/chat/api/menu/${richMenuId}` });
+  const picture = Object.assign(document.createElement("img"), { alt: "", src: `api/menu/${richMenuId}` });
   picture.width = size.width;
   picture.height = size.height;
   box.style.aspectRatio = `${size.width} / ${size.height}`;

@@ -1,10 +1,10 @@
 // The phone. The page decides nothing: it shows what was said, and every tap leaves at once.
 
-import { bubble, dots, mark } from "/static/chat-bubbles.js";
-import { drawMenu } from "/static/chat-menu.js";
-import { askForPlace } from "/static/chat-places.js";
-import { askForTime } from "/static/chat-times.js";
-import { wireRow } from "/static/chat-wire.js";
+import { bubble, dots, mark } from "./chat-bubbles.js";
+import { drawMenu } from "./chat-menu.js";
+import { askForPlace } from "./chat-places.js";
+import { askForTime } from "./chat-times.js";
+import { wireRow } from "./chat-wire.js";
 
 const $ = (selector) => document.querySelector(selector);
 const MOST_ROWS = 100;
@@ -23,7 +23,7 @@ const chat = () => state.chats[chatName()];
 async function send(verb, facts = {}) {
   const wish = { place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked, ...facts };
   try {
-    const answer = await fetch(`/chat/api/${verb}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wish) });
+    const answer = await fetch(`api/${verb}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wish) });
     note(answer.ok ? "" : (await answer.json()).error);
   } catch {
     // The stream notices, too, and says so.
@@ -111,7 +111,7 @@ for (const choice of document.querySelectorAll("[name=place]")) {
 
 // ---- the stream comes in
 
-const stream = new EventSource("/chat/api/events");
+const stream = new EventSource("api/events");
 const on = (kind, listener) => stream.addEventListener(kind, (message) => listener(JSON.parse(message.data)));
 stream.addEventListener("open", () => { $("#gone").hidden = true; });
 stream.addEventListener("error", () => { $("#gone").hidden = false; });

@@ -172,7 +172,9 @@ class BotPanel(ChatPanel):
     """The chat page, whose bot is WeaMind."""
 
     def __init__(self, engine: Engine) -> None:
-        platform = Platform(secret=secrets.token_hex(16), access_token=secrets.token_hex(32))
+        platform = Platform(
+            secret=secrets.token_hex(16), access_token=secrets.token_hex(32), name="WeaMind"
+        )
         self._bot = Bot(engine, platform)
         super().__init__(platform, open_bot=self._bot.open)
 

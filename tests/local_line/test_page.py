@@ -148,7 +148,7 @@ def page(browser: Any, stage: Stage, request: pytest.FixtureRequest) -> Iterator
     home = stage.line.page_url.removesuffix("chat/")
     page.on("request", lambda asked: mistakes.append(asked.url) if home not in asked.url else None)
     page.goto(stage.line.page_url)
-    page.locator("#bot-name", has_text="WeaMind").wait_for()
+    page.locator("#bot-name", has_text="My bot").wait_for()
     yield page
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     context.close()

@@ -1,11 +1,10 @@
 """Who is who, and where the bot is.
 
 GET /v2/bot/info · GET /v2/bot/profile/{userId} · GET /v2/bot/followers/ids
-GET /v2/bot/{group|room}/{id}/member/{userId} · GET /v2/bot/group/{groupId}/summary · POST …/leave
+POST /v2/bot/user/{userId}/linkToken · GET /v2/bot/membership/…
 GET, PUT /v2/bot/channel/webhook/endpoint · POST /v2/bot/channel/webhook/test
 """
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,33 +12,29 @@ from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .journal import Delivery
-from .refusals import Detail, not_found, wrong_body, wrong_parameter
-from .sources import is_id
+from .pages import page_of
+from .refusals import Detail, not_found, wrong_body
+from .sendings import iso
 
 if TYPE_CHECKING:
     from .platform import Platform
 
 _LONGEST_URL = 500
+_MOST_FOLLOWERS, _USUAL_FOLLOWERS = 1000, 300
 
 
 def entrances(platform: "Platform") -> list[Entrance]:
     """The routes."""
     api = AccountApi(platform)
-    endpoint = "/v2/bot/channel/webhook/endpoint"
-    shared = [
-        entrance
-        for kind in ("group", "room")
-        for entrance in (
-            Entrance("GET", f"/v2/bot/{kind}/{{chatId}}/member/{{userId}}", api.member),
-            Entrance("POST", f"/v2/bot/{kind}/{{chatId}}/leave", api.leave),
-        )
-    ]
+    endpoint, membership = "/v2/bot/channel/webhook/endpoint", "/v2/bot/membership"
     return [
         Entrance("GET", "/v2/bot/info", api.info),
         Entrance("GET", "/v2/bot/profile/{userId}", api.profile),
         Entrance("GET", "/v2/bot/followers/ids", api.followers),
-        Entrance("GET", "/v2/bot/group/{chatId}/summary", api.summary),
-        *shared,
+        Entrance("POST", "/v2/bot/user/{userId}/linkToken", api.link_token),
+        Entrance("GET", f"{membership}/list", api.no_membership),
+        Entrance("GET", f"{membership}/subscription/{{userId}}", api.no_subscription),
+        Entrance("GET", f"{membership}/{{membershipId}}/users/ids", api.no_membership),
         Entrance("GET", endpoint, api.get_endpoint),
         Entrance("PUT", endpoint, api.set_endpoint),
         Entrance("POST", "/v2/bot/channel/webhook/test", api.test_endpoint),
@@ -57,45 +52,40 @@ class AccountApi:
         channel = self._platform.channel
         facts = {"userId": channel.bot_id, "basicId": channel.basic_id}
         facts |= {"displayName": channel.name, "chatMode": "bot", "markAsReadMode": "auto"}
-        return done(facts)
+        picture = {"pictureUrl": channel.picture_url} if channel.picture_url else {}
+        return done(facts | picture)
 
     async def profile(self, asked: Asked) -> Response:
         """A friend of the bot. Refusal: 404, nobody whom it may know."""
-        person = self._platform.accounts.find(_user(asked))
+        person = self._platform.accounts.find(asked.user())
         if person is None or not person.is_friend:
             raise not_found()
-        return done({"userId": person.user_id, "displayName": person.name, "language": "zh-TW"})
+        return done(person.profile() | {"language": person.language})
 
     async def followers(self, asked: Asked) -> Response:
-        """All friends of the bot."""
-        return done({"userIds": self._platform.accounts.friends()})
+        """All friends of the bot, 300 at a time unless told otherwise."""
+        friends = self._platform.accounts.friends()
+        ids, more = page_of(friends, asked, most=_MOST_FOLLOWERS, usual=_USUAL_FOLLOWERS)
+        return done({"userIds": ids} | more)
 
-    # ---- groups and rooms
-
-    async def summary(self, asked: Asked) -> Response:
-        """A group that the bot is in."""
-        self._members(asked)
-        return done({"groupId": asked.part("chatId"), "groupName": "群組"})
-
-    async def member(self, asked: Asked) -> Response:
-        """Somebody in a group or room that the bot is in, a friend or not."""
-        user_id = _user(asked)
-        if user_id not in self._members(asked):
+    async def link_token(self, asked: Asked) -> Response:
+        """For linking an account of the bot's owner: good for ten minutes, once."""
+        user_id = asked.user()
+        if self._platform.accounts.find(user_id) is None:
             raise not_found()
-        person = self._platform.accounts.person(user_id)
-        return done({"userId": user_id, "displayName": person.name})
+        token = self._platform.link_tokens.issue(user_id, self._platform.clock())
+        return done({"linkToken": token})
 
-    async def leave(self, asked: Asked) -> Response:
-        """The bot is not in there any more."""
-        self._members(asked)
-        self._platform.accounts.leave(asked.part("chatId"))
-        return done()
+    async def no_membership(self, asked: Asked) -> Response:
+        """Refusal: 404, this account offers no membership."""
+        raise not_found()
 
-    def _members(self, asked: Asked) -> set[str]:
-        members = self._platform.accounts.members(asked.part("chatId"))
-        if members is None:
+    async def no_subscription(self, asked: Asked) -> Response:
+        """Nobody is a member. Refusal: 404, nobody whom the bot may know."""
+        person = self._platform.accounts.find(asked.user())
+        if person is None or not person.is_friend:
             raise not_found()
-        return members
+        return done({"subscriptions": []})
 
     # ---- where the bot is
 
@@ -119,13 +109,6 @@ class AccountApi:
         return done(_result(await self._platform.verify(url)))
 
 
-def _user(asked: Asked) -> str:
-    user_id = asked.part("userId")
-    if not is_id(user_id, "U"):
-        raise wrong_parameter("userId")
-    return user_id
-
-
 def _endpoint(body: dict[str, Any]) -> str:
     """LINE takes https only; a bot on this machine has no certificate."""
     url = body.get("endpoint")
@@ -143,8 +126,7 @@ def _is_address(url: str) -> bool:
 
 
 def _result(delivery: Delivery) -> dict[str, Any]:
-    at = datetime.fromtimestamp(delivery.at, UTC).isoformat(timespec="milliseconds")
     status = delivery.status or 0
-    facts = {"success": delivery.is_ok, "timestamp": at.replace("+00:00", "Z")}
+    facts = {"success": delivery.is_ok, "timestamp": iso(delivery.at)}
     facts |= {"statusCode": status, "reason": delivery.reason.upper()}
     return facts | {"detail": str(status) if status else delivery.reason}

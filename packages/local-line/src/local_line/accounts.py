@@ -12,7 +12,9 @@ class Channel:
 
     secret: str = field(repr=False)
     access_token: str = field(repr=False)
-    name: str = "WeaMind"
+    name: str = "My bot"
+    picture_url: str | None = None
+    channel_id: str = field(default_factory=lambda: f"16{secrets.randbelow(10**8):08}")
     bot_id: str = field(default_factory=lambda: new_id("user"))
     basic_id: str = field(default_factory=lambda: f"@{secrets.token_hex(4)}")
 
@@ -30,6 +32,15 @@ class Person:
     is_friend: bool = False
     """Has added the bot, and has not blocked it."""
     has_blocked: bool = False
+    picture_url: str | None = None
+    status_message: str | None = None
+    language: str = "zh-TW"
+
+    def profile(self) -> dict[str, str]:
+        """As LINE tells it."""
+        facts = {"userId": self.user_id, "displayName": self.name}
+        facts |= {"pictureUrl": self.picture_url} if self.picture_url else {}
+        return facts | ({"statusMessage": self.status_message} if self.status_message else {})
 
 
 class Accounts:
@@ -38,6 +49,7 @@ class Accounts:
     def __init__(self) -> None:
         self._people: dict[str, Person] = {}
         self._members: dict[str, set[str]] = {}
+        self._group_names: dict[str, str] = {}
 
     def person(self, user_id: str) -> Person:
         """This person, who is known from now on."""
@@ -58,6 +70,32 @@ class Accounts:
         if source.kind != "user":
             members = self._members.setdefault(source.chat_id, set())
             members.update([source.user_id] if source.user_id else [])
+
+    def name_group(self, chat_id: str, name: str) -> None:
+        """The group is called that from now on."""
+        self._group_names[chat_id] = name
+
+    def group_name(self, chat_id: str) -> str:
+        """What the group is called."""
+        return self._group_names.get(chat_id, "群組")
+
+    def part(self, chat_id: str, user_id: str) -> None:
+        """This person is not in there any more."""
+        self._members.get(chat_id, set()).discard(user_id)
+
+    def enter(self, chat_id: str, user_id: str) -> None:
+        """This person is in there, too, if the bot is."""
+        self.person(user_id)
+        if chat_id in self._members:
+            self._members[chat_id].add(user_id)
+
+    def blockers(self) -> int:
+        """How many have blocked the bot."""
+        return sum(person.has_blocked for person in self._people.values())
+
+    def people(self) -> list[Person]:
+        """Everybody."""
+        return list(self._people.values())
 
     def members(self, chat_id: str) -> set[str] | None:
         """Those of a group or room whose ids are known. None: the bot is not in there."""

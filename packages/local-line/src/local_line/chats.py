@@ -1,7 +1,7 @@
 """The conversations: what was said in them, and whether the bot is just thinking."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Json = dict[str, Any]
@@ -21,7 +21,12 @@ class Entry:
     event_id: str | None = None
     """The event by which the bot heard of it."""
     via: str | None = None
-    """`reply` or `push`, for what the bot said."""
+    """`reply`, `push`, `multicast` …, for what the bot said."""
+    user_id: str | None = None
+    """Who said it, if LINE tells."""
+    name: str | None = None
+    is_unsent: bool = False
+    """True: it was taken back; nobody sees what it was."""
 
     def json(self) -> Json:
         """For the page."""
@@ -44,6 +49,12 @@ class Chat:
         self.entries.append(entry)
         if entry.author == "bot":
             self._loading_until = 0.0
+
+    def take_back(self, message_id: str) -> None:
+        """What it said is not shown any more."""
+        for index, entry in enumerate(self.entries):
+            if entry.id == message_id:
+                self.entries[index] = replace(entry, message={"type": "unsent"}, is_unsent=True)
 
     def load(self, until: float) -> None:
         """The bot is thinking, until then at the most."""

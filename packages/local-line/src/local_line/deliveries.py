@@ -25,21 +25,34 @@ _certificates = cache(ssl.create_default_context)
 class Postman:
     """Carries webhooks, any number at a time."""
 
-    def __init__(self, channel: Channel, *, patience: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        patience: float,
+        clock: Callable[[], float],
+        begin: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._channel = channel
         self._patience = patience
         self._clock = clock
+        self._begin = begin
 
     async def deliver(self, url: str, events: Sequence[Json], *, again: bool = False) -> Delivery:
         """What came of it; a bot that does not answer is no exception. *again*: flagged as such."""
         carried = tuple(redelivered(event) for event in events) if again else tuple(events)
-        at, since = self._clock(), monotonic()
-        status, reason = await self._post(url, body_of(self._channel.bot_id, carried))
-        return Delivery(at, carried, status, reason, monotonic() - since, is_redelivery=again)
+        at, since, number = self._clock(), monotonic(), self._begin()
+        body = body_of(self._channel.bot_id, carried)
+        sign = signature(self._channel.secret, body)
+        status, reason = await self._post(url, body, sign)
+        return Delivery(
+            at, carried, status, reason, monotonic() - since, is_redelivery=again, number=number,
+            url=url, body=body, signature=sign,
+        )  # fmt: skip
 
-    async def _post(self, url: str, body: bytes) -> tuple[int | None, str]:
+    async def _post(self, url: str, body: bytes, sign: str) -> tuple[int | None, str]:
         target = urlsplit(url)
-        request = _head(target, body, signature(self._channel.secret, body)) + body
+        request = _head(target, body, sign) + body
         try:
             async with asyncio.timeout(self._patience):
                 status = await _exchange(target, request)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .contents import Content, sample_picture
+from .lengths import utf16
 from .sources import Source
 
 Json = dict[str, Any]
@@ -29,6 +31,10 @@ class Draft:
     """None: the person of whom the platform is talking anyway."""
     is_replyable: bool = True
     is_standby: bool = False
+    carried: Content | None = None
+    """What a picture, video, sound or file is made of."""
+    takes_back: str | None = None
+    """The id of the message that is gone by it."""
 
     def by(self, source: Source) -> "Draft":
         """The same, done there."""
@@ -42,10 +48,33 @@ class Draft:
 # ---- what people do
 
 
-def text(words: str) -> Draft:
-    """Somebody writes."""
-    message = {"type": "text", "text": words}
+def text(words: str, *, mentions: Sequence["Mention"] = (), quoting: str | None = None) -> Draft:
+    """Somebody writes; *quoting* the message of that id. ValueError: a mention is not in there."""
+    message: Json = {"type": "text", "text": words}
+    if mentions:
+        message["mention"] = {"mentionees": [each.json(words) for each in mentions]}
+    message |= {"quotedMessageId": quoting} if quoting is not None else {}
     return Draft("message", {"message": message}, shown=message)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """Somebody who is named in a text: `Mention("@Ann", user_id)`."""
+
+    words: str
+    """As they stand in the text, with the @."""
+    user_id: str | None = None
+    """None: everybody, as `@All`."""
+    is_self: bool = False
+    """True: it is the bot."""
+
+    def json(self, text: str) -> Json:
+        """As it stands in an event. LINE counts places in UTF-16 units. ValueError: not there."""
+        place = utf16(text[: text.index(self.words)])
+        facts: Json = {"index": place, "length": utf16(self.words)}
+        if self.user_id is None:
+            return facts | {"type": "all"}
+        return facts | {"type": "user", "userId": self.user_id, "isSelf": self.is_self}
 
 
 def location(
@@ -65,10 +94,36 @@ def sticker(package_id: str = "446", sticker_id: str = "1988") -> Draft:
     return Draft("message", {"message": message}, shown=message)
 
 
-def image() -> Draft:
-    """Somebody sends a picture."""
+def image(content: Content | None = None) -> Draft:
+    """Somebody sends a picture; without *content*, one that is drawn here."""
     message = {"type": "image", "contentProvider": {"type": "line"}}
-    return Draft("message", {"message": message}, shown=message)
+    carried = content or sample_picture()
+    return Draft("message", {"message": message}, shown=message, carried=carried)
+
+
+def video(content: Content, *, duration: int = 1000) -> Draft:
+    """Somebody sends a video of *duration* milliseconds."""
+    message: Json = {"type": "video", "duration": duration, "contentProvider": {"type": "line"}}
+    return Draft("message", {"message": message}, shown=message, carried=content)
+
+
+def audio(content: Content, *, duration: int = 1000) -> Draft:
+    """Somebody says something, for *duration* milliseconds."""
+    message: Json = {"type": "audio", "duration": duration, "contentProvider": {"type": "line"}}
+    return Draft("message", {"message": message}, shown=message, carried=content)
+
+
+def file(content: Content) -> Draft:
+    """Somebody sends a file, by its name."""
+    name = content.name or "file"
+    message: Json = {"type": "file", "fileName": name, "fileSize": len(content.data)}
+    return Draft("message", {"message": message}, shown=message, carried=content)
+
+
+def unsend(message_id: str) -> Draft:
+    """Somebody takes a message back: nothing can be said to that."""
+    unsent = {"unsend": {"messageId": message_id}}
+    return Draft("unsend", unsent, is_replyable=False, takes_back=message_id)
 
 
 def postback(data: str, *, display_text: str | None = None, params: Json | None = None) -> Draft:
@@ -98,10 +153,35 @@ def leave() -> Draft:
     return Draft("leave", is_replyable=False)
 
 
-def member_joined(user_id: str) -> Draft:
-    """Somebody else joins the group or room."""
-    members = [{"type": "user", "userId": user_id}]
-    return Draft("memberJoined", {"joined": {"members": members}})
+def member_joined(*user_ids: str) -> Draft:
+    """Others join the group or room."""
+    return Draft("memberJoined", {"joined": {"members": _members(user_ids)}})
+
+
+def member_left(*user_ids: str) -> Draft:
+    """Others leave the group or room: nothing can be said to them."""
+    return Draft("memberLeft", {"left": {"members": _members(user_ids)}}, is_replyable=False)
+
+
+def _members(user_ids: Sequence[str]) -> list[Json]:
+    return [{"type": "user", "userId": user_id} for user_id in user_ids]
+
+
+def video_played(tracking_id: str) -> Draft:
+    """Somebody has seen a video of the bot to its end."""
+    return Draft("videoPlayComplete", {"videoPlayComplete": {"trackingId": tracking_id}})
+
+
+def beacon(hwid: str = "d41d8cd98f", *, type: str = "enter", dm: str | None = None) -> Draft:
+    """Somebody comes near a beacon."""
+    seen = {"hwid": hwid, "type": type} | ({"dm": dm} if dm is not None else {})
+    return Draft("beacon", {"beacon": seen})
+
+
+def account_link(nonce: str, *, is_ok: bool = True) -> Draft:
+    """Somebody has linked an account elsewhere to the one at LINE, or tried to."""
+    link = {"result": "ok" if is_ok else "failed", "nonce": nonce}
+    return Draft("accountLink", {"link": link}, is_replyable=is_ok)
 
 
 def anything(type: str, *, is_replyable: bool = False, **content: Any) -> Draft:
@@ -121,6 +201,7 @@ class Stamp:
     reply_token: str
     message_id: str
     quote_token: str
+    read_token: str = ""
 
 
 def compose(draft: Draft, source: Source, stamp: Stamp) -> Json:
@@ -143,7 +224,8 @@ def compose(draft: Draft, source: Source, stamp: Stamp) -> Json:
 def _message(content: Json, stamp: Stamp) -> Json:
     quotable = content["type"] in ("text", "sticker", "image", "video")
     quote = {"quoteToken": stamp.quote_token} if quotable else {}
-    return content | {"id": stamp.message_id} | quote
+    read = {"markAsReadToken": stamp.read_token} if stamp.read_token else {}
+    return content | {"id": stamp.message_id} | quote | read
 
 
 def redelivered(event: Json) -> Json:

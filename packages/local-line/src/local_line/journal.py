@@ -1,12 +1,13 @@
 """What went over the wire: webhooks to the bot and calls from it, told to those who watch.
 
-Entries name no person: a call stands there with its route, not with the address that was asked for.
+Every row has a number, given when it began: by it a page shows rows in that order.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 Json = dict[str, Any]
@@ -28,6 +29,12 @@ class Delivery:
     took: float
     """Seconds until the answer, or until there was none."""
     is_redelivery: bool = False
+    number: int = 0
+    """The place among all rows: webhooks and calls are counted together, as they begin."""
+    url: str = field(default="", repr=False)
+    body: bytes = field(default=b"", repr=False)
+    """What was sent, to the byte."""
+    signature: str = field(default="", repr=False)
 
     @property
     def is_ok(self) -> bool:
@@ -44,6 +51,8 @@ class Delivery:
         facts = {"at": self.at, "status": self.status, "reason": self.reason, "took": self.took}
         standby = any(event["mode"] == "standby" for event in self.events)
         facts |= {"events": [_name(event) for event in self.events], "ids": self.event_ids}
+        facts |= {"number": self.number, "url": self.url, "signature": self.signature}
+        facts |= {"body": self.body.decode()}
         return facts | {"isRedelivery": self.is_redelivery, "isStandby": standby}
 
 
@@ -67,11 +76,31 @@ class Call:
     """What a refusal said."""
     body: Any = field(default=None, repr=False)
     """The JSON that was sent, for tests."""
+    number: int = 0
+    """The place among all rows: webhooks and calls are counted together, as they begin."""
+    path: str = field(default="", repr=False)
+    """The address below the API's, with its query."""
+    headers: Json = field(default_factory=dict, repr=False)
+    """Of what was sent, those that matter; the access token is not among them."""
+    sent: bytes = field(default=b"", repr=False)
+    answer: Any = field(default=None, repr=False)
+    """The JSON that was answered; of other answers, what they are."""
+    is_known: bool = True
+    """False: the platform has no such route."""
 
     def json(self) -> Json:
         """For the page."""
         facts = {"at": self.at, "method": self.method, "route": self.route, "note": self.note}
-        return facts | {"status": self.status, "took": self.took}
+        facts |= {"number": self.number, "path": self.path, "headers": self.headers}
+        facts |= {"body": _readable(self.sent), "answer": self.answer, "isKnown": self.is_known}
+        return facts | {"status": self.status, "took": self.took, "requestId": self.request_id}
+
+
+def _readable(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"({len(data)} bytes)"
 
 
 @dataclass(frozen=True)
@@ -127,7 +156,12 @@ class Journal:
         self.deliveries: deque[Delivery] = deque(maxlen=_KEPT)
         self.calls: deque[Call] = deque(maxlen=_KEPT)
         self._windows: set[Window] = set()
+        self._numbers = count(1)
         self._lately: deque[News] = deque(maxlen=_KEPT)
+
+    def begin(self) -> int:
+        """The number of a row that begins now."""
+        return next(self._numbers)
 
     def delivered(self, delivery: Delivery, chat_id: str | None) -> None:
         """A webhook is over, well or not."""

@@ -40,7 +40,7 @@ class LocalLine(Platform):
             serving.push_async_callback(panel.send_home)
             serving.callback(self.faults.end)
             self._serving = serving.pop_all()
-        self.api_base, self.page_url = f"{url}/line", f"{url}/chat/"
+        self.api_base, self.page_url = url, f"{url}/chat/"
         return self
 
     async def __aexit__(self, *exception: object) -> None:

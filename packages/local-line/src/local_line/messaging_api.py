@@ -1,13 +1,15 @@
-"""Saying something to people: reply, push, the loading dots, and what may be said.
+"""Saying something to people: reply, push, multicast, broadcast, narrowcast, and what may be said.
 
-POST /v2/bot/message/reply               200 · 400: the token, the messages, or a retry key
-POST /v2/bot/message/push                200 · 400 · 409: accepted before · 429: the quota
-POST /v2/bot/message/validate/{reply|push}  200 · 400: what is wrong with the messages
-POST /v2/bot/chat/loading/start          202 · 400
-GET  /v2/bot/message/quota, /quota/consumption
+POST /v2/bot/message/reply       200 · 400: the token, the messages, or a retry key
+POST /v2/bot/message/push        200 · 400 · 409: accepted before · 429: the quota
+POST /v2/bot/message/multicast   200 · the same
+POST /v2/bot/message/broadcast   200 · the same
+POST /v2/bot/message/narrowcast  202 · the same; GET …/progress/narrowcast
+POST /v2/bot/message/validate/{kind}  200 · 400: what is wrong with the messages
 """
 
 import secrets
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,9 +17,10 @@ from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .chats import Entry
-from .journal import News
 from .messages import check_messages
-from .refusals import Detail, Refusal, wrong_body, wrong_property
+from .recipients import Recipients
+from .refusals import Detail, Refusal, not_found, wrong_body, wrong_parameter, wrong_property
+from .sendings import Sending, iso
 from .sources import is_id
 from .tokens import Accepted
 
@@ -25,23 +28,25 @@ if TYPE_CHECKING:
     from .platform import Platform
 
 Json = dict[str, Any]
+KINDS = ("reply", "push", "multicast", "narrowcast", "broadcast")
 _QUOTABLE = ("text", "textV2", "sticker", "image", "video", "template", "flex")
-_ONLY_USERS = (
-    "Only user id is acceptable, please confirm if there are any group/room ids or illegal ids."
-)
+_MOST_RECIPIENTS = 500
+_NO_RECIPIENTS = 2
+"""LINE's code for a narrowcast that found too few people."""
 
 
 def entrances(platform: "Platform") -> list[Entrance]:
     """The routes."""
     api = MessagingApi(platform)
+    sent = "/v2/bot/message"
     return [
-        Entrance("POST", "/v2/bot/message/reply", api.reply),
-        Entrance("POST", "/v2/bot/message/push", api.push),
-        Entrance("POST", "/v2/bot/message/validate/reply", api.validate),
-        Entrance("POST", "/v2/bot/message/validate/push", api.validate),
-        Entrance("POST", "/v2/bot/chat/loading/start", api.show_loading),
-        Entrance("GET", "/v2/bot/message/quota", api.quota),
-        Entrance("GET", "/v2/bot/message/quota/consumption", api.consumption),
+        Entrance("POST", f"{sent}/reply", api.reply),
+        Entrance("POST", f"{sent}/push", api.push),
+        Entrance("POST", f"{sent}/multicast", api.multicast),
+        Entrance("POST", f"{sent}/broadcast", api.broadcast),
+        Entrance("POST", f"{sent}/narrowcast", api.narrowcast),
+        Entrance("GET", f"{sent}/progress/narrowcast", api.progress),
+        *(Entrance("POST", f"{sent}/validate/{kind}", api.validate) for kind in KINDS),
     ]
 
 
@@ -50,6 +55,8 @@ class MessagingApi:
 
     def __init__(self, platform: "Platform") -> None:
         self._platform = platform
+
+    # ---- to one
 
     async def reply(self, asked: Asked) -> Response:
         """The messages are in the chat that the token is for, which is spent by it."""
@@ -64,6 +71,7 @@ class MessagingApi:
         if chat_id is None:
             raise Refusal(400, "Invalid reply token")
         asked.chat_id = chat_id
+        self._note(asked, "reply", [chat_id])
         return done({"sentMessages": self._say(chat_id, messages, via="reply")})
 
     async def push(self, asked: Asked) -> Response:
@@ -73,14 +81,113 @@ class MessagingApi:
         if not isinstance(chat_id, str) or not is_id(chat_id):
             raise wrong_property("to")
         messages = check_messages(body)
+        units = _units(body)
         key = self._new_retry_key(asked)
-        self._take_from_quota(chat_id)
+        if not self._platform.accounts.knows(chat_id):
+            raise Refusal(400, "Failed to send messages")
+        self._take_from_quota(max(len(self._platform.accounts.members(chat_id) or ()), 1))
         asked.chat_id = chat_id
         sent = self._say(chat_id, messages, via="push")
-        if key is not None:
-            accepted = Accepted(asked.request_id, sent, self._platform.clock())
-            self._platform.retry_keys.accept(key, accepted)
+        self._accept(asked, key, sent)
+        self._note(asked, "push", [chat_id], units)
         return done({"sentMessages": sent})
+
+    # ---- to many
+
+    async def multicast(self, asked: Asked) -> Response:
+        """The messages are in the chats of those users; nobody hears who is none."""
+        body = await asked.json()
+        users, messages, units = _users(body), check_messages(body), _units(body)
+        key = self._new_retry_key(asked)
+        self._send(asked, "multicast", self._reachable(users), messages, units)
+        self._accept(asked, key)
+        return done()
+
+    async def broadcast(self, asked: Asked) -> Response:
+        """The messages are in the chat of every friend."""
+        messages = check_messages(await asked.json())
+        key = self._new_retry_key(asked)
+        self._send(asked, "broadcast", self._platform.accounts.friends(), messages)
+        self._accept(asked, key)
+        return done()
+
+    async def narrowcast(self, asked: Asked) -> Response:
+        """The messages are in the chats of those friends; how it went is asked for later."""
+        body = await asked.json()
+        messages = check_messages(body)
+        users = self._narrowed(body)
+        key = self._new_retry_key(asked)
+        if users:
+            self._send(asked, "narrowcast", users, messages)
+        else:
+            self._note(asked, "narrowcast", [], failure=_NO_RECIPIENTS)
+        self._accept(asked, key)
+        return done(status=202)
+
+    def _narrowed(self, body: Json) -> list[str]:
+        """Nobody here has told an age or an area: a demographic filter leaves nobody."""
+        platform, friends = self._platform, self._platform.accounts.friends()
+        audiences, sendings = platform.audiences, platform.sendings
+        reader = Recipients(
+            frozenset(friends),
+            audience=audiences.members,
+            earlier=lambda id: _recipients(sendings.find(id)),
+        )
+        chosen = reader.read(body["recipient"]) if "recipient" in body else frozenset(friends)
+        if "filter" in body:
+            chosen = frozenset()
+        return [user for user in friends if user in chosen][: _limit(body, self._left())]
+
+    def _left(self) -> int | None:
+        """What is left of the quota. None: there is no end."""
+        platform = self._platform
+        return None if platform.quota is None else max(platform.quota - platform.used, 0)
+
+    async def progress(self, asked: Asked) -> Response:
+        """How a narrowcast went. Refusal: 404, there was none."""
+        request_id = asked.query("requestId")
+        if not request_id:
+            raise wrong_parameter("requestId")
+        sending = self._platform.sendings.find(request_id)
+        if sending is None or sending.kind != "narrowcast":
+            raise not_found()
+        return done(_progress(sending))
+
+    async def validate(self, asked: Asked) -> Response:
+        """Whether it could be sent; nothing is."""
+        check_messages(await asked.json())
+        return done()
+
+    # ---- how it is done
+
+    def _reachable(self, users: Collection[str]) -> list[str]:
+        known = self._platform.accounts.find
+        return [user for user in dict.fromkeys(users) if known(user) is not None]
+
+    def _send(
+        self,
+        asked: Asked,
+        kind: str,
+        users: Collection[str],
+        messages: list[Json],
+        units: tuple[str, ...] = (),
+    ) -> None:
+        self._take_from_quota(len(users))
+        for user in users:
+            self._say(user, messages, via=kind)
+        self._note(asked, kind, users, units)
+
+    def _note(
+        self,
+        asked: Asked,
+        kind: str,
+        users: Collection[str],
+        units: tuple[str, ...] = (),
+        failure: int | None = None,
+    ) -> None:
+        now = self._platform.clock()
+        sending = Sending(asked.request_id, kind, now, tuple(users), units, failure)
+        self._platform.sendings.add(sending)
 
     def _new_retry_key(self, asked: Asked) -> str | None:
         """None: there is none. Refusal: it is no UUID, or was accepted before."""
@@ -94,17 +201,19 @@ class MessagingApi:
         accepted = self._platform.retry_keys.find(key, self._platform.clock())
         if accepted is not None:
             headers = {"x-line-accepted-request-id": accepted.request_id}
-            words = "The retry key is already accepted"
-            raise Refusal(409, words, extra={"sentMessages": accepted.sent}, headers=headers)
+            extra = {"sentMessages": accepted.sent} if accepted.sent else {}
+            raise Refusal(409, "The retry key is already accepted", extra=extra, headers=headers)
         return key
 
-    def _take_from_quota(self, chat_id: str) -> None:
-        """One message for everybody who gets it. Refusal: nobody knows them, or it is used up."""
+    def _accept(self, asked: Asked, key: str | None, sent: list[Json] | None = None) -> None:
+        if key is not None:
+            accepted = Accepted(asked.request_id, sent or [], self._platform.clock())
+            self._platform.retry_keys.accept(key, accepted)
+
+    def _take_from_quota(self, cost: int) -> None:
+        """One message for everybody who gets it. Refusal: it is used up."""
         platform = self._platform
-        if not platform.accounts.knows(chat_id):
-            raise Refusal(400, "Failed to send messages")
-        cost = max(len(platform.accounts.members(chat_id) or ()), 1)
-        if platform.used + cost > platform.quota:
+        if platform.quota is not None and platform.used + cost > platform.quota:
             raise Refusal(429, "You have reached your monthly limit.")
         platform.used += cost
 
@@ -122,41 +231,53 @@ class MessagingApi:
                 platform.add_entry(chat_id, entry)
         return sent
 
-    async def validate(self, asked: Asked) -> Response:
-        """Whether it could be sent; nothing is."""
-        check_messages(await asked.json())
-        return done()
 
-    async def show_loading(self, asked: Asked) -> Response:
-        """The dots are shown, until the bot says something or the time is over."""
-        body = await asked.json()
-        platform = self._platform
-        chat_id, seconds = _loading(body.get("chatId"), body.get("loadingSeconds", 20))
-        asked.chat_id = chat_id
-        person = platform.accounts.find(chat_id)
-        if person is not None and not person.has_blocked:
-            platform.chats.open(chat_id).load(platform.clock() + seconds)
-            platform.journal.tell(News("loading", {"seconds": seconds}, chat_id))
-        return done(status=202)
-
-    async def quota(self, asked: Asked) -> Response:
-        """How much may be pushed in a month."""
-        return done({"type": "limited", "value": self._platform.quota})
-
-    async def consumption(self, asked: Asked) -> Response:
-        """How much of it was."""
-        return done({"totalUsage": self._platform.used})
+def _users(body: Json) -> list[str]:
+    users = body.get("to")
+    if not isinstance(users, list) or not 1 <= len(users) <= _MOST_RECIPIENTS:
+        raise wrong_body([Detail("to", f"Size must be between 1 and {_MOST_RECIPIENTS}")])
+    if not all(is_id(user, "U") for user in users):
+        raise wrong_property("to")
+    return users
 
 
-def _loading(chat_id: Any, seconds: Any) -> tuple[str, int]:
-    """Both, if both are right."""
-    mistakes: list[Detail] = []
-    if not is_id(chat_id, "U"):
-        mistakes.append(Detail("chatId", _ONLY_USERS))
-    if type(seconds) is not int or not 5 <= seconds <= 60:
-        mistakes.append(Detail("loadingSeconds", "Must be between 5 and 60"))
-    if type(seconds) is not int or seconds % 5:
-        mistakes.append(Detail("loadingSeconds", "must be a multiple of five"))
-    if mistakes:
-        raise wrong_body(mistakes)
-    return chat_id, seconds
+def _units(body: Json) -> tuple[str, ...]:
+    units = body.get("customAggregationUnits", [])
+    if not isinstance(units, list) or len(units) > 1 or not all(map(is_unit, units)):
+        raise wrong_body([Detail("customAggregationUnits", "invalid customAggregationUnits")])
+    return tuple(units)
+
+
+def is_unit(value: Any) -> bool:
+    """True: it can be the name of an aggregation unit."""
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= 30
+        and value.isascii()
+        and value.replace("_", "a").isalnum()
+    )
+
+
+def _limit(body: Json, left: int | None) -> int | None:
+    """The most who may get it. None: all. Refusal: 400, that is no limit."""
+    limit = body.get("limit", {})
+    most = limit.get("max") if isinstance(limit, dict) else 0
+    if not isinstance(limit, dict) or (most is not None and (type(most) is not int or most < 1)):
+        raise wrong_body([Detail("limit.max", "must be greater than or equal to 1")])
+    if limit.get("upToRemainingQuota") is True and left is not None:
+        return left if most is None else min(most, left)
+    return most
+
+
+def _recipients(sending: Sending | None) -> frozenset[str] | None:
+    return None if sending is None else frozenset(sending.recipients)
+
+
+def _progress(sending: Sending) -> Json:
+    times = {"acceptedTime": iso(sending.at), "completedTime": iso(sending.at)}
+    if sending.failure is not None:
+        failed = {"phase": "failed", "failedDescription": "There were not enough recipients"}
+        return failed | {"errorCode": sending.failure} | times
+    number = len(sending.recipients)
+    counts = {"successCount": number, "failureCount": 0, "targetCount": number}
+    return {"phase": "succeeded"} | counts | times

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -270,11 +270,17 @@ def _sse(kind: str, message: Json) -> str:
 
 
 def chat_routes(panel: ChatPanel) -> list[BaseRoute]:
-    """The page at /chat/, and LINE's API at /line, for any Starlette app."""
+    """The page at /chat/, and LINE's API at its own paths: LINE's SDKs take no path before them."""
     return [
+        Route("/", _to_the_page, methods=["GET"]),
+        Route("/chat", _to_the_page, methods=["GET"]),
         Mount("/chat", routes=panel.routes),
-        Mount("/line", app=panel.platform.app),
+        Mount("/", app=panel.platform.app),
     ]
+
+
+async def _to_the_page(request: Request) -> Response:
+    return RedirectResponse(str(request.url.replace(path="/chat/", query="")))
 
 
 def create_page(panel: ChatPanel) -> Starlette:

@@ -16,14 +16,20 @@ from starlette.applications import Starlette
 from . import events
 from .accounts import Accounts, Channel
 from .api import create_api
+from .audiences import Audiences
+from .calls import same
 from .chats import Chat, Chats, Entry
+from .contents import Content, Contents
 from .deliveries import PATIENCE, Postman
 from .events import Draft, Json, Stamp
 from .faults import Fault, Faults
 from .journal import Call, Delivery, Journal, News
+from .logins import Login, Logins
+from .rates import Rates
 from .richmenus import RichMenus
+from .sendings import Sendings
 from .sources import Source, new_id
-from .tokens import ReplyTokens, RetryKeys
+from .tokens import LinkTokens, ReplyTokens, RetryKeys
 
 REDELIVERED_AFTER = (1.0, 5.0, 20.0)
 """Seconds until a webhook that failed is sent again, and again; LINE does not tell its own."""
@@ -45,11 +51,19 @@ class Platform:
         redelivery: bool = False,
         redelivered_after: Sequence[float] = REDELIVERED_AFTER,
         webhook_patience: float = PATIENCE,
-        quota: int = 200,
+        quota: int | None = 200,
+        rate_limits: bool = True,
+        name: str = "My bot",
+        picture_url: str | None = None,
+        channel_id: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """ValueError: no secret, no token. *webhook_url* is needed at the first event only."""
-        self.channel = Channel(secret, access_token)
+        """ValueError: no secret, no token. *webhook_url* is needed at the first event only.
+
+        *quota*: messages in a month, None: no end. *rate_limits*: False: call as often as you like.
+        """
+        known = {"channel_id": channel_id} if channel_id is not None else {}
+        self.channel = Channel(secret, access_token, name, picture_url, **known)
         self.webhook_url = webhook_url
         self.redelivery = redelivery
         self.quota = quota
@@ -62,11 +76,21 @@ class Platform:
         self.journal = Journal()
         self.reply_tokens = ReplyTokens(ttl=reply_token_ttl)
         self.retry_keys = RetryKeys()
+        self.link_tokens = LinkTokens()
+        self.read_tokens: dict[str, str] = {}
+        """Which chat a `markAsReadToken` is of."""
+        self.logins = Logins(self.channel)
+        self.contents = Contents()
+        self.sendings = Sendings()
+        self.audiences = Audiences()
+        self.rates = Rates(enabled=rate_limits)
         self.faults = Faults()
         self.me = Source.user(new_id("user"))
         """The person who does what nobody else is named for."""
         self._redelivered_after = tuple(redelivered_after)
-        self._postman = Postman(self.channel, patience=webhook_patience, clock=clock)
+        self._postman = Postman(
+            self.channel, patience=webhook_patience, clock=clock, begin=self.journal.begin
+        )
         self._events: dict[str, Json] = {}
         self._numbers = count(500_000_000_000_000_001)
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -128,6 +152,33 @@ class Platform:
         """The bot is invited to that group or room."""
         return await self.send(events.join(), source=source)
 
+    async def leave(self, *, source: Source) -> Delivery:
+        """The bot is removed from that group or room."""
+        return await self.send(events.leave(), source=source)
+
+    async def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
+        """Somebody takes back what they have sent."""
+        return await self.send(events.unsend(message_id), source=source)
+
+    async def send_picture(
+        self, content: Content | None = None, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody sends a picture, which the bot can download."""
+        return await self.send(events.image(content), source=source)
+
+    async def link_account(
+        self, link_token: str, nonce: str, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        person = source or self.me
+        is_ok = self.link_tokens.spend(link_token, self.clock()) == person.chat_id
+        return await self.send(events.account_link(nonce, is_ok=is_ok), source=person)
+
+    def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
+        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        person = self.accounts.person((source or self.me).chat_id)
+        return self.logins.log_in(person, self.clock(), nonce=nonce)
+
     async def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
         """All of it in one webhook."""
         return await self.start(self.happen(drafts, source=source))
@@ -144,11 +195,18 @@ class Platform:
         """The button in LINE's console: a webhook without events. Not in the journal."""
         return await self._postman.deliver(url or self.webhook_url, ())
 
-    def somebody(self) -> Source:
+    def somebody(self, name: str | None = None) -> Source:
         """A new person, who is a friend of the bot; no event tells the bot so."""
         source = Source.user(new_id("user"))
-        self.accounts.person(source.chat_id).is_friend = True
+        person = self.accounts.person(source.chat_id)
+        person.is_friend = True
+        person.name = name or person.name
         return source
+
+    def is_channel_token(self, token: str) -> bool:
+        """True: whoever has it is the bot."""
+        is_console = same(token, self.channel.access_token)
+        return is_console or self.logins.is_channels(token, self.clock())
 
     # ---- what can be seen of it
 
@@ -230,14 +288,39 @@ class Platform:
         stamp = self._stamp(now)
         event = events.compose(draft, source, stamp)
         self._remember(event)
-        if draft.type == "leave":
-            self.accounts.leave(source.chat_id)
+        self._change_members(draft, source)
         if "replyToken" in event:
             self.reply_tokens.issue(stamp.reply_token, source.chat_id, now)
+        if draft.type == "message":
+            self.read_tokens[stamp.read_token] = source.chat_id
+        if draft.carried is not None:
+            self.contents.add(stamp.message_id, draft.carried)
+        if draft.takes_back is not None:
+            self._take_back(source.chat_id, draft.takes_back)
         if draft.shown is not None:
-            entry = Entry(stamp.message_id, "person", draft.shown, now, stamp.event_id)
-            self.add_entry(source.chat_id, entry)
+            self.add_entry(source.chat_id, self._entry(draft.shown, source, stamp))
         return event
+
+    def _entry(self, message: Json, source: Source, stamp: Stamp) -> Entry:
+        person = self.accounts.find(source.user_id or "")
+        name = person.name if person is not None else None
+        return Entry(
+            stamp.message_id, "person", message, stamp.at, stamp.event_id,
+            user_id=source.user_id, name=name,
+        )  # fmt: skip
+
+    def _change_members(self, draft: Draft, source: Source) -> None:
+        if draft.type == "leave":
+            self.accounts.leave(source.chat_id)
+        for member in draft.content.get("joined", {}).get("members", []):
+            self.accounts.enter(source.chat_id, member["userId"])
+        for member in draft.content.get("left", {}).get("members", []):
+            self.accounts.part(source.chat_id, member["userId"])
+
+    def _take_back(self, chat_id: str, message_id: str) -> None:
+        self.contents.forget(message_id)
+        self.chats.open(chat_id).take_back(message_id)
+        self.journal.tell(News("unsent", {"id": message_id}, chat_id))
 
     def _remember(self, event: Json) -> None:
         self._events[event["webhookEventId"]] = event
@@ -247,8 +330,9 @@ class Platform:
     def _stamp(self, now: float) -> Stamp:
         event_id = events.ulid(now, secrets.randbits(80))
         return Stamp(
-            now, event_id, secrets.token_hex(16), self.next_number(), secrets.token_urlsafe(24)
-        )
+            now, event_id, secrets.token_hex(16), self.next_number(), secrets.token_urlsafe(24),
+            secrets.token_urlsafe(24),
+        )  # fmt: skip
 
     def next_number(self) -> str:
         """The id of a message."""

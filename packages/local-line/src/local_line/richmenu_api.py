@@ -10,7 +10,8 @@ from starlette.responses import Response
 from .calls import Asked, Entrance, done
 from .journal import News
 from .refusals import Detail, wrong_body, wrong_parameter
-from .richmenus import RichMenus, check_menu, check_picture
+from .richmenus import RichMenus, check_menu, check_operations, check_picture
+from .sendings import iso
 from .sources import is_id
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def entrances(platform: "Platform") -> list[Entrance]:
         Entrance("GET", f"{alias}/{{aliasId}}", api.get_alias),
         Entrance("POST", f"{alias}/{{aliasId}}", api.update_alias),
         Entrance("DELETE", f"{alias}/{{aliasId}}", api.delete_alias),
+        Entrance("POST", f"{menu}/batch", api.batch),
+        Entrance("POST", f"{menu}/validate/batch", api.validate_batch),
+        Entrance("GET", f"{menu}/progress/batch", api.batch_progress),
         Entrance("POST", f"{menu}/bulk/link", api.link_many),
         Entrance("POST", f"{menu}/bulk/unlink", api.unlink_many),
         Entrance("GET", f"{menu}/{{richMenuId}}", api.get),
@@ -89,8 +93,7 @@ class RichMenuApi:
         """Its picture; it can have only one, for ever."""
         menu_id = asked.part("richMenuId")
         self._menus.get(menu_id)
-        media_type = (asked.header("content-type") or "").partition(";")[0].strip().lower()
-        picture = check_picture(await asked.request.body(), media_type)
+        picture = check_picture(await asked.data(), asked.media_type)
         self._menus.upload(menu_id, picture)
         return done()
 
@@ -117,16 +120,16 @@ class RichMenuApi:
 
     async def get_linked(self, asked: Asked) -> Response:
         """What this person sees, and not everybody."""
-        return done({"richMenuId": self._menus.linked(_user(asked))})
+        return done({"richMenuId": self._menus.linked(asked.user())})
 
     async def link(self, asked: Asked) -> Response:
         """This person sees it."""
-        self._menus.link(_user(asked), asked.part("richMenuId"))
+        self._menus.link(asked.user(), asked.part("richMenuId"))
         return self._changed()
 
     async def unlink(self, asked: Asked) -> Response:
         """This person sees what everybody sees."""
-        self._menus.unlink(_user(asked))
+        self._menus.unlink(asked.user())
         return self._changed()
 
     async def link_many(self, asked: Asked) -> Response:
@@ -143,6 +146,30 @@ class RichMenuApi:
             self._menus.unlink(user_id)
         self._changed()
         return done(status=202)
+
+    # ---- all at once
+
+    async def batch(self, asked: Asked) -> Response:
+        """Who sees one menu sees another from now on, or none."""
+        operations = check_operations(await asked.json())
+        for operation in operations:
+            self._menus.replace(operation)
+        self._platform.menus.note_batch(asked.request_id, self._platform.clock())
+        self._changed()
+        return done(status=202)
+
+    async def validate_batch(self, asked: Asked) -> Response:
+        """Whether it could be done; nothing is."""
+        check_operations(await asked.json())
+        return done()
+
+    async def batch_progress(self, asked: Asked) -> Response:
+        """How it went. Refusal: 404, there was none."""
+        request_id = asked.query("requestId")
+        if not request_id:
+            raise wrong_parameter("requestId")
+        at = iso(self._menus.batch(request_id))
+        return done({"phase": "succeeded", "acceptedTime": at, "completedTime": at})
 
     # ---- other names
 
@@ -173,13 +200,6 @@ class RichMenuApi:
         """The name means nothing any more."""
         self._menus.forget_name(asked.part("aliasId"))
         return done()
-
-
-def _user(asked: Asked) -> str:
-    user_id = asked.part("userId")
-    if not is_id(user_id, "U"):
-        raise wrong_parameter("userId")
-    return user_id
 
 
 def _users(body: dict[str, Any]) -> list[str]:

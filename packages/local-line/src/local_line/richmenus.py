@@ -8,7 +8,18 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from .actions import in_rich_menu
-from .findings import Check, Finding, Findings, Path, boolean, fields, listed, number, text
+from .findings import (
+    Check,
+    Finding,
+    Findings,
+    Path,
+    boolean,
+    by_type,
+    fields,
+    listed,
+    number,
+    text,
+)
 from .refusals import Detail, Refusal, not_found, wrong_body
 
 Json = dict[str, Any]
@@ -51,11 +62,31 @@ def _proportions(body: Json) -> Findings:
 
 
 def _inside(bounds: Json, size: Json, path: Path) -> Findings:
+    """An area begins inside of the menu; it may reach beyond, as in LINE's own example of tabs."""
     for start, length in (("x", "width"), ("y", "height")):
         if not bounds[length]:
             yield Finding((*path, length), "must be greater than or equal to 1")
-        if bounds[start] + bounds[length] > size[length]:
+        if bounds[start] >= size[length]:
             yield Finding(path, f"must be inside of the {length} of the rich menu")
+
+
+# ---- changes for everybody who sees a menu
+
+_menu_id = text(100)
+_OPERATIONS: dict[str, Check] = {
+    "link": fields({"from": _menu_id, "to": _menu_id}, {}),
+    "unlink": fields({"from": _menu_id}, {}),
+    "unlinkAll": fields({}, {}),
+}
+_operations = listed(by_type(_OPERATIONS), least=1, most=1000)
+
+
+def check_operations(body: Json) -> list[Json]:
+    """The operations of a batch. Refusal: 400, and what is wrong with them."""
+    mistakes = list(_operations(body.get("operations"), ("operations",)))
+    if mistakes:
+        raise wrong_body([Detail(each.dotted, each.message) for each in mistakes])
+    return body["operations"]
 
 
 # ---- the picture
@@ -102,6 +133,7 @@ class RichMenus:
         self._default: str | None = None
         self._linked: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
+        self._batches: dict[str, float] = {}
 
     def create(self, menu: Json) -> str:
         """Its id. Refusal: there are too many."""
@@ -187,6 +219,28 @@ class RichMenus:
         """The menu on this person's phone, if any."""
         menu_id = self._linked.get(user_id, self._default)
         return self._menus.get(menu_id) if menu_id else None
+
+    def replace(self, operation: Json) -> None:
+        """Who has this menu of their own has that one, or none. Refusal: it is not ready."""
+        if operation["type"] == "unlinkAll":
+            self._linked = {}
+            return
+        before = [user for user, menu_id in self._linked.items() if menu_id == operation["from"]]
+        for user in before:
+            if operation["type"] == "link":
+                self.link(user, operation["to"])
+            else:
+                self.unlink(user)
+
+    def note_batch(self, request_id: str, at: float) -> None:
+        """It is done."""
+        self._batches[request_id] = at
+
+    def batch(self, request_id: str) -> float:
+        """When it was done. Refusal: 404, there was none."""
+        if request_id not in self._batches:
+            raise not_found()
+        return self._batches[request_id]
 
     # ---- other names
 

@@ -1,5 +1,6 @@
-"""Reply tokens, which work once and not for long, and retry keys, which work once a day."""
+"""Tokens that work once and not for long: for replies, for retries, for linking accounts."""
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,3 +74,25 @@ class RetryKeys:
     def accept(self, key: str, accepted: Accepted) -> None:
         """From now on *key* is taken."""
         self._accepted[key.lower()] = accepted
+
+
+_LINKED = 600.0
+"""How long a link token is good, in seconds."""
+
+
+class LinkTokens:
+    """The tokens with which somebody's account elsewhere is linked to the one at LINE."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, tuple[str, float]] = {}
+
+    def issue(self, user_id: str, now: float) -> str:
+        """A new one for this user."""
+        token = secrets.token_urlsafe(24)
+        self._tokens[token] = (user_id, now + _LINKED)
+        return token
+
+    def spend(self, token: str, now: float) -> str | None:
+        """Whose it is. None: nobody's, used, or too old."""
+        user_id, until = self._tokens.pop(token, ("", 0.0))
+        return user_id if now <= until and user_id else None

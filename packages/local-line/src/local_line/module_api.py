@@ -23,7 +23,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
         Entrance("POST", "/v2/bot/chat/{chatId}/control/release", _refuse),
         Entrance("POST", "/v2/bot/channel/detach", _refuse),
         Entrance("GET", "/v2/bot/list", _refuse),
-        Entrance("POST", "/module/auth/v1/token", _refuse),
+        Entrance("POST", "/module/auth/v1/token", _refuse, is_open=True),
         Entrance("POST", "/shop/v3/mission", _refuse),
     ]
 

@@ -2,8 +2,26 @@
 
 import secrets
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .sources import Source, new_id
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What somebody looks like."""
+
+    data: bytes = field(repr=False)
+    media_type: str
+
+    @classmethod
+    def read(cls, path: str) -> "Picture":
+        """From a file. OSError: it cannot be read. ValueError: it is neither PNG nor JPEG."""
+        data = Path(path).read_bytes()
+        for start, media_type in ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg")):
+            if data.startswith(start):
+                return cls(data, media_type)
+        raise ValueError(f"{path} is neither a PNG nor a JPEG")
 
 
 @dataclass(frozen=True)
@@ -13,7 +31,9 @@ class Channel:
     secret: str = field(repr=False)
     access_token: str = field(repr=False)
     name: str = "My bot"
+    picture: Picture | None = None
     picture_url: str | None = None
+    """Where LINE says that the picture is; without one, nothing is said."""
     channel_id: str = field(default_factory=lambda: f"16{secrets.randbelow(10**8):08}")
     bot_id: str = field(default_factory=lambda: new_id("user"))
     basic_id: str = field(default_factory=lambda: f"@{secrets.token_hex(4)}")

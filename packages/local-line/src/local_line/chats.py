@@ -70,6 +70,11 @@ class Chat:
         return [entry.message for entry in self.entries if entry.author == "bot"]
 
     @property
+    def texts(self) -> list[str]:
+        """What the bot said, as somebody reads it: texts, and what cards and pictures stand for."""
+        return [words_of(message) for message in self.sent]
+
+    @property
     def quick_reply(self) -> list[Json]:
         """The buttons below the last message. None any more once anything else was said."""
         last = self.entries[-1] if self.entries else None
@@ -87,3 +92,8 @@ class Chats:
     def open(self, chat_id: str) -> Chat:
         """That conversation, empty at first."""
         return self._chats.setdefault(chat_id, Chat(chat_id))
+
+
+def words_of(message: Json) -> str:
+    """The text of a message; of what is drawn, the text that stands for it, or its kind."""
+    return message.get("text") or message.get("altText") or f"({message['type']})"

@@ -1,9 +1,15 @@
 """The platform on a loopback port, for tests and for bots in other processes."""
 
 import asyncio
+import secrets as _secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from inspect import iscoroutinefunction
+from socketserver import ThreadingMixIn
+from threading import Thread
+from typing import Any, Literal
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,10 +24,11 @@ _LOOK = 0.005
 
 
 class LocalLine(Platform):
-    """LINE, on this machine: `async with LocalLine(secret=…, access_token=…) as line:`.
+    """LINE, on this machine: `async with LocalLine() as line:`.
 
-    The bot is given `line.api_base` as LINE's address, and `line.webhook_url` is where the bot is.
-    Everything runs in the loop that entered it: blocking calls to it belong in a thread.
+    The bot is given `line.api_base` as LINE's address, and `line.webhook_url` is where the bot is;
+    `connect` puts an app there. Everything runs in the loop that entered it: blocking calls to it
+    belong in a thread, or use `BlockingLine`.
     """
 
     api_base: str
@@ -30,12 +37,33 @@ class LocalLine(Platform):
     """The chat, to look at in a browser."""
     _serving: AsyncExitStack
 
+    def __init__(
+        self,
+        *,
+        secret: str | None = None,
+        access_token: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **options: Any,
+    ) -> None:
+        """*secret*, *access_token*: made up, if there are none. *port* 0: a free one.
+
+        The other options are those of `Platform`. ValueError: an empty secret or token.
+        """
+        secret = _secrets.token_hex(16) if secret is None else secret
+        access_token = _secrets.token_urlsafe(48) if access_token is None else access_token
+        super().__init__(secret=secret, access_token=access_token, **options)
+        self._address = (host, port)
+
     async def __aenter__(self) -> "LocalLine":
+        """OSError: the port is taken."""
         panel = ChatPanel(self)
+        host, port = self._address
         async with AsyncExitStack() as serving:
             await super().__aenter__()
             serving.push_async_exit(super().__aexit__)
-            url = await serving.enter_async_context(served(create_page(panel)))
+            app = create_page(panel)
+            url = await serving.enter_async_context(served(app, host=host, port=port))
             # What happens first at the end: streams, and answers that dawdle, would not end.
             serving.push_async_callback(panel.send_home)
             serving.callback(self.faults.end)
@@ -45,6 +73,16 @@ class LocalLine(Platform):
 
     async def __aexit__(self, *exception: object) -> None:
         await self._serving.aclose()
+
+    async def connect(self, app: Any, path: str = "/callback") -> str:
+        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
+
+        Returns its address. OSError: it does not start.
+        """
+        bot = served(app, lifespan="auto") if is_asgi(app) else served_wsgi(app)
+        url = await self._serving.enter_async_context(bot)
+        self.webhook_url = url + path
+        return self.webhook_url
 
 
 class _Server(uvicorn.Server):
@@ -82,7 +120,7 @@ class _Server(uvicorn.Server):
         """Answers under way are given, or given up."""
         looks = int(_FAREWELL / _LOOK)
         for _ in range(looks):
-            if not self.server_state.connections:
+            if not self.server_state.connections and not self.server_state.tasks:
                 break
             await asyncio.sleep(_LOOK)
         tasks = set(self.server_state.tasks)
@@ -93,35 +131,73 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, *, lifespan: bool = False) -> AsyncIterator[str]:
+async def served(
+    app: ASGIApp,
+    *,
+    lifespan: bool | Literal["auto"] = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[str]:
     """*app* answers at the address that is given, on a free loopback port, until the end.
 
-    OSError: its lifespan does not start. Nothing is left open then.
+    OSError: the port is taken, or its lifespan does not start. Nothing is left open then.
     """
     config = uvicorn.Config(
         app,
-        lifespan="on" if lifespan else "off",
+        lifespan="auto" if lifespan == "auto" else "on" if lifespan else "off",
         log_config=None,
         access_log=False,
         ws="none",
     )
     server = _Server(config)
-    with _listen() as listener:
+    with _listen(host, port) as listener:
         serving = asyncio.create_task(server.serve([listener]))
         try:
             await _either(serving, server.is_up)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://{host}:{listener.getsockname()[1]}"
         finally:
             server.end.set()
             await serving
 
 
-def _listen() -> socket.socket:
+def is_asgi(app: Any) -> bool:
+    """True: it is called with a scope; False: with an environ, as WSGI has it."""
+    return iscoroutinefunction(app) or iscoroutinefunction(type(app).__call__)
+
+
+@asynccontextmanager
+async def served_wsgi(app: Any) -> AsyncIterator[str]:
+    """The same, for a WSGI app: every request in a thread of its own."""
+    server = make_server("127.0.0.1", 0, app, _Threads, _Quiet)
+    serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+
+class _Threads(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the journal has it."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
     # TCP by name, which socket.create_server leaves out: asyncio sends small answers at once only
     # where it sees that name. Else each takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(1024)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.applications import Starlette
 
 from . import events
-from .accounts import Accounts, Channel
+from .accounts import Accounts, Channel, Picture
 from .api import create_api
 from .audiences import Audiences
 from .calls import same
@@ -54,6 +54,7 @@ class Platform:
         quota: int | None = 200,
         rate_limits: bool = True,
         name: str = "My bot",
+        picture: Picture | None = None,
         picture_url: str | None = None,
         channel_id: str | None = None,
         clock: Callable[[], float] = time,
@@ -63,7 +64,7 @@ class Platform:
         *quota*: messages in a month, None: no end. *rate_limits*: False: call as often as you like.
         """
         known = {"channel_id": channel_id} if channel_id is not None else {}
-        self.channel = Channel(secret, access_token, name, picture_url, **known)
+        self.channel = Channel(secret, access_token, name, picture, picture_url, **known)
         self.webhook_url = webhook_url
         self.redelivery = redelivery
         self.quota = quota

@@ -212,12 +212,12 @@ class BotPanel(ChatPanel):
 
     async def tell_delay(self, request: Request) -> Response:
         """How long the weather takes."""
-        self._visitor(request)
+        self.visitor(request)
         return JSONResponse({"delay": self._bot.delay})
 
     async def slow_down(self, request: Request) -> Response:
         """The weather takes as long as that. 503: no bot can be started that way."""
-        self._visitor(request)
+        self.visitor(request)
         delay = await _delay(request)
         try:
             await self._bot.slow_down(delay)

@@ -80,7 +80,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any, playground: Playground) -> Iterator[Any]:
     """The phone, reached by the navigation, on a narrow screen; it asks nobody else."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
+    context = browser.new_context(viewport={"width": 360, "height": 740}, locale="zh-TW")
     context.set_default_timeout(ROOM * 1000)
     page = context.new_page()
     mistakes: list[str] = []
@@ -126,7 +126,7 @@ def card(page: Any) -> Any:
 
 def move_in(page: Any) -> None:
     """A new friend who lives in 信義; the bot has said four things by now."""
-    page.get_by_role("button", name="Add the bot").click()
+    page.get_by_role("button", name="加入好友").click()
     page.get_by_role("button", name="設定住家").click()
     page.get_by_role("button", name="臺北市").click()
     page.get_by_role("button", name="信義區").click()
@@ -158,8 +158,8 @@ def test_a_redelivery_while_it_runs_takes_nothing_away(page: Any) -> None:
     """The same event twice, one reply: the forecast, and no word to wait that eats its token."""
     move_in(page)
     area(page, "住家").click()
-    page.get_by_role("button", name="Redeliver the last event").click()
-    again = page.locator(".wire .out", has=page.locator("em", has_text="redelivered"))
+    page.get_by_role("button", name="重送上一個事件").click()
+    again = page.locator(".wire .out", has=page.locator("em", has_text="重送"))
     expect(again.locator(".status")).to_have_text("200")
     expect(page.locator(".row.bot .card")).to_have_count(1)
     say(page, "說明")
@@ -187,7 +187,7 @@ def test_the_lever_loses_no_forecast(page: Any, playground: Playground) -> None:
 def test_the_whole_conversation(page: Any) -> None:
     """Added, asked by name and by place, home and office, the menu, what was asked, forgotten."""
     slow_down(page, 0)
-    page.get_by_role("button", name="Add the bot").click()
+    page.get_by_role("button", name="加入好友").click()
     expect(answers(page, "歡迎使用 WeaMind")).to_have_count(1)
     say(page, "板橋")
     expect(card(page)).to_have_attribute("aria-label", re.compile("板橋"))

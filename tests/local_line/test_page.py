@@ -6,14 +6,18 @@ import asyncio
 import io
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from local_line import LocalLine, served
+from local_line import LocalLine, panel, served
+from local_line.accounts import Picture
 from PIL import Image
 from starlette.requests import Request
 from starlette.responses import Response
@@ -139,7 +143,7 @@ def stage() -> Iterator[Stage]:
 @pytest.fixture(params=[PHONE], ids=["360px"])
 def page(browser: Any, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page at the narrowest width that it promises to fit; it asks nobody but its server."""
-    context = browser.new_context(viewport=request.param)
+    context = browser.new_context(viewport=request.param, locale="zh-TW")
     context.set_default_timeout(ROOM * 1000)
     page = context.new_page()
     mistakes: list[str] = []
@@ -254,47 +258,47 @@ def test_a_bot_that_does_not_take_it(page: Any, stage: Stage) -> None:
     expect(page.locator(".row.mine .mark")).to_have_text("未送達")
     expect(page.locator("#wire .failed .status")).to_have_text("500")
     stage.bot.status = 200
-    page.get_by_role("button", name="Redeliver the last event").click()
+    page.get_by_role("button", name="重送上一個事件").click()
     expect(page.locator(".row.mine .mark")).to_have_text("已讀")
-    expect(page.locator("#wire .fine em")).to_have_text("redelivered")
+    expect(page.locator("#wire .fine em")).to_have_text("重送")
     assert [event["deliveryContext"]["isRedelivery"] for event in stage.bot.events] == [False, True]
     assert len({event["webhookEventId"] for event in stage.bot.events}) == 1
 
 
 def test_redelivery_by_itself(page: Any, stage: Stage) -> None:
     """Switched on, LINE tries again until the bot takes it."""
-    page.get_by_label("Redeliver what fails").check()
+    page.get_by_label("失敗時自動重送").check()
     stage.bot.status = 503
     say(page, "嗨")
     eventually(lambda: len(stage.bot.events) == 3)
-    expect(page.locator("#wire .failed em")).to_have_text(["redelivered", "redelivered"])
+    expect(page.locator("#wire .failed em")).to_have_text(["重送", "重送"])
     assert len({event["replyToken"] for event in stage.bot.events}) == 1
 
 
 def test_two_events_and_standby(page: Any, stage: Stage) -> None:
     """The last thing twice in one webhook; and events that are not the bot's to answer."""
-    page.get_by_role("button", name="The last one twice").click()
+    page.get_by_role("button", name="同一則訊息送兩次").click()
     expect(page.locator("#note")).to_contain_text("Do something first")
     say(page, "臺南")
-    page.get_by_role("button", name="The last one twice").click()
+    page.get_by_role("button", name="同一則訊息送兩次").click()
     expect(page.locator(".row.mine .said")).to_have_text(["臺南"] * 3)
     expect(page.locator("#wire .what").first).to_contain_text("text + text")
     assert [len(body) for body in stage.bot.bodies] == [1, 2]
-    page.get_by_label("Standby").check()
+    page.get_by_label("待命模式").check()
     say(page, "嗨")
-    expect(page.locator("#wire em")).to_have_text("standby")
+    expect(page.locator("#wire em")).to_have_text("待命")
     assert stage.bot.events[-1]["mode"] == "standby" and "replyToken" not in stage.bot.events[-1]
 
 
 def test_adding_and_blocking(page: Any, stage: Stage) -> None:
     """A blocked bot hears nothing more and is not heard; then it is told that it is back."""
     stage.bot.says = lambda event: [text("歡迎")]
-    page.get_by_role("button", name="Add the bot").click()
+    page.get_by_role("button", name="加入好友").click()
     expect(page.locator(".row.bot .said")).to_have_text("歡迎")
-    page.get_by_role("button", name="Block it", exact=True).click()
+    page.get_by_role("button", name="封鎖", exact=True).click()
     expect(page.locator("#say")).to_be_disabled()
-    expect(page.get_by_role("button", name="Block it", exact=True)).to_be_disabled()
-    page.get_by_role("button", name="Unblock it").click()
+    expect(page.get_by_role("button", name="封鎖", exact=True)).to_be_disabled()
+    page.get_by_role("button", name="解除封鎖").click()
     expect(page.locator("#say")).to_be_enabled()
     expect(page.locator(".row.bot .said")).to_have_text(["歡迎", "歡迎"])
     assert [event["type"] for event in stage.bot.events] == ["follow", "unfollow", "follow"]
@@ -308,13 +312,13 @@ def test_groups(page: Any, stage: Stage) -> None:
     say(page, "嗨")
     expect(page.locator(".row.bot .said")).to_have_text("於user")
     expect(page.locator("#rich-menu")).to_be_visible()
-    page.get_by_label("Group", exact=True).check()
+    page.get_by_label("群組", exact=True).check()
     expect(page.locator("#rich-menu")).to_be_hidden()
     expect(page.locator(".row.bot .said")).to_have_text("於group")
-    page.get_by_label("Group, no user id").check()
+    page.get_by_label("群組（不提供使用者 ID）").check()
     say(page, "大家好")
     expect(page.locator(".row.bot .said")).to_have_text(["於group"] * 2)
-    page.get_by_label("1:1 chat").check()
+    page.get_by_label("一對一聊天").check()
     expect(page.locator(".row .said")).to_have_text(["嗨", "於user"])
     kinds = [(event["type"], event["source"]["type"]) for event in stage.bot.events]
     assert kinds == [("message", "user"), ("join", "group"), ("message", "group")]
@@ -582,7 +586,7 @@ def test_the_log(page: Any, stage: Stage) -> None:
 def test_a_server_that_is_gone(browser: Any) -> None:
     """The page says so, and the phone keeps what it shows."""
     stage = Stage()
-    context = browser.new_context(viewport=DESK)
+    context = browser.new_context(viewport=DESK, locale="zh-TW")
     page = context.new_page()
     page.goto(stage.line.page_url)
     say(page, "嗨")
@@ -591,3 +595,205 @@ def test_a_server_that_is_gone(browser: Any) -> None:
     expect(page.locator("#gone")).to_be_visible()
     expect(page.locator(".row.mine .said")).to_have_text("嗨")
     context.close()
+
+
+# ------------------------------------------------------------------------------- in full
+
+
+def test_a_row_in_full(page: Any, stage: Stage) -> None:
+    """On click: what was sent and answered as JSON, a command for a terminal, and once more."""
+    stage.bot.says = lambda event: [text("晴")]
+    say(page, "天氣")
+    expect(page.locator("#wire li")).to_have_count(2)
+    kinds = [row.get_attribute("class") for row in page.locator("#wire li").all()]
+    assert kinds == ["in fine", "out fine"]  # the newest first: the call began after the webhook
+    page.locator("#wire .out summary").click()
+    expect(page.locator(".in-full pre").first).to_contain_text('"text": "天氣"')
+    page.get_by_role("button", name="重播").click()
+    eventually(lambda: len(stage.bot.bodies) == 2)
+    assert stage.bot.bodies[0] == stage.bot.bodies[1]
+    page.locator("#wire .in summary").last.click()
+    expect(page.locator("#wire .in .in-full pre").nth(1)).to_contain_text("sentMessages")
+
+
+def test_a_row_as_curl(page: Any, stage: Stage) -> None:
+    """The command repeats the call, once the token is put in; the token itself is not told."""
+    stage.call("GET", "/v2/bot/info")
+    number = stage.run(_last_number(stage.line))
+    told = page.evaluate("(number) => fetch(`api/row/${number}`).then((row) => row.json())", number)
+    assert told["curl"].startswith(f"curl -X GET {stage.line.api_base}/v2/bot/info")
+    assert "$LINE_CHANNEL_ACCESS_TOKEN" in told["curl"] and TOKEN not in json.dumps(told)
+    assert told["answer"]["displayName"] == "My bot"
+
+
+async def _last_number(line: LocalLine) -> int:
+    return line.calls[-1].number
+
+
+def test_a_call_that_is_not_served(page: Any, stage: Stage) -> None:
+    """It stands there in red, and leads to LINE's own page."""
+    with pytest.raises(AssertionError):
+        stage.call("POST", "/v2/bot/teleport", json={"to": "moon"})
+    row = page.locator("#wire .unknown")
+    expect(row.locator("code")).to_have_text("teleport")
+    expect(row.locator("em")).to_have_text("沒有提供")
+    row.locator("summary").click()
+    link = row.get_by_role("link")
+    expect(link).to_have_attribute(
+        "href", "https://developers.line.biz/en/reference/messaging-api/"
+    )
+
+
+# ------------------------------------------------------------------------------- more to say
+
+
+def test_a_picture_of_ones_own(page: Any, stage: Stage) -> None:
+    """It is shown in the chat, and the bot can download it to the byte."""
+    file = io.BytesIO()
+    Image.new("RGB", (320, 200), "#a8471f").save(file, "PNG")
+    data = file.getvalue()
+    page.locator("#file").set_input_files(
+        {"name": "sky.png", "mimeType": "image/png", "buffer": data}
+    )
+    shot = page.locator(".row.mine img.shot")
+    expect(shot).to_be_visible()
+    eventually(lambda: shot.evaluate("(image) => image.naturalWidth") == 320)
+    message = stage.bot.events[0]["message"]
+    assert message["type"] == "image" and message["contentProvider"] == {"type": "line"}
+    assert stage.run(_content(stage, message["id"])) == data
+
+
+async def _content(stage: Stage, message_id: str) -> bytes:
+    async with httpx.AsyncClient(trust_env=False, timeout=ROOM) as http:
+        url = f"{stage.line.api_base}/v2/bot/message/{message_id}/content"
+        return (await http.get(url, headers={"Authorization": f"Bearer {TOKEN}"})).content
+
+
+def test_a_file_and_what_it_could_be(page: Any, stage: Stage) -> None:
+    """A page that somebody sends is saved, not opened."""
+    page.locator("#file").set_input_files(
+        {"name": "evil.html", "mimeType": "text/html", "buffer": b"<script>alert(1)</script>"}
+    )
+    link = page.locator(".row.mine .file a")
+    expect(link).to_have_text("evil.html")
+    told = page.evaluate(
+        "(url) => fetch(url).then((answer) => Object.fromEntries(answer.headers))",
+        link.get_attribute("href"),
+    )
+    assert told["content-disposition"] == "attachment"
+    assert told["content-type"] == "application/octet-stream"
+    message = stage.bot.events[0]["message"]
+    assert (message["type"], message["fileName"], message["fileSize"]) == ("file", "evil.html", 25)
+
+
+def test_taken_back_and_answered(page: Any, stage: Stage) -> None:
+    """A message can be quoted in the next one; what is taken back is not shown any more."""
+    say(page, "錯字")
+    row = page.locator(".row.mine").first
+    row.hover()
+    row.get_by_role("button", name="回覆這則").click()
+    expect(page.locator("#quoting")).to_contain_text("錯字")
+    say(page, "我是說臺中")
+    expect(page.locator("#quoting")).to_be_hidden()
+    row.hover()
+    row.get_by_role("button", name="收回").click()
+    expect(row.locator(".unsent")).to_have_text("訊息已收回")
+    eventually(lambda: len(stage.bot.events) == 3)
+    first, second, third = stage.bot.events
+    assert second["message"]["quotedMessageId"] == first["message"]["id"]
+    assert third["unsend"] == {"messageId": first["message"]["id"]}
+    page.reload()
+    expect(page.locator(".row .said")).to_have_text(["訊息已收回", "我是說臺中"])
+
+
+def test_a_mention(page: Any, stage: Stage) -> None:
+    """In a group the bot can be named; it is told that it is meant."""
+    page.get_by_label("群組", exact=True).check()
+    page.get_by_role("button", name="更多").click()
+    page.get_by_role("button", name="@ 機器人").click()
+    page.locator("#say").press_sequentially("臺中天氣")
+    page.keyboard.press("Enter")
+    expect(page.locator(".row.mine .said")).to_have_text("@My bot 臺中天氣")
+    eventually(lambda: len(stage.bot.events) == 2)
+    mentionee = stage.bot.events[1]["message"]["mention"]["mentionees"][0]
+    assert (mentionee["index"], mentionee["length"], mentionee["isSelf"]) == (0, 7, True)
+
+
+# ------------------------------------------------------------------------------- several people
+
+
+@pytest.mark.parametrize("page", [DESK], ids=["desk"], indirect=True)
+def test_two_phones_side_by_side(page: Any, stage: Stage) -> None:
+    """Both are in the group and see each other; alone with the bot they are two people."""
+    stage.bot.says = lambda event: [text("哈囉大家")] if event["type"] == "join" else []
+    page.goto(f"{stage.line.page_url}?place=group&beside=ben")
+    ben = page.frame_locator("iframe.neighbour")
+    expect(page.locator("#owner")).to_have_text("Ann")
+    expect(ben.locator("#owner")).to_have_text("Ben")
+    expect(ben.locator(".row.bot .said")).to_have_text("哈囉大家")
+    say(page, "有人嗎")
+    expect(ben.locator(".row.other .said")).to_have_text("有人嗎")
+    expect(ben.locator(".row.other .who")).to_have_text("Ann")
+    ben.locator("#say").fill("我在")
+    ben.locator("#say").press("Enter")
+    expect(page.locator(".row.other .said")).to_have_text("我在")
+    said = [event for event in stage.bot.events if event["type"] == "message"]
+    assert len({event["source"]["userId"] for event in said}) == 2
+    assert len({event["source"]["groupId"] for event in said}) == 1
+    assert [event["type"] for event in stage.bot.events].count("join") == 1
+
+
+def test_deep_links(page: Any, stage: Stage) -> None:
+    """The address says whose phone it is, where and in which language; the top stays in sight."""
+    page.goto(f"{stage.line.page_url}?as=cleo&place=room&lang=en#say")
+    expect(page.locator("#owner")).to_have_text("Cleo")
+    expect(page.locator("#where")).to_have_text("Multi-person chat")
+    expect(page.get_by_label("Multi-person chat")).to_be_checked()
+    eventually(lambda: [event["source"]["type"] for event in stage.bot.events] == ["room"])
+    page.get_by_label("1:1 chat").check()
+    assert "place=private" in page.url and "as=cleo" in page.url
+    page.goto(stage.line.page_url)
+    expect(page.locator(".masthead")).to_be_in_viewport()
+    assert page.evaluate("scrollY") == 0
+
+
+def test_two_languages(page: Any, stage: Stage) -> None:
+    """The browser's at first; the other one on a tap, and still after a reload."""
+    expect(page.locator("html")).to_have_attribute("lang", "zh-Hant")
+    page.get_by_role("button", name="English").click()
+    expect(page.locator("#say")).to_have_attribute("placeholder", "Write a message")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    page.goto(stage.line.page_url)
+    expect(page.get_by_role("button", name="Add the bot")).to_be_visible()
+    say(page, "hi")
+    expect(page.locator(".row.mine .mark")).to_have_text("Read")
+
+
+def test_every_word_has_two_languages() -> None:
+    """No word of the page is missing, and none is left over."""
+    static = Path(panel.__file__).with_name("static")
+    words = set(re.findall(r"^  (\w+): \[\"", (static / "chat-words.js").read_text(), re.M))
+    html = (static / "chat.html").read_text()
+    used = set(re.findall(r'data-(?:word|label|hint)="(\w+)"', html))
+    code = "".join(path.read_text() for path in static.glob("chat*.js"))
+    assert used <= words
+    assert not [name for name in words - used if f'"{name}"' not in code and f"{name}:" not in code]
+
+
+@pytest.fixture
+def with_face(stage: Stage) -> Stage:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), "#a8471f").save(file, "PNG")
+    channel = replace(stage.line.channel, picture=Picture(file.getvalue(), "image/png"))
+    stage.line.channel = channel
+    return stage
+
+
+def test_the_bots_own_name_and_picture(with_face: Stage, page: Any) -> None:
+    """In the head of the chat, and beside what it says."""
+    with_face.bot.says = lambda event: [text("嗨")]
+    expect(page.locator("#portrait")).to_be_visible()
+    say(page, "嗨")
+    face = page.locator(".row.bot img.face")
+    expect(face).to_be_visible()
+    eventually(lambda: face.evaluate("(image) => image.naturalWidth") == 64)

@@ -1252,8 +1252,9 @@ async def test_a_page_that_is_too_slow_is_told_everything_again() -> None:
         panel = ChatPanel(line)
         from local_line.panel import Visitor
 
-        who = Visitor("00000000")
-        seen = panel._seen(who)
+        visitor = Visitor("00000000")
+        who = visitor.phones["ann"]
+        seen = panel._seen(visitor, who)
         first = [await anext(seen), await anext(seen)]
         assert "event: state" in first[1]
         for n in range(300):

@@ -51,8 +51,7 @@ class Delivery:
         facts = {"at": self.at, "status": self.status, "reason": self.reason, "took": self.took}
         standby = any(event["mode"] == "standby" for event in self.events)
         facts |= {"events": [_name(event) for event in self.events], "ids": self.event_ids}
-        facts |= {"number": self.number, "url": self.url, "signature": self.signature}
-        facts |= {"body": self.body.decode()}
+        facts |= {"number": self.number}
         return facts | {"isRedelivery": self.is_redelivery, "isStandby": standby}
 
 
@@ -91,16 +90,8 @@ class Call:
     def json(self) -> Json:
         """For the page."""
         facts = {"at": self.at, "method": self.method, "route": self.route, "note": self.note}
-        facts |= {"number": self.number, "path": self.path, "headers": self.headers}
-        facts |= {"body": _readable(self.sent), "answer": self.answer, "isKnown": self.is_known}
-        return facts | {"status": self.status, "took": self.took, "requestId": self.request_id}
-
-
-def _readable(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"({len(data)} bytes)"
+        facts |= {"number": self.number, "isKnown": self.is_known}
+        return facts | {"status": self.status, "took": self.took}
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ class LocalLine(Platform):
     belong in a thread, or use `BlockingLine`.
     """
 
-    api_base: str
-    """What a bot is told that LINE's API is."""
     page_url: str
     """The chat, to look at in a browser."""
     _serving: AsyncExitStack

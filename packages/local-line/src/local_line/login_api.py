@@ -5,17 +5,20 @@ POST /oauth2/v2.1/verify  id_token, client_id   200: what it says · 400
 GET  /v2/profile, /oauth2/v2.1/userinfo, /friendship/v1/status   with a user's token
 POST /v2/oauth/{accessToken|verify|revoke} · /oauth2/v2.1/{token|revoke} · /oauth2/v3/token
 GET  /oauth2/v2.1/tokens/kid
+GET  /dialog/bot/accountLink?linkToken=&nonce=   where a bot's own page sends people back to
 """
 
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from . import events
 from .accounts import Person
 from .calls import Asked, Entrance, done, same
 from .logins import SHORT_TTL, STATELESS_TTL, issuer_of
 from .refusals import Refusal
+from .sources import Source
 
 if TYPE_CHECKING:
     from .platform import Platform
@@ -39,6 +42,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
         ("POST", "/oauth2/v2.1/revoke", api.revoke),
         ("GET", "/oauth2/v2.1/tokens/kid", api.key_ids),
         ("POST", "/oauth2/v3/token", api.issue_stateless),
+        ("GET", "/dialog/bot/accountLink", api.link_account),
     ]
     return [Entrance(method, path, handler, is_open=True) for method, path, handler in routes]
 
@@ -108,6 +112,17 @@ class LoginApi:
             raise Refusal(401, "The access token expired")
         asked.chat_id = user_id
         return self._platform.accounts.person(user_id)
+
+    async def link_account(self, asked: Asked) -> Response:
+        """The bot hears that an account was linked. 400: nobody knows the token, or it is old."""
+        token, nonce = asked.query("linkToken") or "", asked.query("nonce") or ""
+        user_id = self._platform.link_tokens.spend(token, self._platform.clock())
+        if user_id is None or not nonce:
+            return PlainTextResponse("This link is used, too old or incomplete.", 400)
+        asked.chat_id = user_id
+        draft = events.account_link(nonce).by(Source.user(user_id))
+        self._platform.start(self._platform.happen([draft]))
+        return PlainTextResponse("The accounts are linked. You can close this page.")
 
     # ---- tokens of the channel
 

@@ -66,6 +66,8 @@ class Platform:
         known = {"channel_id": channel_id} if channel_id is not None else {}
         self.channel = Channel(secret, access_token, name, picture, picture_url, **known)
         self.webhook_url = webhook_url
+        self.api_base = "https://api.line.me"
+        """What a bot is told that LINE's API is."""
         self.redelivery = redelivery
         self.quota = quota
         self.used = 0
@@ -281,6 +283,11 @@ class Platform:
     def start_again(self, event_id: str, *, is_flagged: bool = True) -> "asyncio.Task[Delivery]":
         """The event leaves once more, now. KeyError: there was none."""
         return self._spawn(self._repeat([self._events[event_id]], is_flagged=is_flagged))
+
+    def repeat(self, delivery: Delivery) -> "asyncio.Task[Delivery]":
+        """The same webhook leaves once more, now: a duplicate that says nothing of it."""
+        made = [event | {"deliveryContext": {"isRedelivery": False}} for event in delivery.events]
+        return self._spawn(self._repeat(made, is_flagged=False))
 
     def _happen(self, draft: Draft, source: Source) -> Json:
         """It is in the chat, and an event of it is made."""

@@ -7,17 +7,19 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from . import events
+from .contents import Content
 from .events import Draft
 from .lengths import utf16
+from .visitors import NAMES, PLACES
 
-_PLACES = ("private", "group", "anonymous")
 _PARAMS = ("date", "time", "datetime")
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Where something happens, how, and the rest of what was sent."""
+    """Who does something, where, how, and the rest of what was sent."""
 
+    person: str
     place: str
     is_standby: bool
     is_redelivered: bool
@@ -28,21 +30,35 @@ def read(body: Any) -> Wish:
     """400: it is no object, or something in it cannot be."""
     if not isinstance(body, dict):
         raise HTTPException(400, "The body must be a JSON object.")
-    place = body.get("place", "private")
-    if place not in _PLACES:
-        raise HTTPException(400, "place must be private, group or anonymous.")
-    return Wish(place, body.get("standby") is True, body.get("redelivery") is True, body)
+    place, person = body.get("place", "private"), person_of(body.get("as", "ann"))
+    if place not in PLACES:
+        raise HTTPException(400, f"place must be one of: {', '.join(PLACES)}.")
+    return Wish(person, place, body.get("standby") is True, body.get("redelivery") is True, body)
 
 
-def draft(verb: str, wish: Wish) -> Draft:
+def person_of(value: Any) -> str:
+    """400: there is no such person."""
+    if value not in NAMES:
+        raise HTTPException(400, f"as must be one of: {', '.join(NAMES)}.")
+    return value
+
+
+def draft(verb: str, wish: Wish, bot: events.Mention) -> Draft:
     """What the person does. 400: not like this. 404: nobody can do that."""
+    if verb == "say":
+        return _say(wish, bot)
     if verb not in _VERBS:
         raise HTTPException(404, "There is no such verb.")
     return _VERBS[verb](wish)
 
 
-def _say(wish: Wish) -> Draft:
-    return events.text(_text(wish, "text", most=5000))
+def _say(wish: Wish, bot: events.Mention) -> Draft:
+    text = _text(wish, "text", most=5000)
+    if wish.facts.get("mention") is True and bot.words not in text:
+        text = f"{bot.words} {text}"
+    quoting = _text(wish, "quoting", most=40) if "quoting" in wish.facts else None
+    mentions = [bot] if wish.place != "private" and bot.words in text else []
+    return events.text(text, mentions=mentions, quoting=quoting)
 
 
 def _tap(wish: Wish) -> Draft:
@@ -71,23 +87,44 @@ def _locate(wish: Wish) -> Draft:
     return events.location(latitude, longitude, **named)
 
 
-def _join(wish: Wish) -> Draft:
-    if wish.place == "private":
-        raise HTTPException(400, "place must be group or anonymous.")
-    return events.join()
+def _among_others(make: Callable[[], Draft]) -> Callable[[Wish], Draft]:
+    def draft(wish: Wish) -> Draft:
+        if wish.place == "private":
+            raise HTTPException(400, "place must be a group or a room.")
+        return make()
+
+    return draft
 
 
 _VERBS: dict[str, Callable[[Wish], Draft]] = {
-    "say": _say,
     "tap": _tap,
     "location": _locate,
     "sticker": lambda wish: events.sticker(),
     "image": lambda wish: events.image(),
-    "join": _join,
+    "join": _among_others(events.join),
+    "leave": _among_others(events.leave),
+    "unsend": lambda wish: events.unsend(_text(wish, "id", most=40)),
+    "played": lambda wish: events.video_played(_text(wish, "trackingId", most=100)),
+    "beacon": lambda wish: events.beacon(),
 }
 
 
+def uploaded(content: Content) -> Draft:
+    """A file that somebody sends: as a picture, a video, a sound, or as what it is."""
+    kind = content.media_type.partition("/")[0]
+    make = {"image": events.image, "video": events.video, "audio": events.audio}.get(kind)
+    return make(content) if make is not None else events.file(content)
+
+
 # ---- parts
+
+
+def number_of(wish: Wish) -> int:
+    """Of a row of the wire view. 400: that is none."""
+    value: Any = wish.facts.get("number")
+    if type(value) is not int:
+        raise HTTPException(400, "number must be the number of a row.")
+    return value
 
 
 def _text(wish: Wish, name: str, *, most: int, least: int = 1) -> str:

@@ -1,5 +1,7 @@
 // Flex messages as HTML: boxes become flex boxes. Only what the JSON says is set, never as markup.
 
+import { word } from "./chat-words.js";
+
 const FONT = { xxs: 11, xs: 13, sm: 14, md: 16, lg: 19, xl: 22, xxl: 29, "3xl": 35, "4xl": 48, "5xl": 74 };
 const SPACE = { none: 0, xs: 2, sm: 4, md: 8, lg: 12, xl: 16, xxl: 20 };
 const BORDER = { none: 0, light: 0.5, normal: 1, medium: 2, "semi-bold": 3, bold: 4 };
@@ -131,7 +133,7 @@ function letters(style, json) {
 
 /** Pictures are not fetched: a frame of their size stands for them. */
 function image(json, parent) {
-  const picture = make("div", "fx-picture", make("span", "", "圖片"));
+  const picture = make("div", "fx-picture", make("span", "", word("picture")));
   picture.style.aspectRatio = (json.aspectRatio ?? "1:1").replace(":", " / ");
   if (json.backgroundColor) picture.style.backgroundColor = json.backgroundColor;
   const element = make("div", "fx-image", picture);

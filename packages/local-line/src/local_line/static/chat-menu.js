@@ -1,9 +1,11 @@
 // The rich menu: its picture, and a button for each of its areas.
 
-const SAID = { location: "位置資訊", camera: "相機", cameraRoll: "相簿" };
+import { word } from "./chat-words.js";
+
+const SAID = ["location", "camera", "cameraRoll"];
 
 /** What a screen reader says about an area. */
-const nameOf = (action, index) => action.label || action.displayText || action.text || SAID[action.type] || `選單第 ${index + 1} 格`;
+const nameOf = (action, index) => action.label || action.displayText || action.text || (SAID.includes(action.type) ? word(action.type) : word("menuArea", index + 1));
 
 export function drawMenu(box, { richMenuId, size, areas }, act) {
   const picture = Object.assign(document.createElement("img"), { alt: "", src: `api/menu/${richMenuId}` });

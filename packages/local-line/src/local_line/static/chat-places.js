@@ -1,5 +1,7 @@
 // Where somebody is: a place from the list, two numbers, or a spot on a map that is drawn here.
 
+import { word } from "./chat-words.js";
+
 const $ = (selector) => document.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 const WEST = 117.9, EAST = 122.4, SOUTH = 21.6, NORTH = 26.5;
@@ -54,7 +56,7 @@ map.addEventListener("click", (event) => {
 
 // ---- the list and the numbers
 
-$("#known-place").append(new Option("地圖上的點", ""), ...KNOWN.map(([name], index) => new Option(name, index)));
+$("#known-place").append(new Option(word("spot"), ""), ...KNOWN.map(([name], index) => new Option(name, index)));
 $("#known-place").addEventListener("change", () => {
   const known = KNOWN[$("#known-place").value];
   if (known) choose(known[1], known[2]);

@@ -1,13 +1,14 @@
 // A date, a time or both, asked for by the browser's own picker.
 
+import { word } from "./chat-words.js";
+
 const TYPE = { date: "date", time: "time", datetime: "datetime-local" };
-const LABEL = { date: "日期", time: "時間", datetime: "日期與時間" };
 
 const box = document.querySelector("#picker"), field = document.querySelector("#picked");
 
 /** `2026-07-01`, `09:30` or `2026-07-01T09:30`; null: nothing was chosen. */
 export function askForTime({ mode, initial, min, max }) {
-  document.querySelector("#picker-label").textContent = LABEL[mode];
+  document.querySelector("#picker-label").textContent = word(mode);
   field.type = TYPE[mode];
   field.min = min ?? "";
   field.max = max ?? "";

@@ -1,33 +1,52 @@
-// The phone. The page decides nothing: it shows what was said, and every tap leaves at once.
+// A phone. The page decides nothing: it shows what was said, and every tap leaves at once.
+//
+// The address says whose phone it is, where, and in which language: ?as=ben&place=group&lang=zh
 
-import { bubble, dots, mark } from "./chat-bubbles.js";
+import { switchLanguage, translate, word } from "./chat-words.js";
+import { bubble, dots, mark, takeBack } from "./chat-bubbles.js";
 import { drawMenu } from "./chat-menu.js";
+import { drawPeople } from "./chat-people.js";
 import { askForPlace } from "./chat-places.js";
 import { askForTime } from "./chat-times.js";
-import { wireRow } from "./chat-wire.js";
+import { addRow, drawRows } from "./chat-wire.js";
 
 const $ = (selector) => document.querySelector(selector);
-const MOST_ROWS = 100;
-const GROUP = { private: "一對一聊天", group: "群組聊天", anonymous: "群組聊天（不提供使用者 ID）" };
+const address = new URLSearchParams(location.search);
+const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
+const isBare = address.has("bare"); // a phone beside another one: no backstage
 
 let state = null; // what the stream has told so far
 const arrived = new Map(); // event id → whether the bot has it
 let dismissed = null; // the message whose quick replies were used
+let quoted = null; // the message that the next one answers
+
+translate();
+document.body.classList.toggle("bare", isBare);
+$(`[name=place][value="${CSS.escape(address.get("place") ?? "private")}"]`)?.click();
+$("#language").addEventListener("click", switchLanguage);
 
 const place = () => $("[name=place]:checked").value;
-const chatName = () => (place() === "private" ? "private" : "group");
+const chatName = () => (place() === "anonymous" ? "group" : place());
 const chat = () => state.chats[chatName()];
 
 // ---- taps go out, each at once
 
-async function send(verb, facts = {}) {
-  const wish = { place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked, ...facts };
+const wished = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
+
+async function post(path, options) {
   try {
-    const answer = await fetch(`api/${verb}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wish) });
+    const answer = await fetch(path, { method: "POST", ...options });
     note(answer.ok ? "" : (await answer.json()).error);
   } catch {
     // The stream notices, too, and says so.
   }
+}
+
+const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...wished(), ...facts }) });
+
+function upload(file) {
+  const query = new URLSearchParams({ wish: JSON.stringify(wished()), name: file.name });
+  return post(`api/upload?${query}`, { headers: { "Content-Type": file.type || "application/octet-stream" }, body: file });
 }
 
 const note = (text) => { $("#note").textContent = text; };
@@ -41,6 +60,8 @@ const actions = {
   cameraRoll: () => send("image"),
   richmenuswitch: (action) => send("switch", { alias: action.richMenuAliasId, data: action.data }),
   clipboard: (action) => copy(action.clipboardText),
+  unsend: ({ id }) => send("unsend", { id }),
+  quote: (entry) => quote(entry),
   async datetimepicker(action) {
     const picked = await askForTime(action);
     if (picked) send("tap", { data: action.data, params: { [action.mode]: picked } });
@@ -57,15 +78,15 @@ function act(action) {
 
 function open(uri) {
   if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
-  else note(`A phone would open ${uri}`);
+  else note(word("wouldOpen", uri));
 }
 
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    note("Copied.");
+    note(word("copied"));
   } catch {
-    note(`A phone would copy: ${text}`);
+    note(word("wouldCopy", text));
   }
 }
 
@@ -79,10 +100,25 @@ $("#say-form").addEventListener("submit", (event) => {
   const text = $("#say").value.trim();
   if (!text) return;
   $("#say").value = "";
-  send("say", { text });
+  send("say", { text, ...(quoted && { quoting: quoted.id }) });
+  quote(null);
 });
 
-const extras = { location: shareLocation, sticker: () => send("sticker"), image: () => send("image") };
+function quote(entry) {
+  quoted = entry;
+  $("#quoting").hidden = !entry;
+  $("#quoting span").textContent = entry ? word("quoting", entry.words) : "";
+  if (entry) $("#say").focus();
+}
+$("#quoting button").addEventListener("click", () => quote(null));
+
+const extras = {
+  location: shareLocation,
+  sticker: () => send("sticker"),
+  image: () => send("image"),
+  file: () => $("#file").click(),
+  mention: () => { $("#say").value = `@${state.bot} ${$("#say").value}`; $("#say").focus(); },
+};
 $("#extras").addEventListener("click", (event) => {
   const extra = extras[event.target.dataset.extra];
   if (!extra) return;
@@ -91,6 +127,10 @@ $("#extras").addEventListener("click", (event) => {
   extra();
 });
 $("#extras-toggle").addEventListener("click", () => toggleExtras($("#extras").hidden));
+$("#file").addEventListener("change", () => {
+  for (const file of $("#file").files) upload(file);
+  $("#file").value = "";
+});
 
 function toggleExtras(isOpen) {
   $("#extras").hidden = !isOpen;
@@ -103,41 +143,61 @@ for (const lever of document.querySelectorAll("[data-verb]")) {
 
 for (const choice of document.querySelectorAll("[name=place]")) {
   choice.addEventListener("change", () => {
-    if (place() !== "private" && state && !state.isInGroup) { state.isInGroup = true; send("join"); }
+    enter();
+    const here = new URL(window.location.href);
+    here.searchParams.set("place", place());
+    history.replaceState(null, "", here);
     note("");
     draw();
   });
 }
 
+/** The bot is invited to a group or room as soon as somebody looks in there. */
+function enter() {
+  if (!state || place() === "private" || state.joined.includes(chatName())) return;
+  state.joined.push(chatName());
+  send("join");
+}
+
 // ---- the stream comes in
 
-const stream = new EventSource("api/events");
+const stream = new EventSource(`api/events?as=${person}`);
 const on = (kind, listener) => stream.addEventListener(kind, (message) => listener(JSON.parse(message.data)));
 stream.addEventListener("open", () => { $("#gone").hidden = true; });
 stream.addEventListener("error", () => { $("#gone").hidden = false; });
 
-on("opening", () => note("The bot is being woken …"));
-on("closed", ({ error }) => { state = null; note(error); });
+let isWaking = false;
+on("opening", () => { isWaking = true; note(word("waking")); });
+on("closed", ({ error }) => { isWaking = false; state = null; note(error); });
 on("state", (told) => {
   state = told;
-  if ($("#note").textContent.startsWith("The bot is being")) note("");
+  if (isWaking) note("");
+  isWaking = false;
   for (const name of Object.keys(state.chats)) load(name, state.chats[name].loading);
   for (const row of state.log) if (row.kind === "delivery") remember(row);
-  $("#wire").replaceChildren(...state.log.map(wireRow).reverse());
-  $("#wire-empty").hidden = state.log.length > 0;
+  drawRows(state.log, wireActions);
+  drawPeople(state, { isBare });
+  enter();
   draw();
 });
 on("entry", (entry) => {
   const { entries } = state.chats[entry.chat];
   entries.push(entry);
   if (entry.author === "bot") load(entry.chat, 0);
-  if (entry.chat === chatName()) { $("#talk").append(bubble(entry, act, arrived.get(entry.event_id))); drawEnd(); }
+  if (entry.chat === chatName()) { $("#talk").append(drawn(entry)); drawEnd(); }
 });
 on("loading", ({ chat, seconds }) => { load(chat, seconds); drawEnd(); });
-on("delivery", (row) => { remember(row); addRow({ ...row, kind: "delivery" }); });
-on("call", (row) => addRow({ ...row, kind: "call" }));
+on("unsent", ({ chat, id }) => {
+  const entry = state.chats[chat].entries.find((each) => each.id === id);
+  if (entry) Object.assign(entry, { message: { type: "unsent" }, is_unsent: true });
+  takeBack(id);
+});
+on("delivery", (row) => { remember(row); addRow({ ...row, kind: "delivery" }, wireActions); });
+on("call", (row) => addRow({ ...row, kind: "call" }, wireActions));
 on("menu", ({ menu }) => { state.menu = menu; drawPhoneMenu(); });
 on("friendship", (facts) => { Object.assign(state, facts); drawFriendship(); });
+
+const wireActions = { copy, replay: (number) => send("replay", { number }) };
 
 function load(name, seconds) {
   const loading = state.chats[name];
@@ -154,19 +214,20 @@ function remember({ ids, reason }) {
   }
 }
 
-function addRow(row) {
-  $("#wire").prepend(wireRow(row));
-  $("#wire-empty").hidden = true;
-  while ($("#wire").children.length > MOST_ROWS) $("#wire").lastChild.remove();
-}
-
 // ---- the phone
+
+const drawn = (entry) => bubble(entry, act, { hasArrived: arrived.get(entry.event_id), me: state.me, hasFace: state.hasFace });
 
 function draw() {
   if (!state) return;
   $("#bot-name").textContent = state.bot;
-  $("#where").textContent = GROUP[place()];
-  $("#talk").replaceChildren(...chat().entries.map((entry) => bubble(entry, act, arrived.get(entry.event_id))));
+  $("#owner").textContent = state.people[state.person];
+  $("#where").textContent = word(place());
+  $("#portrait").hidden = !state.hasFace;
+  if (state.hasFace) $("#portrait").src = "api/face";
+  $("#mention").hidden = place() === "private";
+  $("#leave").hidden = place() === "private";
+  $("#talk").replaceChildren(...chat().entries.map(drawn));
   drawEnd();
   drawPhoneMenu();
   drawFriendship();
@@ -221,10 +282,10 @@ function toggleMenu(isOpen) {
 $("#menu-toggle").addEventListener("click", () => toggleMenu(!isMenuOpen));
 
 function drawFriendship() {
-  $("#follow").textContent = state.hasBlocked ? "Unblock it" : state.isFriend ? "Add it again" : "Add the bot";
+  $("#follow").textContent = word(state.hasBlocked ? "unblock" : state.isFriend ? "followAgain" : "follow");
   $("#unfollow").disabled = state.hasBlocked;
   const isBlocked = state.hasBlocked && place() === "private";
   $(".phone").classList.toggle("blocked", isBlocked);
   $("#say").disabled = isBlocked;
-  $("#say").placeholder = isBlocked ? "已封鎖" : "輸入訊息";
+  $("#say").placeholder = word(isBlocked ? "blocked" : "say");
 }

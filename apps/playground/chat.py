@@ -3,6 +3,7 @@
 GET  /chat/      the chat's page, and a lever for this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
 POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
+GET  /chat/lock?as=   200: {"remaining"}, the seconds for which that person's lock is held; 0: free
 
 `local_line.panel` has the rest. The bot is started when the page is opened first. How long its
 weather takes is one of its settings, so another one is started, and the one before finishes what
@@ -27,6 +28,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+
+from dibs import AsyncDibs, Unavailable
 
 from .child import Child
 from .engine import Engine
@@ -133,6 +136,7 @@ class Bot:
     async def _prepare(self) -> Mapping[str, str]:
         """The bot's settings. What they name is there: LINE's API, and a folder."""
         api = await self._open.enter_async_context(served(self._platform.app))
+        self._platform.api_base = api
         self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
         self._open.callback(shutil.rmtree, self._folder, ignore_errors=True)
         return {
@@ -171,7 +175,10 @@ async def _apply_rich_menu(settings: Mapping[str, str]) -> None:
 class BotPanel(ChatPanel):
     """The chat page, whose bot is WeaMind."""
 
+    _dibs: AsyncDibs
+
     def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         platform = Platform(
             secret=secrets.token_hex(16), access_token=secrets.token_hex(32), name="WeaMind"
         )
@@ -184,17 +191,20 @@ class BotPanel(ChatPanel):
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),
             Route("/bot", self.slow_down, methods=["POST"]),
+            Route("/lock", self.tell_lock, methods=["GET"]),
             *super().routes,
         ]
 
     async def __aenter__(self) -> "BotPanel":
         await super().__aenter__()
         await self._bot.__aenter__()
+        self._dibs = AsyncDibs(self._engine.target)  # to look with: it holds nothing
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.send_home()
         await self._bot.__aexit__(*exception)
+        await self._dibs.aclose()
         await super().__aexit__(*exception)
 
     async def send_home(self) -> None:
@@ -214,6 +224,16 @@ class BotPanel(ChatPanel):
         """How long the weather takes."""
         self.visitor(request)
         return JSONResponse({"delay": self._bot.delay})
+
+    async def tell_lock(self, request: Request) -> Response:
+        """For how long the bot still works for this person; 0.0: it does not, or nobody knows."""
+        phones = self.visitor(request).phones
+        phone = phones.get(request.query_params.get("as", "ann"), phones["ann"])
+        try:
+            held = await self._dibs.peek(f"processing:user:{phone.private.user_id}")
+        except Unavailable:
+            held = None
+        return JSONResponse({"remaining": held.remaining if held is not None else 0.0})
 
     async def slow_down(self, request: Request) -> Response:
         """The weather takes as long as that. 503: no bot can be started that way."""

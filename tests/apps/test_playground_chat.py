@@ -154,6 +154,18 @@ def test_five_taps_are_one_forecast(page: Any) -> None:
     expect(page.locator(".row.bot")).to_have_count(4 + 5 + 1)
 
 
+def test_the_first_advice_works_at_the_first_try(page: Any) -> None:
+    """A newcomer has no home: one button sets it, then 住家 is a forecast, under a lock."""
+    expect(page.locator("#lock")).to_have_text("處理鎖：目前沒有人持有。")
+    page.get_by_role("button", name="先把住家設成板橋").click()
+    expect(answers(page, "已將住家設為 新北市板橋區")).to_have_count(1)
+    slow_down(page, 4)
+    area(page, "住家").click()
+    expect(page.locator("#lock")).to_contain_text("Ann 持有中")
+    expect(card(page)).to_have_attribute("aria-label", re.compile("板橋"))
+    expect(page.locator("#lock")).to_have_text("處理鎖：目前沒有人持有。")
+
+
 def test_a_redelivery_while_it_runs_takes_nothing_away(page: Any) -> None:
     """The same event twice, one reply: the forecast, and no word to wait that eats its token."""
     move_in(page)

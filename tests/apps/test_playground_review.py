@@ -62,7 +62,7 @@ async def test_an_app_that_does_not_start_leaves_no_port_open(
     opened: list[socket.socket] = []
     listen = local._listen  # pyright: ignore[reportPrivateUsage]
 
-    def watched() -> socket.socket:
+    def watched(host: str, port: int) -> socket.socket:
         opened.append(listen())
         return opened[-1]
 

@@ -63,7 +63,7 @@ async def test_an_app_that_does_not_start_leaves_no_port_open(
     listen = local._listen  # pyright: ignore[reportPrivateUsage]
 
     def watched(host: str, port: int) -> socket.socket:
-        opened.append(listen())
+        opened.append(listen(host, port))
         return opened[-1]
 
     @asynccontextmanager

@@ -9,12 +9,13 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from linebot.v3 import audience, insight, liff, messaging, module, moduleattach, oauth, shop
 from local_line import LocalLine, Source, events
-from local_line.coverage import sdk_calls, served_shapes
+from local_line.coverage import sdk_calls, served_shapes, table
 from local_line.sources import new_id
 from PIL import Image
 
@@ -119,6 +120,12 @@ def test_no_call_of_the_sdk_is_without_a_route() -> None:
     """Read off the SDK that is installed: a newer one with more calls makes this red."""
     missing = [call for call in sdk_calls() if call.shape not in served_shapes()]
     assert not missing and len(sdk_calls()) >= 112
+
+
+def test_the_table_in_the_documentation_is_fresh() -> None:
+    """As `python -m local_line.coverage` prints it."""
+    page = Path(__file__).parents[2] / "docs" / "local-line.md"
+    assert page.read_text("utf-8").endswith(f"\n\n{table()}\n")
 
 
 async def _messages(line: LocalLine, sdk: Sdk) -> None:

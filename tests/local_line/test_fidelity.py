@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+import shlex
 from typing import Any
 
 import pytest
 from linebot.v3 import webhooks as hooks
-from local_line import LocalLine, Source, events
+from local_line import LocalLine, Source, events, wire
 from local_line.contents import Content
+from local_line.journal import Call
 from local_line.rates import LIMITS, Rates
 from local_line.sources import new_id
 from PIL import Image
@@ -305,6 +308,46 @@ async def test_a_users_token_is_no_bots_token() -> None:
         async with caller(line, login.access_token) as api:
             assert (await api.get("/v2/bot/info")).status_code == 401
             assert repr(login).count(login.access_token) == 0
+
+
+# ------------------------------------------------------------------------------- once more
+
+
+async def test_a_call_once_more() -> None:
+    """Another request, with the same body and headers, answered as LINE answers a second one."""
+    async with stage() as (line, bot), caller(line) as api:
+        await line.say("嗨")
+        reply = {"replyToken": bot.events[0]["replyToken"], "messages": HELLO}
+        await api.post(f"{SEND}/reply", json=reply)
+        await api.get("/v2/bot/followers/ids?limit=7")
+        for call in line.calls:
+            await wire.call_again(line, call)
+        assert [call.status for call in line.calls] == [200, 200, 400, 200]
+        assert line.calls[2].note == "Invalid reply token"
+        assert line.calls[3].path == "/v2/bot/followers/ids?limit=7"
+        assert len({call.request_id for call in line.calls}) == 4
+
+
+async def test_a_long_body_is_not_kept() -> None:
+    """A picture goes through; once more it cannot be sent, and the row says so."""
+    async with stage() as (line, _), caller(line) as api:
+        words = "字" * 60_000
+        await api.post("/v2/bot/teleport", json={"words": words})
+        (call,) = line.calls
+        assert call.is_cut and call.sent == b""
+        assert wire.details(call, line.api_base)["request"] == "(too long to be kept)"
+        with pytest.raises(ValueError, match="too long"):
+            await wire.call_again(line, call)
+
+
+def test_a_command_for_a_terminal() -> None:
+    """Quoted for a shell, whatever somebody has written."""
+    body = json.dumps({"text": "it's `rm`; $HOME"}).encode()
+    call = Call(0.0, "POST", "/v2/bot/message/push", 200, 0.0, "id", sent=body, path="/v2/a?b=c&d")
+    told = wire.details(call, "http://127.0.0.1:8800")["curl"]
+    words = shlex.split(told.replace("\\\n", " "))
+    assert words[:4] == ["curl", "-X", "POST", "http://127.0.0.1:8800/v2/a?b=c&d"]
+    assert words[words.index("--data-binary") + 1] == body.decode()
 
 
 # ------------------------------------------------------------------------------- order

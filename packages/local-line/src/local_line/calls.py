@@ -27,6 +27,8 @@ _UNKNOWN = (
 _TOO_OFTEN = "The API rate limit has been exceeded. Try again later."
 _SHOWN_HEADERS = ("content-type", "x-line-retry-key", "x-line-delivery-tag")
 _CHATS = ("userId", "chatId")
+_KEPT_BODY = 128 * 1024
+"""Longer bodies, such as pictures, are not kept in the journal."""
 
 
 class Asked:
@@ -164,11 +166,13 @@ class Row:
     ) -> None:
         """It was answered like this."""
         response.headers["x-line-request-id"] = asked.request_id
+        is_cut = len(asked.sent) > _KEPT_BODY
         shown = {name: value for name in _SHOWN_HEADERS if (value := asked.header(name))}
         call = Call(
             self._at, asked.request.method, self._route, response.status_code,
             monotonic() - self._since, asked.request_id, note, asked.body, self._number,
-            _path_of(asked.request), shown, asked.sent, _told(response), is_known,
+            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut, _told(response),
+            is_known,
         )  # fmt: skip
         self._platform.journal.called(call, asked.chat_id)
 

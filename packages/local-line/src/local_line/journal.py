@@ -82,6 +82,9 @@ class Call:
     headers: Json = field(default_factory=dict, repr=False)
     """Of what was sent, those that matter; the access token is not among them."""
     sent: bytes = field(default=b"", repr=False)
+    """The body; of a long one, nothing."""
+    is_cut: bool = False
+    """True: the body was too long to be kept."""
     answer: Any = field(default=None, repr=False)
     """The JSON that was answered; of other answers, what they are."""
     is_known: bool = True

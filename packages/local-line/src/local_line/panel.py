@@ -224,10 +224,13 @@ class ChatPanel:
         row = wire.find(self.platform.journal, number)
         if row is None:
             raise HTTPException(404, "There is no such row.")
-        if isinstance(row, Call):
-            await wire.call_again(self.platform, row)
-        else:
+        if not isinstance(row, Call):
             self.platform.repeat(row)
+            return
+        try:
+            await wire.call_again(self.platform, row)
+        except ValueError as error:
+            raise HTTPException(409, str(error)) from None
 
     # ---- what a visitor sees
 

@@ -300,7 +300,7 @@ class Platform:
         if "replyToken" in event:
             self.reply_tokens.issue(stamp.reply_token, source.chat_id, now)
         if draft.type == "message":
-            self.read_tokens[stamp.read_token] = source.chat_id
+            self._remember_token(stamp.read_token, source.chat_id)
         if draft.carried is not None:
             self.contents.add(stamp.message_id, draft.carried)
         if draft.takes_back is not None:
@@ -334,6 +334,11 @@ class Platform:
         self._events[event["webhookEventId"]] = event
         if len(self._events) > _MOST_EVENTS:
             del self._events[next(iter(self._events))]
+
+    def _remember_token(self, token: str, chat_id: str) -> None:
+        self.read_tokens[token] = chat_id
+        if len(self.read_tokens) > _MOST_EVENTS:
+            del self.read_tokens[next(iter(self.read_tokens))]
 
     def _stamp(self, now: float) -> Stamp:
         event_id = events.ulid(now, secrets.randbits(80))

@@ -30,7 +30,8 @@ def details(row: Call | Delivery, api_base: str) -> Json:
     """For the page."""
     if isinstance(row, Delivery):
         return {"request": _read(row.body), "answer": None, "curl": _webhook_curl(row)}
-    facts = {"request": _read(row.sent), "answer": row.answer, "requestId": row.request_id}
+    request = "(too long to be kept)" if row.is_cut else _read(row.sent)
+    facts = {"request": request, "answer": row.answer, "requestId": row.request_id}
     known = {} if row.is_known else {"reference": REFERENCE}
     return facts | {"curl": _call_curl(row, api_base)} | known
 
@@ -69,7 +70,12 @@ def _shell(body: bytes) -> str:
 
 
 async def call_again(platform: "Platform", row: Call) -> None:
-    """The same call, by the bot's own token: it is answered and written down as any other."""
+    """The same call, by the bot's own token: it is answered and written down as any other.
+
+    ValueError: its body was too long to be kept.
+    """
+    if row.is_cut:
+        raise ValueError("The body of that call was too long to be kept.")
     path, _, query = row.path.partition("?")
     headers = {"authorization": f"Bearer {platform.channel.access_token}"} | row.headers
     scope = {

@@ -230,6 +230,18 @@ def test_the_whole_conversation(page: Any) -> None:
     expect(answers(page, "您還沒有設定住家")).to_have_count(1)
 
 
+@pytest.mark.parametrize("panel", ["hold", "once", "cached"])
+def test_a_deep_link_leaves_the_head_in_sight(
+    page: Any, playground: Playground, panel: str
+) -> None:
+    """The panel that the address names is shown, and the page stands at its top."""
+    page.goto(f"{playground.url}/#{panel}")
+    expect(page.locator(f"#{panel}")).to_be_visible()
+    expect(page.locator(".masthead")).to_be_in_viewport()
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    assert page.evaluate("scrollY") == 0
+
+
 # ------------------------------------------------------------------------------- without one
 
 

@@ -12,7 +12,10 @@ PYTHONS := 3.11 3.12 3.13 3.14
 CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty
 OLDEST_REDIS := 6.0.0
 BEHAVIOUR := tests/behaviour tests/races
-behaviour = $(foreach half,$(1),$(foreach name,hold once outage silence waiting renew,tests/behaviour/$(half)/test_$(name).py))
+# What every caller depends on.
+EVERYWHERE := hold fences deleted_keys waiting renew once once_after once_functions once_lost \
+	outage silence lost_replies delivered_later
+behaviour = $(foreach half,$(1),$(foreach name,$(EVERYWHERE),tests/behaviour/$(half)/test_$(name).py))
 
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
@@ -32,7 +35,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts print pins clean
+	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts print drawing pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -114,10 +117,10 @@ test-topologies: setup ## faults of Sentinel and of a cluster under load, for mi
 test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest version of each framework
 	@failed=; \
 	echo "== the newest versions"; \
-	$(MAKE) --no-print-directory pytest ARGS="tests/http $(ARGS)" || failed="$$failed newest"; \
+	$(MAKE) --no-print-directory pytest ARGS="tests/http tests/integrations $(ARGS)" || failed="$$failed newest"; \
 	echo "== the oldest versions"; \
 	$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)" \
+		ARGS="tests/http tests/integrations -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 
@@ -133,6 +136,10 @@ verdicts: ## what the torture suite says about other middlewares, anew in docs/t
 
 print: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
+
+drawing: setup ## which module imports which, and the figures of the code, anew in ARCHITECTURE.md
+	@$(BIN)/python tools/measure_code.py
+	@$(BIN)/python tools/draw_imports.py
 
 PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
 	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)

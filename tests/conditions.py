@@ -51,6 +51,50 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"test_a_load_longer_than_its_lock_is_still_one"},
     ),
     (
+        {"stopped"},
+        "a pause of 0.4 s leaves no time to renew a lease of 0.6 s",
+        {
+            "test_a_claim_is_renewed_in_the_next_loop",
+            "test_a_command_that_is_refused_costs_no_guard",
+            "test_a_hold_is_renewed_in_the_next_loop",
+            "test_a_lease_that_was_cut_off_with_its_loop",
+        },
+    ),
+    (
+        {"stopped"},
+        "a value that may be served for 0.6 s is over after a pause of 0.4 s",
+        {"test_a_delete_during_the_refresh_of_an_ending_value_counts"},
+    ),
+    (
+        {"stopped"},
+        "the proxy stops with the test, and is a silent server to the process that is looked at",
+        {"test_a_stopped_and_continued_client_is_not_an_outage"},
+    ),
+    (
+        {"slow"},
+        "it makes thousands of round trips, one after another",
+        {
+            "test_nothing_stays_of_values_in_memory_that_changed",
+            "test_signals_at_any_moment",
+            "test_stale_reads_in_threads_cost_no_thread_and_no_script_each",
+        },
+    ),
+    (
+        {"narrow"},
+        "its megabytes would take minutes on that line",
+        {
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_tasks_alone",
+            "test_a_large_value_on_a_slow_line_leaves_the_leases_of_threads_alone",
+            "test_fifty_thousand_acquires_in_one_tick_are_guarded",
+            "test_signals_at_any_moment",
+        },
+    ),
+    (
+        {"hasty"},
+        "its replies take longer than the default budget",
+        {"test_a_slow_reply_does_not_shorten_it"},
+    ),
+    (
         {"tls"},
         "it adds to the URL of the server, which ends with a query",
         {"test_a_database_that_does_not_exist_is_a_mistake"},
@@ -60,13 +104,28 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         "a redis-py client of the test's own insists on RESP3",
         {
             "test_a_callers_client_lends_its_settings_and_is_never_closed",
+            "test_a_client_with_a_credential_provider",
             "test_a_cluster_client",
+            "test_a_cluster_over_tls",
         },
     ),
     (
         {"resp2"},
         "it counts on the pushes of RESP3",
-        {"test_fifty_waiters_are_one_contender", "test_local_memory_is_kept_true_by_the_server"},
+        {
+            "test_a_waiter_elsewhere_is_woken_by_the_release",
+            "test_fifty_waiters_are_one_contender",
+            "test_four_processes_fifty_tasks_one_load",
+            "test_local_memory_is_kept_true_by_the_server",
+        },
+    ),
+    (
+        {"resp2"},
+        "it counts connections, and the first one that asks for RESP3 is closed",
+        {
+            "test_a_repeated_acquire_whose_caller_is_cancelled",
+            "test_threads_share_few_connections",
+        },
     ),
 ]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""

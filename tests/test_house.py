@@ -1,8 +1,10 @@
-"""The house rules: which room may know which, how big a room may be, what it costs to enter."""
+"""The rules of CONTRIBUTING.md that can be checked: modules, scripts, and where tests lie."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,80 +12,16 @@ import pytest
 import dibs
 
 SRC = Path(dibs.__file__).parent
-ROOMS = ["_core", "_http", "_links", "_tasks", "_threads", "_family", "_async", "_sync"]
-
-# Who may import whom: apps → integrations → front door → shells → links → core.
-MAY_KNOW: dict[str, set[str]] = {
-    "errors": set(),
-    "events": set(),
-    "claims": set(),
-    "_core": {"_core", "errors"},
-    "_links": {"_links", "_core", "errors"},
-    "_http": {"_http", "_core", "errors"},
-    "_family": set(),
-    "_outages": {"errors"},
-    "_tasks": {"_links", "_core", "errors"},
-    "_threads": {"_links", "_core", "errors"},
-    "_async": {
-        "_async",
-        "_tasks",
-        "_links",
-        "_core",
-        "_family",
-        "_outages",
-        "errors",
-        "events",
-        "claims",
-    },
-    "_sync": {
-        "_sync",
-        "_threads",
-        "_links",
-        "_core",
-        "_family",
-        "_outages",
-        "errors",
-        "events",
-        "claims",
-    },
-}
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 
 
 def modules() -> list[Path]:
     return sorted(path for path in SRC.rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def room_of(path: Path) -> str:
-    first = path.relative_to(SRC).parts[0]
-    return first.removesuffix(".py")
-
-
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms of dibs that a module imports, wherever in the file it does so."""
-    package = ["dibs", *path.relative_to(SRC).parts[:-1]]
-    rooms: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            full = [*base, *(node.module.split(".") if node.module else [])]
-            names = [full] if len(full) > 1 else [[*full, alias.name] for alias in node.names]
-            rooms |= {parts[1] for parts in names if parts[0] == "dibs" and len(parts) > 1}
-        elif isinstance(node, ast.Import):
-            parts = [alias.name.split(".") for alias in node.names]
-            rooms |= {part[1] for part in parts if part[0] == "dibs" and len(part) > 1}
-    return rooms
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SRC)))
-def test_imports_go_one_way(path: Path) -> None:
-    """A room knows only the rooms below it."""
-    room = room_of(path)
-    if room in MAY_KNOW:
-        assert imported_rooms(path) <= MAY_KNOW[room]
-
-
 def test_the_core_does_no_io_and_has_no_clock() -> None:
-    """The thinking is told the time, the dice and the reply: it imports nothing that knows them."""
+    """The core gets time, randomness and replies as arguments: it imports nothing that has them."""
     forbidden = {"time", "random", "socket", "asyncio", "threading", "redis", "os", "secrets"}
     for path in (SRC / "_core").rglob("*.py"):
         names: set[str] = set()
@@ -112,7 +50,7 @@ def test_modules_and_functions_are_short() -> None:
     for path in modules():
         text = path.read_text()
         assert len(text.splitlines()) < 400, path
-        if room_of(path) == "_sync":
+        if "_sync" in path.relative_to(SRC).parts:
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -157,3 +95,115 @@ def test_every_public_thing_has_a_docstring() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 assert ast.get_docstring(node), f"{path.name}: {node.name}"
+
+
+# ---- tests are found where a reader looks for them
+
+SAYS_NOTHING = re.compile(r"test_(review\w*|rough_edges|others?|around|misc|more|various|page)$")
+UNCLEAR = {"apps/weamind/test_review.py"}
+"""Files whose name does not say what they test. One that is gone has to go from here."""
+
+OF_THE_REPOSITORY = {
+    "test_conditions",
+    "test_house",
+    "test_imports",
+    "test_printed",
+    "test_torture",
+}
+FOLDERS = {"core", "behaviour", "http", "integrations", "integrations/prometheus", "embedded"}
+
+TESTED_ELSEWHERE = {
+    "converters": "shapes",
+    "models": "shapes",
+    "unions": "shapes",
+    "engine": "capabilities",
+    "multiplexer": "connection",
+}
+"""Modules of the core whose tests bear the name of another module, through which they are used."""
+
+TWICE = {
+    *("test_a_database_that_hangs", "test_a_line_that_is_not_there", "test_asked_too_often"),
+    *("test_help", "test_line_is_not_there", "test_no_ids_in_the_log", "test_recent_queries"),
+    *("test_the_database_is_out", "test_two_at_once", "test_two_processes"),
+    *("test_what_is_no_answer", "test_what_it_is_asked"),
+}
+"""Names of tests that two files have. One that is no longer there twice has to go from here."""
+
+PATH = re.compile(
+    r"(?<![\w/.-])(?:src|tests|docs|apps|tools|benchmarks|deploy)/[\w/.-]*\.(?:py|lua|md)\b"
+)
+NAME = re.compile(r"`([\w-]+\.(?:py|lua))`")
+
+
+def files_of_tests() -> list[Path]:
+    """Those that are written by hand."""
+    return [path for path in sorted(TESTS.rglob("test_*.py")) if "_sync" not in path.parts]
+
+
+def promises_in(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return [each for each in functions if each.name.startswith("test_")]
+
+
+def test_a_test_file_is_named_after_what_it_tests() -> None:
+    """No file for whatever was left over."""
+    unclear = {path for path in files_of_tests() if SAYS_NOTHING.match(path.stem)}
+    assert {str(path.relative_to(TESTS)) for path in unclear} == UNCLEAR
+
+
+def test_every_part_has_a_folder_of_tests() -> None:
+    """Beside the folders lies only what is about the repository itself."""
+    assert all((TESTS / folder / "__init__.py").exists() for folder in FOLDERS)
+    assert {path.stem for path in TESTS.glob("test_*.py")} <= OF_THE_REPOSITORY
+
+
+@pytest.mark.parametrize("path", sorted((SRC / "_core").glob("[a-z]*.py")), ids=lambda p: p.stem)
+def test_every_module_of_the_core_has_a_file_of_tests(path: Path) -> None:
+    """`_core/cache.py` is tested in `core/test_cache.py`: without a server, without a clock."""
+    name = TESTED_ELSEWHERE.get(path.stem, path.stem)
+    assert (TESTS / "core" / f"test_{name}.py").exists()
+    own = TESTS / "core" / f"test_{path.stem}.py"
+    assert path.stem not in TESTED_ELSEWHERE or not own.exists(), "it has tests of its own"
+
+
+def test_no_two_tests_have_one_name() -> None:
+    """So that a name leads to one promise; the printed twins of async tests do not count."""
+    names = Counter(test.name for path in files_of_tests() for test in promises_in(path))
+    assert {name for name, count in names.items() if count > 1} == TWICE
+
+
+@pytest.mark.parametrize("path", files_of_tests(), ids=lambda p: str(p.relative_to(TESTS)))
+def test_a_test_states_a_promise_in_words(path: Path) -> None:
+    """A file and each of its tests have a docstring, and names are words, not numbers of a list."""
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    for test in promises_in(path):
+        assert ast.get_docstring(test), test.name
+        assert not re.match(r"test_\d{1,2}_", test.name), test.name
+
+
+def written() -> list[Path]:
+    """Every page, and every Python file but those that make up file names."""
+    made_up = {"test_printed.py", "test_house.py"}
+    folders = [SRC, TESTS, *(ROOT / name for name in ("docs", "apps", "tools", "deploy"))]
+    found = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")
+    ]
+    return sorted(path for path in {*found, *ROOT.glob("*.md")} if path.name not in made_up)
+
+
+def test_no_file_is_named_that_is_not_there() -> None:
+    """A path in a page, a comment or a test leads somewhere, and so does a name in backticks."""
+    known = {path.name for folder in (SRC, ROOT / "tools", TESTS) for path in folder.rglob("*.*")}
+    known |= {path.name for name in ("apps", "benchmarks") for path in (ROOT / name).rglob("*.py")}
+    lost: list[str] = []
+    for path in written():
+        text = path.read_text("utf-8")
+        lost += [
+            f"{path.name}: {each}" for each in PATH.findall(text) if not (ROOT / each).exists()
+        ]
+        lost += [f"{path.name}: {each}" for each in NAME.findall(text) if each not in known]
+    assert lost == []

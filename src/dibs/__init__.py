@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from .errors import Busy, DibsError, Duplicate, LeaseLost, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from ._async.dibs import AsyncDibs
+    from ._async.client import AsyncDibs
     from ._async.lease import AsyncLease
-    from ._sync.dibs import Dibs
+    from ._sync.client import Dibs
     from ._sync.lease import Lease
     from .events import Event
 
@@ -28,23 +28,23 @@ __all__ = [
 ]
 
 # Few programs need both halves, and each costs start-up time: fetched when first asked for.
-_ROOMS = {
-    "AsyncDibs": "_async.dibs",
+_MODULES = {
+    "AsyncDibs": "_async.client",
     "AsyncLease": "_async.lease",
-    "Dibs": "_sync.dibs",
+    "Dibs": "_sync.client",
     "Event": "events",
     "Lease": "_sync.lease",
 }
 
 
 def __getattr__(name: str) -> object:
-    room = _ROOMS.get(name)
-    if room is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{room}"), name)
+    found = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS])
+    return sorted([*globals(), *_MODULES])

@@ -13,21 +13,21 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
-from ._links.gathering import gather_tasks_until as gather_until
-from ._links.gathering import start_task
-from ._links.multiplexed import MultiplexedLink as Link
+from ._transport.gathering import gather_tasks_until as gather_until
+from ._transport.gathering import start_task
+from ._transport.multiplexed import MultiplexedLink as Link
 from .errors import Unavailable
 
 __all__ = [
     "WRONG_WORLD",
     "Background",
+    "BackgroundTasks",
     "Body",
-    "Crew",
+    "Coalescer",
     "Flight",
     "Guard",
     "Link",
     "Signal",
-    "Together",
     "fits",
     "gather_until",
     "hang_up",
@@ -243,7 +243,7 @@ class Flight:
             raise Unavailable(cause_for("load_cancelled"))
         return self._task.result()
 
-    async def land(self) -> None:
+    async def cancel(self) -> None:
         """End it, and wait until it has ended."""
         if not self.is_stranded:
             self._task.cancel()
@@ -260,7 +260,7 @@ def _see_error(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
-class Crew:
+class BackgroundTasks:
     """Work that nobody waits for, all of it ended by `stop`."""
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ Batch = list["asyncio.Future[Any]"]
 _MOST_SHARED = 10_000
 
 
-class Together:
+class Coalescer:
     """Callers who ask for the same in one tick of the loop share one answer.
 
     The first of a tick asks at once, unless several asked for the key the last time. The others

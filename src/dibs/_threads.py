@@ -13,21 +13,21 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
-from ._links import adopted
-from ._links.gathering import gather_threads_until as gather_until
-from ._links.pooled import PooledLink as Link
+from ._transport import adopted
+from ._transport.gathering import gather_threads_until as gather_until
+from ._transport.pooled import PooledLink as Link
 from .errors import Unavailable, UsageError
 
 __all__ = [
     "WRONG_WORLD",
     "Background",
+    "BackgroundTasks",
     "Body",
-    "Crew",
+    "Coalescer",
     "Flight",
     "Guard",
     "Link",
     "Signal",
-    "Together",
     "fits",
     "gather_until",
     "hang_up",
@@ -231,15 +231,15 @@ class Flight:
             self._deadline = deadline
             self._change.notify_all()
 
-    def land(self) -> None:
+    def cancel(self) -> None:
         """Nothing: a thread cannot be ended from outside."""
 
 
 _MOST_THREADS = 64
-"""Pieces of work that go on at the same time, at most, for each `Crew`."""
+"""Pieces of work that go on at the same time, at most, for each `BackgroundTasks`."""
 
 
-class Crew:
+class BackgroundTasks:
     """Work that nobody waits for."""
 
     is_stranded = False
@@ -270,7 +270,7 @@ class Crew:
         """Nothing: threads end by themselves."""
 
 
-class Together:
+class Coalescer:
     """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
 
     def ask(self, key: bytes, question: Callable[[Q], Any], about: Q) -> Any:

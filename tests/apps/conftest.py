@@ -1,13 +1,16 @@
-"""The databases of the applications: an empty one for each test, of each kind."""
+"""An empty database for each test, of each kind; a playground, and a page of it in a browser."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.apps.browser import launched, narrow_page
+from tests.apps.playground_process import Playground, running
 from tests.apps.postgres import Postgres
 
 
@@ -36,3 +39,24 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def sqlite(tmp_path: Path) -> str:
     """An empty database; for what does not depend on its kind."""
     return f"sqlite:///{tmp_path}/app.db"
+
+
+@pytest.fixture(scope="module")
+def playground() -> Iterator[Playground]:
+    """One for all tests of a file that do it no harm."""
+    with running() as playground:
+        assert playground.url, playground.line
+        yield playground
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any, playground: Playground) -> Iterator[Any]:
+    """The page of the playground, on a narrow screen."""
+    with narrow_page(browser, playground.url) as page:
+        yield page

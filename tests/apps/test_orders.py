@@ -7,20 +7,13 @@ with PostgreSQL.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import re
-import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -29,24 +22,27 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.databases import Patience
-from apps.orders.life_cycle import log_life_cycle
-from apps.orders.main import create_app
-from apps.orders.orders import submission_of
 from apps.orders.service import LEASE, WINDOW
-from apps.orders.settings import Settings
-from dibs import Event
 from dibs.testing import Child, Server, ServerMissing
-from dibs.testing import eventually as eventually_now
 from dibs.testing.servers import free_port
 from tests.apps.postgres import Postgres
 
-pytestmark = pytest.mark.only_on("linux", "darwin")
+from .orders_service import (
+    FAST,
+    SECRET,
+    SLOW,
+    SOUP,
+    TEA,
+    TIMEOUT,
+    Told,
+    is_placed,
+    is_problem,
+    is_refused,
+    served,
+)
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.only_on("linux", "darwin")
 KINDS = ("sqlite", "postgresql")
-TEA = {"items": [{"sku": "oolong-tea", "quantity": 2}, {"sku": "rice.roll", "quantity": 1}]}
-SOUP = {"items": [{"sku": "oolong-tea", "quantity": 3}]}
-SECRET = "a secret of the tests"
 Eventually = Callable[..., Awaitable[Any]]
 
 
@@ -180,31 +176,6 @@ async def customers(*names: str) -> AsyncIterator[list[Customer]]:
         yield [Customer(name, http) for name in names]
 
 
-def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    problem = answer.json()
-    assert problem["status"] == status and problem["detail"] and problem["title"]
-    return problem
-
-
-def is_refused(answer: httpx.Response, status: int, message: str | None = None) -> int:
-    """A duplicate is told so politely; for how long."""
-    problem = is_problem(answer, status)
-    seconds = int(answer.headers["Retry-After"])
-    assert problem["retryAfter"] == seconds >= 1
-    if message is not None:
-        assert problem["message"] == problem["detail"] == message
-    return seconds
-
-
-def is_placed(answer: httpx.Response) -> dict[str, Any]:
-    assert answer.status_code == 201, answer.text
-    order = answer.json()
-    assert answer.headers["Location"] == f"/orders/{order['orderId']}"
-    return order
-
-
 def metric(text: str, metric: str, /, **labels: str) -> float:
     """The sum of the series with these labels; 0: there are none yet."""
     return sum(
@@ -213,17 +184,6 @@ def metric(text: str, metric: str, /, **labels: str) -> float:
         for sample in family.samples
         if sample.name == metric and labels.items() <= sample.labels.items()
     )
-
-
-# ------------------------------------------------------------------------------- two hundred clicks
-
-
-class Told(NamedTuple):
-    """What somebody was told, and when: by our clock, before asking and after the answer."""
-
-    asked: float
-    answered: float
-    answer: httpx.Response
 
 
 def submission(customer: str, key: str | None = None) -> bytes:
@@ -329,11 +289,6 @@ async def test_what_two_processes_counted(chains: dict[str, Chain], store: Serve
     assert grown("orders_placed_total", outcome="created") == 1
     assert sum(metric(text, "dibs_open_claims") for text in after) == 0
     assert "counted" not in "".join(after) and "oolong" not in "".join(after)
-
-
-# ------------------------------------------------------------------------------- the seed's cases
-
-FAST, SLOW, TIMEOUT = "/lock-release-fast", "/lock-release-slow", "/lock-timeout-test"
 
 
 class Case(NamedTuple):
@@ -453,7 +408,7 @@ def hanging(shop: Shop, customer: str, key: str | None = None) -> Iterator[None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_lost_answer_is_given_again(
+async def test_a_lost_answer_is_given_again_by_the_service(
     kind: str, chains: dict[str, Chain], store: Server, eventually: Eventually
 ) -> None:
     """The client leaves in the middle and asks again with the same key: one order, this one."""
@@ -503,7 +458,7 @@ async def test_a_key_is_one_order(chains: dict[str, Chain], store: Server) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_without_redis(
+async def test_orders_without_redis(
     kind: str, chains: dict[str, Chain], store: Server, eventually: Eventually
 ) -> None:
     """Orders are taken, and with a key still placed once; when it is back, all is as before."""
@@ -669,355 +624,3 @@ async def in_the_middle(
     stack.enter_context(hanging(shop, customer.name, key))
     [claim] = await eventually(lambda: set(store.keys()) - before, within=20)
     return claim
-
-
-# ------------------------------------------------------------------------------- the endpoints
-
-
-@asynccontextmanager
-async def served(
-    redis_url: str, database_url: str, customer: str = "alone", **settings: Any
-) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who talks to the service, without a network in between."""
-    app = create_app(Settings(redis_url, database_url, **({"secret": SECRET} | settings)))
-    async with app.router.lifespan_context(app):
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app),
-            base_url="http://shop",
-            headers={"X-User-Id": customer},
-        ) as client:
-            yield client
-
-
-async def place_many(client: httpx.AsyncClient, number: int) -> list[str]:
-    placed = []
-    for quantity in range(1, number + 1):
-        order = {"items": [{"sku": "tea", "quantity": quantity}]}
-        placed.append(is_placed(await client.post("/orders", json=order))["orderId"])
-    return placed
-
-
-async def test_orders_are_listed_page_by_page(url: str, valkey: Server) -> None:
-    """The newest first; `next` leads to the older ones, also while new ones come in."""
-    async with served(valkey.url, url) as client:
-        assert (await client.get("/orders")).json() == {"orders": [], "next": None}
-        placed = await place_many(client, 5)
-        page = (await client.get("/orders?limit=2")).json()
-        seen = [order["orderId"] for order in page["orders"]]
-        newest = {"items": [{"sku": "tea", "quantity": 9}]}
-        is_placed(await client.post("/orders", json=newest))
-        while page["next"]:
-            page = (await client.get(page["next"])).json()
-            seen += [order["orderId"] for order in page["orders"]]
-        assert seen == placed[::-1]
-        everything = (await client.get("/orders")).json()
-        assert everything["next"] is None
-        assert [each["items"][0]["quantity"] for each in everything["orders"]] == [9, 5, 4, 3, 2, 1]
-        exact = (await client.get("/orders?limit=6")).json()
-        assert exact["next"] is None
-
-
-async def test_an_order_is_shown_as_it_was_placed(url: str, valkey: Server) -> None:
-    """The same document when it is placed, listed and shown; nobody else gets to see it."""
-    async with served(valkey.url, url) as client:
-        order = is_placed(await client.post("/orders", json=TEA))
-        assert list(order) == ["orderId", "placedAt", "items"]
-        assert order["items"] == TEA["items"]
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", order["placedAt"])
-        assert (await client.get(f"/orders/{order['orderId']}")).json() == order
-        assert (await client.get("/orders")).json()["orders"] == [order]
-        stranger = {"X-User-Id": "stranger"}
-        is_problem(await client.get(f"/orders/{order['orderId']}", headers=stranger), 404)
-        assert (await client.get("/orders", headers=stranger)).json()["orders"] == []
-        cursor = f"/orders?before={order['orderId']}"
-        is_problem(await client.get(cursor, headers=stranger), 400)
-
-
-BAD_ORDERS: list[tuple[bytes, str | None]] = [
-    (b"", None),
-    (b"{", None),
-    (b"\xff\xfe", None),
-    (b"[]", None),
-    (b"7", None),
-    (b"[" * 60_000, None),
-    (b"{}", "items"),
-    (b'{"items": []}', "items"),
-    (b'{"items": null}', "items"),
-    (b'{"items": {"sku": "tea", "quantity": 1}}', "items"),
-    (b'{"items": [{"sku": "tea"}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": 0}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": -1}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": 1000}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": "1"}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": true}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": 1.5}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "tea", "quantity": NaN}]}', "items.0.quantity"),
-    (b'{"items": [{"sku": "", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "a b", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "tea\\u0000", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "tea\\n", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "\\ud800", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "' + b"x" * 65 + b'", "quantity": 1}]}', "items.0.sku"),
-    (b'{"items": [{"sku": "tea", "quantity": 1, "price": 0}]}', "items.0.price"),
-    (b'{"items": [{"sku": "tea", "quantity": 1}], "total": 0}', "total"),
-    (b'{"items": [{"sku": "a", "quantity": 1}, {"sku": "a", "quantity": 1}]}', "items"),
-    (b'{"items": [' + b",".join([b'{"sku": "a", "quantity": 1}'] * 51) + b"]}", "items"),
-]
-
-
-async def test_what_is_no_order(sqlite: str, valkey: Server) -> None:
-    """400 with the field that is wrong; neither Redis nor the database hears of it."""
-    json_type = {"Content-Type": "application/json"}
-    async with served(valkey.url, sqlite) as client:
-        for body, field in BAD_ORDERS:
-            for key in ({}, {"Idempotency-Key": "cart-1"}):
-                answer = await client.post("/orders", content=body, headers=json_type | key)
-                problem = is_problem(answer, 400)
-                assert problem.get("field") == field, body[:60]
-        form = await client.post("/orders", content=json.dumps(TEA), headers={})
-        is_problem(form, 400)
-        assert valkey.keys() == []
-        assert (await client.get("/orders")).json()["orders"] == []
-
-
-async def test_what_is_refused_otherwise(sqlite: str, valkey: Server) -> None:
-    """401 without a name, 413 for too long a body, 404 and 405: all of them problems."""
-    async with served(valkey.url, sqlite) as client:
-        for name in ("", "a b", "x" * 65, "\u00e9"):
-            nobody = {"X-User-Id": name.encode("latin-1")}
-            for answer in (
-                await client.post("/orders", json=TEA, headers=nobody),
-                await client.get("/orders", headers=nobody),
-            ):
-                is_problem(answer, 401)
-        del client.headers["X-User-Id"]
-        is_problem(await client.post("/orders", json=TEA), 401)
-        both = [("X-User-Id", "forged"), ("X-User-Id", "alone")]  # a gateway that adds its own
-        is_problem(await client.post("/orders", json=TEA, headers=both), 401)
-        client.headers["X-User-Id"] = "alone"
-        long = {"items": [], "padding": "x" * 70_000}
-        is_problem(await client.post("/orders", json=long), 413)
-        is_problem(await client.post(FAST, json=long), 413)
-        for path in ("/nothing", "/orders/7", f"/orders/{'0' * 32}", f"/orders/{'f' * 33}"):
-            is_problem(await client.get(path), 404)
-        is_problem(await client.delete("/orders"), 405)
-        for query in ("limit=0", "limit=101", "limit=x", f"before={'0' * 33}", "before=7"):
-            problem = is_problem(await client.get(f"/orders?{query}"), 400)
-            assert problem["field"] == query.partition("=")[0]
-        is_problem(await client.get(f"/orders?before={'0' * 32}"), 400)
-
-
-async def test_the_document_says_what_is_answered(sqlite: str, valkey: Server) -> None:
-    """OpenAPI has the guard's answers, and no 422 for what is a 400."""
-    async with served(valkey.url, sqlite) as client:
-        paths = (await client.get("/openapi.json")).json()["paths"]
-    placing = paths["/orders"]["post"]
-    assert {"201", "400", "401", "409", "422", "429", "503"} <= set(placing["responses"])
-    names = [parameter["name"].lower() for parameter in placing["parameters"]]
-    assert sorted(names) == ["idempotency-key", "x-user-id"]
-    for path in (FAST, SLOW, TIMEOUT):
-        assert "429" in paths[path]["post"]["responses"]
-        assert "422" not in paths[path]["post"]["responses"]
-
-
-async def test_other_orders_are_no_duplicates(sqlite: str, valkey: Server) -> None:
-    """The layout of the body does not matter; the customer, the order and the keys do."""
-    async with served(valkey.url, sqlite) as client:
-        is_placed(await client.post("/orders", json=TEA))
-        pretty = json.dumps(TEA, indent=4, sort_keys=True)
-        headers = {"Content-Type": "application/json"}
-        is_refused(await client.post("/orders", content=pretty, headers=headers), 429)
-        is_placed(await client.post("/orders", json=SOUP))
-        is_placed(await client.post("/orders", json=TEA, headers={"X-User-Id": "another"}))
-        is_placed(await client.post("/orders", json=TEA, headers={"Idempotency-Key": "a"}))
-        is_placed(await client.post("/orders", json=TEA, headers={"Idempotency-Key": "b"}))
-
-
-def test_the_database_knows_a_key_as_the_guard_does() -> None:
-    """Quoted or not it is the same; of another customer it is another."""
-    assert submission_of("a", "k") == submission_of("a", ' "k" ') == submission_of("a", '"k";v=1')
-    assert (
-        submission_of("a", '"x\\"y"') == submission_of("a", '"x\\"y"') != submission_of("a", "xy")
-    )
-    assert len({submission_of("a", "k"), submission_of("b", "k"), submission_of("a", "l")}) == 3
-    assert submission_of("ab", "c") != submission_of("a", "bc")
-
-
-# ------------------------------------------------------------------------------- as it is served
-
-
-def test_it_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> None:
-    """With settings from `.env`, and a database in the working folder; ends without a word."""
-    (tmp_path / ".env").write_text(f"REDIS_URL={valkey.url}\n")
-    port = free_port()
-    program = [sys.executable, "-m", "uvicorn", "apps.orders.main:app", "--port", str(port)]
-    names = ("DATABASE_URL", "REDIS_URL")
-    process = subprocess.Popen(
-        [*program, "--app-dir", str(ROOT)],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name not in names},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    http = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
-    try:
-        eventually_now(lambda: is_answering(http), within=30)
-        is_placed(http.post("/orders", json=TEA, headers={"X-User-Id": "alone"}))
-        assert (tmp_path / "orders.db").stat().st_size > 0
-        assert len(valkey.keys()) == 1
-        process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=20)
-        assert "Application startup complete" in said and "Traceback" not in said, said
-        assert "alone" not in said
-    finally:
-        http.close()
-        process.kill()
-        process.communicate()
-
-
-def is_answering(http: httpx.Client) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return http.get("/ready").json()["status"] == "ok"
-    return False
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (Settings("nonsense://", "sqlite://"), "nonsense"),
-        (Settings("embedded://", "mysql://localhost/shop"), "DATABASE_URL"),
-        (Settings("embedded://", "orders.db"), "DATABASE_URL"),
-        (Settings("redis://cache.shop.test:6379", "sqlite://"), "ORDERS_SECRET must be set"),
-        (Settings("embedded://", "postgresql://me@db.shop.test/x"), "ORDERS_SECRET must be set"),
-        (Settings("redis+sentinel://a:1,b:2/main", "sqlite://"), "ORDERS_SECRET must be set"),
-        (Settings("embedded://", "sqlite://", "short"), "ORDERS_SECRET must have 16"),
-    ],
-)
-def test_a_setting_that_cannot_be_used(settings: Settings, said: str) -> None:
-    """Told when the app is made, before anything connects."""
-    with pytest.raises(ValueError, match=said):
-        create_app(settings)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("ORDERS_REFUSALS", "xml"), ("DATABASE_STATEMENT_SECONDS", "long"),
-     ("DATABASE_POOL_SECONDS", "0"), ("DATABASE_CONNECT_SECONDS", "inf")],
-)  # fmt: skip
-def test_a_setting_of_the_environment_is_checked(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    """A sentence says which one cannot be used."""
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=name):
-        Settings.from_environment()
-
-
-# ------------------------------------------------------------------------------- secrets and names
-
-
-async def test_a_key_depends_on_the_secret(sqlite: str, valkey: Server) -> None:
-    """The same order of the same customer has another key under another secret: none can guess."""
-    keys: list[str] = []
-    for secret in (SECRET, "another secret of the tests"):
-        valkey.flush()
-        async with served(valkey.url, sqlite, secret=secret) as client:
-            is_placed(await client.post("/orders", json=TEA))
-            keys += valkey.keys()
-    assert len(set(keys)) == 2
-
-
-def test_without_a_secret_one_machine_has_one(caplog: pytest.LogCaptureFixture) -> None:
-    """All its processes make the same one, and say so; elsewhere it must be set."""
-    local = Settings("redis://127.0.0.1:1", "postgresql://me@/shop?host=/run/pg")
-    assert local.usable_secret() == Settings("embedded://").usable_secret() != ""
-    assert "ORDERS_SECRET is not set" in caplog.text
-
-
-async def test_a_name_that_looks_like_an_address_is_a_name(sqlite: str, valkey: Server) -> None:
-    """Somebody called 127.0.0.1 is not the nameless one who comes from there."""
-    async with served(valkey.url, sqlite) as client:
-        nameless = httpx.Request("POST", "http://shop/lock-release-fast", json=TEA)
-        named = client.post("/lock-release-fast", json=TEA, headers={"X-User-Id": "127.0.0.1"})
-        answers = await asyncio.gather(client.send(nameless), named)
-        assert [answer.status_code for answer in answers] == [200, 200]
-
-
-# ------------------------------------------------------------------------------- the lock's log
-
-
-async def test_the_life_of_a_lock_is_in_the_log(
-    sqlite: str, valkey: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Claimed, refused, done, and a lock value that does not match; it names nobody."""
-    caplog.set_level("INFO", "apps.orders.lock")
-    async with served(valkey.url, sqlite) as client:
-        is_placed(await client.post("/orders", json=TEA))
-        is_refused(await client.post("/orders", json=TEA), 429)
-        valkey.flush()
-        working = asyncio.create_task(client.post("/lock-release-fast", json=SOUP))
-        while not valkey.keys():
-            await asyncio.sleep(0.01)
-        valkey.client().set(valkey.keys()[0], "somebody else's")
-        assert (await working).status_code == 200
-    ours = [record for record in caplog.records if record.name == "apps.orders.lock"]
-    said = [(record.levelname, record.getMessage()) for record in ours]
-    levels = [level for level, _ in said]
-    assert levels == ["INFO", "INFO", "INFO", "INFO", "WARNING"], said
-    for word, (_, line) in zip(("claimed", "done", "refused", "claimed"), said, strict=False):
-        assert word in line
-    assert "lock value does not match" in said[-1][1]
-    assert not re.search(r"alone|oolong|[0-9a-f]{16}|else's", str(said))
-
-
-@pytest.mark.parametrize(
-    ("kind", "level", "words"),
-    [
-        ("claimed", "INFO", "claimed"),
-        ("duplicate", "INFO", "refused"),
-        ("released", "INFO", "released, after 1.500 s"),
-        ("late", "WARNING", "value_mismatch"),
-        ("leaked", "ERROR", "release failed"),
-    ],
-)
-def test_each_step_has_the_level_of_the_seed(
-    kind: Any, level: str, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """INFO for what is meant to happen, WARNING for another's lock, ERROR for a failed release."""
-    caplog.set_level("INFO", "apps.orders.lock")
-    held = None if kind in ("claimed", "duplicate") else 1.5
-    log_life_cycle(Event(kind=kind, name="POST /orders", at=0.0, held=held))
-    [record] = caplog.records
-    assert record.levelname == level
-    assert "POST /orders" in record.getMessage() and words in record.getMessage()
-
-
-# ------------------------------------------------------------------------------- the seed's Result
-
-
-async def test_refusals_in_the_seeds_envelope(sqlite: str, valkey: Server) -> None:
-    """ORDERS_REFUSALS=result: `Result.error` with retryAfter and lockManagement, status and all."""
-    async with served(valkey.url, sqlite, refusals="result") as client:
-        is_placed(await client.post("/orders", json=TEA))
-        done = is_result(await client.post("/orders", json=TEA), 429)
-        assert done["lockManagement"] == "到期释放机制"
-        first, second = await asyncio.gather(
-            *(client.post("/lock-release-fast", json=TEA) for _ in range(2))
-        )
-        refused = first if first.status_code == 429 else second
-        result = is_result(refused, 429)
-        assert result["lockManagement"] == "自动释放机制"
-        assert result["msg"] == "10秒防重复，但会主动释放"
-        assert result["retryAfter"] == int(refused.headers["Retry-After"]) >= 1
-        assert "lockManagement" not in is_result(await client.post("/orders", content=b"{"), 400)
-        is_result(await client.get("/nowhere"), 404)
-        is_result(await client.post("/orders", headers={"X-User-Id": ""}, json=TEA), 401)
-
-
-def is_result(answer: httpx.Response, status: int) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["Content-Type"] == "application/json"
-    result = answer.json()
-    assert (result["code"], result["data"]) == (status, None) and result["msg"]
-    return result

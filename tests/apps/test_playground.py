@@ -5,99 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from dibs.testing import eventually
-from dibs.testing.servers import free_port
+
+from .playground_process import Playground, running
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
-
-ROOT = Path(__file__).parents[2]
-CHROMIUM = "/usr/bin/chromium"
-CHROMIUM_ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-class Playground:
-    """`python -m apps.playground` in a session and a temporary folder of its own."""
-
-    def __init__(self, folder: str, port: int) -> None:
-        self.folder = folder
-        environment = {**os.environ, "TMPDIR": folder, "PORT": str(port), "HOST": "127.0.0.1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "apps.playground"],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+", self.line)
-        self.url = found[0] if found else ""
-
-    @contextmanager
-    def visitor(self) -> Iterator[httpx.Client]:
-        """Somebody who has opened the page."""
-        with httpx.Client(base_url=self.url, timeout=20, trust_env=False) as client:
-            assert client.get("/").status_code == 200
-            yield client
-
-    def servers(self) -> list[str]:
-        """The embedded servers of this playground, as the system sees them."""
-        listed = subprocess.run(["ps", "-axo", "args"], check=True, capture_output=True, text=True)
-        lines = listed.stdout.splitlines()
-        return [line for line in lines if "valkey-server" in line and self.folder in line]
-
-    def end(self, number: signal.Signals) -> tuple[int, str, float]:
-        """Exit code, everything it said since its first line, and how long it took."""
-        asked = time.monotonic()
-        self.process.send_signal(number)
-        said = "".join(self.process.communicate(timeout=10))
-        return self.process.returncode, said, time.monotonic() - asked
-
-    def close(self) -> None:
-        """Gone, however the test went."""
-        self.process.kill()
-        self.process.communicate()
-
-
-@contextmanager
-def running(port: int | None = None) -> Iterator[Playground]:
-    # Not pytest's tmp_path: a Unix socket has a short path.
-    folder = tempfile.mkdtemp(prefix="pg-", dir="/tmp")
-    playground = Playground(folder, free_port() if port is None else port)
-    try:
-        yield playground
-    finally:
-        playground.close()
-        eventually(lambda: not playground.servers())
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def playground() -> Iterator[Playground]:
-    """One for all tests that do it no harm."""
-    with running() as playground:
-        assert playground.url, playground.line
-        yield playground
 
 
 @pytest.fixture
@@ -311,32 +235,6 @@ def test_a_port_in_use_gets_one_line() -> None:
 
 
 # ------------------------------------------------------------------------------- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The page in a browser, at the narrowest width it promises to fit."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page = context.new_page()
-    mistakes: list[str] = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.goto(playground.url)
-    yield page
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    context.close()
-    assert not mistakes and overflow <= 0
 
 
 def test_a_person_sees_it(page: Any) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from dibs.testing import eventually
 
-from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+from .browser import CHROMIUM, CHROMIUM_ARGUMENTS
+from .playground_process import Playground, running
 from .test_playground_menu import alive, children
 
 pytestmark = pytest.mark.only_on("linux", "darwin")

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
+from apps.playground.engine import Engine
+from apps.playground.menu import MenuPanel
 from dibs.testing import eventually
 
-from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+from .playground_process import Playground, running
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
 BRANCH = "tpe-main"  # it never closes
 PATIENCE = 60_000
 """ms: five processes may take their time on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def playground() -> Iterator[Playground]:
-    with running() as playground:
-        assert playground.url, playground.line
-        yield playground
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def test_a_new_version_is_shown_at_the_next_read(visitor: httpx.Client) -> None:
     assert restored.status_code == 201 and prices() == [before, before]
 
 
-def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+def test_what_the_menu_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
     """Nonsense gets a sentence; who has not opened the page gets nothing at all."""
     for body in (b"{", b"[]", b"{}", b'{"branch": "../x"}', b'{"branch": 1}', b"[" * 900):
         for path in ("/menu/rush", "/menu/publish"):
@@ -125,7 +123,7 @@ def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_leaves_nothing_behind(number: signal.Signals) -> None:
+def test_the_restaurant_leaves_nothing_behind(number: signal.Signals) -> None:
     """However the page ends: no service, no server."""
     with running() as playground, playground.visitor() as visitor:
         assert not children(playground)
@@ -153,33 +151,27 @@ def test_it_ends_while_the_restaurant_opens() -> None:
         assert not os.listdir(playground.folder)
 
 
+async def test_a_stopped_server_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 after one try of a second, and not after as many as a client library makes."""
+    path, asked = str(tmp_path / "s"), 0
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()  # until the caller gives up
+        writer.close()
+
+    monkeypatch.setattr(Engine, "socket", lambda self: path)
+    server = await asyncio.start_unix_server(hang, path)
+    async with server:
+        with pytest.raises(HTTPException) as refused:
+            await MenuPanel(Engine())._delete("k")  # pyright: ignore[reportPrivateUsage]
+    assert refused.value.status_code == 503 and asked == 1
+
+
 # ------------------------------------------------------------------------------- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The page in a browser, at the narrowest width it promises to fit."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page = context.new_page()
-    mistakes: list[str] = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.goto(playground.url)
-    yield page
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    context.close()
-    assert not mistakes and overflow <= 0
 
 
 def test_a_person_sees_the_crowd(page: Any) -> None:

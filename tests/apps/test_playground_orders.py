@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import socket
 from collections.abc import AsyncGenerator, Iterator
@@ -18,7 +17,7 @@ from apps.playground.hold import Stream
 from apps.playground.listener import adopt, listen
 from dibs.testing import eventually
 
-from .test_playground import CHROMIUM, CHROMIUM_ARGUMENTS, Playground, running
+from .playground_process import Playground, running
 from .test_playground_menu import alive, children
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -28,13 +27,6 @@ ROOM = 60.0
 ADDRESS = ("127.0.0.1", 0)
 SLIP = {"soy-milk": 2, "egg-pancake": 1}
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def playground() -> Iterator[Playground]:
-    with running() as playground:
-        assert playground.url, playground.line
-        yield playground
 
 
 @pytest.fixture
@@ -84,7 +76,7 @@ def test_the_same_is_refused_and_another_is_not(visitor: httpx.Client) -> None:
     assert order(visitor, "double", {"soy-milk": 3})["placed"] == 1
 
 
-def test_a_lost_answer_is_given_again(visitor: httpx.Client) -> None:
+def test_a_lost_answer_is_given_again_on_the_page(visitor: httpx.Client) -> None:
     """The first line breaks; under the same key the same order comes back, marked, to the byte."""
     report = order(visitor, "retry")
     lost, found = report["exchanges"]
@@ -110,7 +102,7 @@ def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) ->
     assert not {each["key"] for each in mine["keys"]} & {each["key"] for each in theirs["keys"]}
 
 
-def test_what_the_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
+def test_what_the_orders_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
     """Nonsense gets a sentence, the shop's own refusals come through, strangers get nothing."""
     for body in (b"{", b"[]", b"{}", b'{"items": []}', b'{"items": {}}', b"[" * 900, b"\xff"):
         answer = visitor.post("/orders/double", content=body)
@@ -202,38 +194,6 @@ async def test_a_stream_ends_with_its_page() -> None:
 
 
 # ------------------------------------------------------------------------------- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=ROOM * 1000)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The page in a browser, at the narrowest width it promises to fit; it asks nobody else."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    context.set_default_timeout(ROOM * 1000)
-    page = context.new_page()
-    mistakes: list[str] = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.on(
-        "request",
-        lambda asked: None if asked.url.startswith(playground.url) else mistakes.append(asked.url),
-    )
-    page.goto(playground.url)
-    yield page
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    context.close()
-    assert not mistakes and overflow <= 0
 
 
 def test_a_person_sees_one_order(page: Any) -> None:

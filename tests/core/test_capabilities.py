@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._core.capabilities import PLAIN, RESP2, RESP3, RESP3_AGAIN, Greeting, Handshake
+from dibs._core.capabilities import (
+    PLAIN,
+    RESP2,
+    RESP3,
+    RESP3_AGAIN,
+    Greeting,
+    Handshake,
+    read_engine,
+)
 from dibs._core.engine import (
     SCRIPTS,
     Engine,
@@ -16,6 +24,8 @@ from dibs._core.engine import (
     with_scripts,
 )
 from dibs._core.request import ErrorReply, Request, deciding_error, pack
+
+from .engines import ENGINES
 
 NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' command")
 UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
@@ -123,7 +133,7 @@ def test_a_script_sent_whole_asks_the_same(name: str) -> None:
 
 def test_evalsha_is_given_up_where_it_never_works() -> None:
     """A server that forgets now and then is asked by digest; one that always does is not."""
-    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
     unknown = ErrorReply("NOSCRIPT No matching script.")
     for now in (0.0, 100.0, 200.0, 300.0, 400.0):
         assert memory.lacks(request, unknown, now)
@@ -135,7 +145,7 @@ def test_evalsha_is_given_up_where_it_never_works() -> None:
 
 def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
     """And no other error is taken for it."""
-    memory, request = ScriptMemory(), Request(run_script("claim", [b"k"]), 1, b"k")
+    memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
     other = Request(pack("GET", "evalsha"), 1, b"k")
     error = ErrorReply("NOPERM User app has no permissions to run the 'evalsha' command")
     assert not memory.lacks(other, error, 1.0)
@@ -163,3 +173,14 @@ def test_a_cluster_can_do_what_its_weakest_node_can() -> None:
         whole_scripts=True,
         refused=frozenset({"EVAL"}),
     )
+
+
+def test_what_a_server_can_do() -> None:
+    """COMMAND INFO: nil where it does not know the command."""
+    y, n = [[b"x"], [b"x"]], [None, None]
+    assert read_engine([*y, *y, *y, *n]) == ENGINES[0]
+    assert read_engine([*y, *y, *n, *y]) == ENGINES[1]
+    assert read_engine([*y, *y, *n, *n]) == ENGINES[2]
+    assert read_engine([*y, *n, *n, *n]) == ENGINES[3]
+    assert weakest(ENGINES) == ENGINES[3]
+    assert weakest(ENGINES[:1]) == ENGINES[0]

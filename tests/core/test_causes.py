@@ -10,7 +10,12 @@ import redis.exceptions
 from dibs import Unavailable
 from dibs._core.breaker import Breaker, Outage
 from dibs._core.causes import SENTENCES, cause_for, code_of_reply
-from dibs._links.faults import cause_of
+from dibs._core.lease import (
+    mistake,
+    store_is_out,
+)
+from dibs._core.request import ErrorReply
+from dibs._transport.faults import cause_of
 from dibs.errors import Cause
 
 REDIS_6 = "ERR Error running script (call to f_0f): @user_script:6: @user_script: 6: -{} You can't"
@@ -95,3 +100,12 @@ def test_a_cause_keeps_its_code_on_its_way() -> None:
     assert "no answer" in str(error)
     assert Outage("what?", sent=True).cause.code == "other"
     assert Outage("what?", sent=True, code="dns").cause == Cause("what?", "dns")
+
+
+def test_errors_are_told_apart() -> None:
+    """A server that cannot serve is an outage; the rest are mistakes, told without the key."""
+    assert store_is_out(ErrorReply("LOADING Redis is loading the dataset in memory"))
+    assert not store_is_out(ErrorReply("WRONGTYPE Operation against a key"))
+    unknown = ErrorReply("ERR unknown command 'X', with args beginning with: 'user:42'")
+    assert "user:42" not in str(mistake(unknown))
+    assert "ACL" in str(mistake(ErrorReply("NOPERM this user has no permissions")))

@@ -1,4 +1,4 @@
-"""Frames and shapes, without a server."""
+"""Values and the framed bytes in which they are stored."""
 
 import datetime
 import decimal
@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._core.cache import Reading, is_due_early, jittered, make_recipe
 from dibs._core.codec import JsonCodec, frame, make_codec, unframe
-from dibs._core.local import ABSENT, Local, Ticket
 from dibs._core.shapes import Shape, describe, returned_type
 from dibs.errors import UsageError
 
@@ -147,69 +145,3 @@ def test_the_return_annotation_is_used_where_it_says_more_than_json() -> None:
     assert returned_type(typed) == list[Item]
     assert returned_type(plain) is None
     assert returned_type(silent) is None
-
-
-def recipe(**options: Any) -> Any:
-    base: dict[str, Any] = {
-        "ttl": 180, "jitter": 0.2, "min_ttl": 60, "lock_ttl": 3, "wait": None, "poll": 0.08,
-        "stale": 0, "early": 0, "negative_ttl": 0, "load_timeout": 30, "local": False,
-        "codec": "json", "type": None, "on_outage": "open",
-    }  # fmt: skip
-    return make_recipe("menu:{id}", **{**base, **options})
-
-
-@given(st.floats(0, 1), st.floats(0, 0.99), st.floats(1, 1000))
-def test_jitter_stays_in_its_band(dice: float, jitter: float, ttl: float) -> None:
-    """ttl × (1 ± jitter), never below min_ttl."""
-    fresh = jittered(recipe(ttl=ttl, jitter=jitter, min_ttl=0), dice)
-    assert ttl * (1 - jitter) - 1e-6 <= fresh <= ttl * (1 + jitter) + 1e-6
-    assert jittered(recipe(ttl=10, min_ttl=60), dice) == 60
-
-
-def test_early_is_likelier_near_the_end_and_for_slow_loads() -> None:
-    """XFetch: exp(-left / (early × load)); never without early, never for what is not fresh."""
-
-    def share(left: float, took: float, early: float = 1.0) -> float:
-        reading = Reading("fresh", left=left, took=took)
-        return sum(is_due_early(reading, early, (n + 0.5) / 1000) for n in range(1000)) / 1000
-
-    assert share(1.0, 1.0) == pytest.approx(0.368, abs=0.01)
-    assert share(10.0, 1.0) < 0.001
-    assert share(0.1, 1.0) > 0.9
-    assert share(1.0, 0.01) < 0.001
-    assert share(1.0, 1.0, early=0.0) == 0
-    assert not is_due_early(Reading("stale", left=-1.0, took=1.0), 1.0, 0.5)
-
-
-def test_local_memory_is_bounded_and_doubts() -> None:
-    """The oldest goes first; what changed while it was asked for is not kept."""
-    local = Local(most=2)
-    tickets = {key: _ticket() for key in (b"a", b"b", b"c")}
-    gone: list[tuple[bytes, Ticket]] = []
-    for key, ticket in tickets.items():
-        local.ask(key, ticket)
-        gone = local.put(key, key, 10.0, ticket)
-    assert gone == [(b"a", tickets[b"a"])]
-    assert local.get(b"a", 0.0) is ABSENT
-    assert local.get(b"c", 0.0) == b"c"
-    assert local.get(b"c", 10.0) is ABSENT
-    late = _ticket()
-    local.ask(b"d", late)
-    local.forget(b"d")
-    assert local.put(b"d", 1, 10.0, late) == [(b"d", late)]
-    assert local.get(b"d", 0.0) is ABSENT
-
-
-def test_local_memory_names_the_ticket_that_a_newer_value_replaces() -> None:
-    """One ticket stays for each value, so that nobody listens for a key twice."""
-    local = Local()
-    first, second = _ticket(), _ticket()
-    local.ask(b"a", first)
-    assert local.put(b"a", 1, 10.0, first) == []
-    local.ask(b"a", second)
-    assert local.put(b"a", 2, 10.0, second) == [(b"a", first)]
-    assert local.get(b"a", 0.0) == 2
-
-
-def _ticket() -> Ticket:
-    return lambda: None

@@ -1,4 +1,4 @@
-"""Requests and readings, without a server."""
+"""Acquire, extend, release and peek: the bytes that are sent, and what replies mean."""
 
 import math
 
@@ -6,33 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import UsageError
-from dibs._core.capabilities import read_engine
-from dibs._core.engine import Engine, weakest
+from dibs._core.engine import Engine
 from dibs._core.lease import (
     Holding,
     Won,
     acquire_request,
     extend_request,
-    is_disabled,
     make_token,
-    mistake,
     read_acquire,
     read_extend,
     read_peek,
     release_request,
     shorten_request,
-    store_is_out,
     value_request,
 )
-from dibs._core.request import ErrorReply, Request, first_error, pack, together
 
-ENGINES = [
-    Engine(set_nx_get=True, compare_delete="DELEX"),
-    Engine(set_nx_get=True, compare_delete="DELIFEQ"),
-    Engine(set_nx_get=True, compare_delete="LUA"),
-    Engine(set_nx_get=False, compare_delete="LUA"),
-]
+from .engines import ENGINES
+
 keys = st.binary(min_size=1, max_size=100)
 
 
@@ -78,7 +68,7 @@ def test_an_engine_that_can_takes_no_script() -> None:
     assert commands(delex.payload) == [[b"DELEX", b"k", b"IFEQ", b"t"]]
 
 
-def test_what_an_answer_means() -> None:
+def test_what_the_reply_to_an_acquire_means() -> None:
     """nil or our own token: ours. Anything else: somebody's, for the remaining time."""
     assert read_acquire([None, 5000], b"t@a") == Won()
     assert read_acquire([b"t@a", 5000], b"t@a") == Won()
@@ -102,47 +92,3 @@ def test_a_token_tells_its_holder_and_nothing_else(number: int, holder: bytes) -
     reading = read_acquire([token, 100], b"other")
     assert isinstance(reading, Holding)
     assert reading.holder == holder.decode(errors="replace")
-
-
-def test_what_a_server_can_do() -> None:
-    """COMMAND INFO: nil where it does not know the command."""
-    y, n = [[b"x"], [b"x"]], [None, None]
-    assert read_engine([*y, *y, *y, *n]) == ENGINES[0]
-    assert read_engine([*y, *y, *n, *y]) == ENGINES[1]
-    assert read_engine([*y, *y, *n, *n]) == ENGINES[2]
-    assert read_engine([*y, *n, *n, *n]) == ENGINES[3]
-    assert weakest(ENGINES) == ENGINES[3]
-    assert weakest(ENGINES[:1]) == ENGINES[0]
-
-
-def test_errors_are_told_apart() -> None:
-    """A server that cannot serve is an outage; the rest are mistakes, told without the key."""
-    assert store_is_out(ErrorReply("LOADING Redis is loading the dataset in memory"))
-    assert not store_is_out(ErrorReply("WRONGTYPE Operation against a key"))
-    unknown = ErrorReply("ERR unknown command 'X', with args beginning with: 'user:42'")
-    assert "user:42" not in str(mistake(unknown))
-    assert "ACL" in str(mistake(ErrorReply("NOPERM this user has no permissions")))
-
-
-def test_many_requests_are_one_write() -> None:
-    """together(): the payloads in order, the replies counted."""
-    one, two = Request(pack("A"), 1, b"k"), Request(pack("B") + pack("C"), 2, b"k")
-    both = together([one, two])
-    assert both.payload == one.payload + two.payload
-    assert both.replies == 3
-    error = ErrorReply("ERR x")
-    assert first_error([1, error, None]) is error
-    assert first_error([1, None]) is None
-    assert first_error(error) is error
-
-
-def test_what_the_switch_in_the_environment_says() -> None:
-    """DIBS_DISABLED: the usual words for yes and no."""
-    assert all(is_disabled(setting) for setting in ("1", "true", " YES ", "on"))
-    assert not any(is_disabled(setting) for setting in ("", "0", "false", "No", "off"))
-
-
-def test_a_switch_that_says_neither_is_a_mistake() -> None:
-    """A typing error must not decide whether anything is guarded."""
-    with pytest.raises(UsageError, match="DIBS_DISABLED"):
-        is_disabled("ture")

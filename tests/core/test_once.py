@@ -133,7 +133,7 @@ def test_a_foreign_value_runs_without_payload_and_time(value: bytes) -> None:
 # ---- claiming
 
 
-def test_what_an_answer_means() -> None:
+def test_what_the_reply_to_a_claim_means() -> None:
     """nil or our own record: ours. Anything else: somebody's, for the remaining time."""
     mine = running_record(TOKEN, ONE, NOW)
     theirs = running_record(b"77-1@web-2:9", TWO, NOW)
@@ -309,7 +309,7 @@ def test_what_the_reply_to_completing_says(reply: Any, done: bool) -> None:
     assert read_complete(reply, b"the claim", b"what is left") is done
 
 
-def test_errors_carry_facts_and_survive_pickling() -> None:
+def test_refusals_carry_facts_and_survive_pickling() -> None:
     """Facts as attributes, a sentence without the key, the same after a trip to another process."""
     errors = [
         verdict(running()),

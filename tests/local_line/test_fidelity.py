@@ -174,7 +174,7 @@ async def test_a_narrowcast_to_nobody_fails_later() -> None:
 
 
 @pytest.mark.parametrize("kind", ["push", "multicast", "broadcast", "narrowcast"])
-async def test_a_retry_key_is_accepted_once(kind: str) -> None:
+async def test_a_retry_key_is_accepted_once_by_every_way_to_send(kind: str) -> None:
     """The second time 409, with the id of the first request, and nothing is sent."""
     async with stage() as (line, _), caller(line) as api:
         ann = line.somebody()

@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import functools
 import gc
-import types
-from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,34 +12,11 @@ import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs._core.capabilities import Greeting
-from dibs._links.greeting import open_async
-from dibs._links.targets import find
+from dibs._transport.greeting import open_async
+from dibs._transport.targets import find
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
-MOST_STEPS = 60
-Scenario = Callable[[AsyncDibs], Awaitable[None]]
-
-
-@types.coroutine
-def cancelled_at(step: int, body: Any) -> Generator[Any, Any, bool]:
-    """Run *body*, cancelling the task at its *step*-th suspension. False: it has fewer."""
-    body = body.__await__()
-    count = 0
-    resume = functools.partial(body.send, None)
-    while True:
-        try:
-            waiting_for = resume()
-        except StopIteration:
-            return False
-        if count == step:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-        count += 1
-        try:
-            resume = functools.partial(body.send, (yield waiting_for))
-        except BaseException as error:
-            resume = functools.partial(body.throw, error)
+from .cancelling import MOST_STEPS, Scenario, cancelled_after, cancelled_at, run_cancelled_at
 
 
 async def acquire_and_release(dibs: AsyncDibs) -> None:
@@ -116,7 +90,7 @@ async def nothing_is_left(server: Server) -> None:
 
 @pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_at_every_suspension(
+async def test_a_hold_is_cancelled_at_every_suspension(
     valkey: Server, scenario: Scenario, warm: bool
 ) -> None:
     """At the k-th suspension, for every k: CancelledError reaches the caller, no key stays."""
@@ -124,14 +98,7 @@ async def test_cancelled_at_every_suspension(
         async with AsyncDibs(valkey.url, budget=5) as dibs:
             if warm:
                 await dibs.peek("warm:up")
-
-            async def body(step: int = step, dibs: AsyncDibs = dibs) -> bool:
-                return await cancelled_at(step, scenario(dibs))
-
-            task = asyncio.ensure_future(body())
-            await asyncio.wait([task])
-            if not task.cancelled():
-                assert task.result() is False
+            if not await run_cancelled_at(step, scenario(dibs)):
                 assert step > 0
                 return
             # The same object goes on working, and at once.
@@ -142,17 +109,12 @@ async def test_cancelled_at_every_suspension(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
+async def test_a_hold_is_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
     """From outside, after k loop ticks: replies may be there already, and not yet seen."""
     for ticks in range(40):
         async with AsyncDibs(valkey.url, budget=5) as dibs:
             await dibs.peek("warm:up")
-            task = asyncio.ensure_future(scenario(dibs))
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled() or task.exception() is None
+            await cancelled_after(ticks, scenario(dibs))
         await nothing_is_left(valkey)
 
 
@@ -354,7 +316,7 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
 
     async def first() -> bool:
         lost = await work()
-        dibs._ledger.link.distrust()  # its loop ends: leave no open transport behind
+        dibs._ledger.link.reconnect()  # its loop ends: leave no open transport behind
         await asyncio.sleep(0.05)
         return lost
 

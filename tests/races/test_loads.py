@@ -306,7 +306,7 @@ def test_a_refresh_that_hangs_in_a_thread_does_not_end_all_refreshing(valkey: Se
             return mine
 
         assert menu("a") == 1
-        eventually(lambda: menu("a") == 3)
+        eventually(lambda: menu("a") >= 3)
         hanging.set()
 
 

@@ -5,6 +5,7 @@ them, so nothing that they were to undo is undone.
 """
 
 import asyncio
+import functools
 import gc
 import logging
 import warnings
@@ -22,6 +23,7 @@ def loops_are_cut_off() -> Iterator[None]:
     """Transports and tasks of a closed loop complain when they are collected; that is the point."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         yield
         gc.collect()
 
@@ -207,3 +209,30 @@ def test_an_outage_that_outlives_its_loop_ends_in_the_log(
     levels = [record.levelname for record in caplog.records if record.name == "dibs"]
     assert levels == ["WARNING", "INFO"] * 2
     assert [record.args[2] for record in caplog.records if record.levelname == "INFO"] == [2, 2]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_loop_that_is_closed_while_a_connection_is_opened(
+    start_server: Callable[..., Server], tls: bool
+) -> None:
+    """At whatever step: nothing is left that complains, and the next loop has a connection."""
+    server = start_server("redis7", tls=tls)
+    for steps in range(0, 40, 3):
+        dibs = AsyncDibs(server.tls_url if tls else server.url, budget=5)
+
+        async def cut_off(steps: int, dibs: AsyncDibs) -> None:
+            task = asyncio.ensure_future(dibs.try_hold("user:1", ttl=5))
+            for _ in range(steps):
+                await asyncio.sleep(0.0005)
+            del task
+
+        async def last(dibs: AsyncDibs) -> bool:
+            async with dibs:
+                lease = await dibs.try_hold("user:2", ttl=5)
+                return lease is not None and lease.guarded and await lease.release()
+
+        in_a_loop(functools.partial(cut_off, steps, dibs))
+        gc.collect()
+        assert in_a_loop(functools.partial(last, dibs)) is True
+        del dibs
+        gc.collect()

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -14,10 +14,9 @@ from dibs import AsyncDibs, Dibs, DibsError, Duplicate, Mismatch, UsageError
 from dibs.claims import open_claims
 from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 
-from .test_cancellation import MOST_STEPS, cancelled_at
+from .cancelling import MOST_STEPS, Scenario, cancelled_after, cancelled_at, run_cancelled_at
 
 Spawn = Callable[..., Child]
-Scenario = Callable[[AsyncDibs], Awaitable[None]]
 After = Literal["release", "hold", "replay"]
 
 
@@ -293,7 +292,7 @@ def nothing_runs(server: Server) -> bool:
 
 @pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_at_every_suspension(
+async def test_a_claim_is_cancelled_at_every_suspension(
     valkey: Server, scenario: Scenario, warm: bool
 ) -> None:
     """At the k-th suspension, for every k: CancelledError reaches the caller, and nothing is left
@@ -302,16 +301,10 @@ async def test_cancelled_at_every_suspension(
         async with AsyncDibs(valkey.url, budget=5) as dibs:
             if warm:
                 await dibs.peek("warm:up")
-
-            async def body(step: int = step, dibs: AsyncDibs = dibs) -> bool:
-                return await cancelled_at(step, scenario(dibs))
-
-            task = asyncio.ensure_future(body())
-            await asyncio.wait([task])
+            was_cancelled = await run_cancelled_at(step, scenario(dibs))
             assert open_claims() == 0
             await aeventually(lambda: nothing_runs(valkey))
-            if not task.cancelled():
-                assert task.result() is False
+            if not was_cancelled:
                 assert step > 0
                 return
         valkey.client().flushall()
@@ -319,17 +312,12 @@ async def test_cancelled_at_every_suspension(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
+async def test_a_claim_is_cancelled_after_every_tick(valkey: Server, scenario: Scenario) -> None:
     """From outside, after k loop ticks: replies may be there already, and not yet seen."""
     for ticks in range(25):
         async with AsyncDibs(valkey.url, budget=5) as dibs:
             await dibs.peek("warm:up")
-            task = asyncio.ensure_future(scenario(dibs))
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled() or task.exception() is None
+            await cancelled_after(ticks, scenario(dibs))
         assert open_claims() == 0
         await aeventually(lambda: nothing_runs(valkey))
         valkey.client().flushall()

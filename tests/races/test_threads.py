@@ -153,3 +153,37 @@ def without_descriptors(url: str) -> list[bool]:
         for thread in threads:
             thread.join()
         return sorted(found)
+
+
+def test_connections_that_the_server_closed_are_closed_here_too(
+    start_server: Callable[..., Server], spawn: Callable[..., Child]
+) -> None:
+    """A burst leaves idle connections; the server ends them after a second; no socket stays."""
+    server = start_server("valkey")
+    server.client().config_set("timeout", 1)
+    with FaultProxy(server.port) as proxy:
+        proxy.delay(replies=0.05)
+        opened, kept = spawn(one_caller_after_a_burst, proxy.url).result()
+        assert opened > 5
+        assert kept == 1
+
+
+def one_caller_after_a_burst(url: str) -> tuple[int, int]:
+    import time
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+
+    from dibs import Dibs
+
+    def sockets() -> int:
+        return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
+
+    before = sockets()
+    with Dibs(url, budget=5) as dibs:
+        with ThreadPoolExecutor(10) as pool:
+            list(pool.map(lambda number: dibs.try_hold(f"user:{number}", ttl=5), range(40)))
+        opened = sockets() - before
+        end = time.monotonic() + 20
+        while sockets() - before > 1 and time.monotonic() < end:
+            dibs.peek("user:1")
+        return opened, sockets() - before

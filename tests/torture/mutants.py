@@ -118,7 +118,7 @@ def _leaking(app: App, server: Server) -> App:
 
 
 def _never_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keeper.AsyncKeeper, "keep", lambda self, lease: None)
+    patch.setattr(keeper.AsyncRenewer, "keep", lambda self, lease: None)
 
 
 def _more_headers(patch: pytest.MonkeyPatch) -> None:

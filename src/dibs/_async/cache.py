@@ -22,11 +22,11 @@ from .._core.cache import (
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local, Ticket
 from .._core.request import Request
-from .._tasks import Flight, Together, monotonic
+from .._tasks import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
-from .following import AsyncFollowing
-from .loading import AsyncLoading, Want
-from .refreshing import AsyncRefreshing
+from .follower import AsyncFollower
+from .loader import AsyncLoader, LoadRequest
+from .refresher import AsyncRefresher
 
 if TYPE_CHECKING:
     from .ledger import AsyncLedger
@@ -42,12 +42,12 @@ class AsyncCache:
         self._ledger = ledger
         self._flights: dict[bytes, Flight] = {}
         self._refreshes: dict[bytes, Flight] = {}
-        self._reads = Together()
+        self._reads = Coalescer()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
-        self._following = AsyncFollowing(ledger)
-        self._loading = AsyncLoading(ledger, self._part, self._remember)
-        self._behind = AsyncRefreshing(ledger, self._loading)
+        self._following = AsyncFollower(ledger)
+        self._loading = AsyncLoader(ledger, self._part, self._remember)
+        self._behind = AsyncRefresher(ledger, self._loading)
 
     # ---- reading
 
@@ -69,7 +69,7 @@ class AsyncCache:
                     self._tell("local_hit", recipe)
                 return value
         # Only now: what is in memory is not to pay for it.
-        want = Want(recipe, slot, function, args, kwargs)
+        want = LoadRequest(recipe, slot, function, args, kwargs)
         if key in self._flights:
             answer = await self._join_any(want, came)
             if answer is not None:
@@ -84,11 +84,11 @@ class AsyncCache:
                     return self._serve(want, reading)
         return await self._fly(want, self._flights, came, force=False)
 
-    async def refresh(self, want: Want) -> Any:
+    async def refresh(self, want: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
         return await self._fly(want, self._refreshes, monotonic(), force=True)
 
-    async def invalidate(self, want: Want) -> bool:
+    async def invalidate(self, want: LoadRequest) -> bool:
         """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
         recipe, slot = want.recipe, want.slot
         self._changed(slot.key)
@@ -117,7 +117,7 @@ class AsyncCache:
             raise
         return await self._ledger.ask(request, now)
 
-    async def _read(self, want: Want) -> Reading:
+    async def _read(self, want: LoadRequest) -> Reading:
         """What the store has; callers in one moment share the answer."""
         recipe, slot = want.recipe, want.slot
         if recipe.local:
@@ -126,13 +126,13 @@ class AsyncCache:
         request = read_request(slot, recipe)
         reply = await self._ledger.link.send(request, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
-            reply = await self._ledger.mend(request, reply, now)
+            reply = await self._ledger.check_reply(request, reply, now)
         reading = read_reply(reply, recipe)
         if reading.state not in ("fresh", "stale"):
             self._seen.pop(slot.key, None)
         return reading
 
-    async def _read_for_memory(self, want: Want) -> Reading:
+    async def _read_for_memory(self, want: LoadRequest) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
         recipe, key = want.recipe, want.slot.key
         now, _ = await self._ledger.opened()
@@ -142,15 +142,17 @@ class AsyncCache:
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
         try:
             answer = await self._ledger.link.track(request, ticket, now)
-            reading = read_reply(await self._ledger.mend(request, answer.replies, now), recipe)
-            if answer.told and reading.state == "fresh":
+            reading = read_reply(
+                await self._ledger.check_reply(request, answer.replies, now), recipe
+            )
+            if answer.tracked and reading.state == "fresh":
                 until = now + min(reading.left, recipe.local)
                 gone = self._local.put(key, reading.value, until, ticket)
             return reading
         finally:
             self._unwatch(gone)
 
-    def _serve(self, want: Want, reading: Reading) -> Any:
+    def _serve(self, want: LoadRequest, reading: Reading) -> Any:
         """A value that is there; where it is old, somebody refreshes it behind the caller."""
         recipe = want.recipe
         if reading.state == "stale":
@@ -162,14 +164,14 @@ class AsyncCache:
                 self._refresh(want, force=True)
         return reading.value
 
-    def _refresh(self, want: Want, *, force: bool) -> None:
+    def _refresh(self, want: LoadRequest, *, force: bool) -> None:
         if want.slot.key not in self._flights:
             self._behind.refresh(want, force=force)
 
     # ---- flights
 
     async def _fly(
-        self, want: Want, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         while True:
@@ -181,7 +183,7 @@ class AsyncCache:
                 return answer.value
 
     def _flight_of(
-        self, want: Want, flights: dict[bytes, Flight], *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
         key = want.slot.key
@@ -194,15 +196,17 @@ class AsyncCache:
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
-    async def _join_any(self, want: Want, came: float) -> Answer | None:
+    async def _join_any(self, want: LoadRequest, came: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = want.slot.key
         flight = self._flights.get(key)
         if flight is None or not flight.is_open:
             return None
-        token = self._loading.untold.get(key)
+        token = self._loading.untracked_loads.get(key)
         if token is not None and not await self._stands(want, token):
             _drop(self._flights, key, flight)
+            return None
+        if not flight.is_open:  # meanwhile its last caller has left
             return None
         return await self._join(flight, want.recipe, came)
 
@@ -215,7 +219,7 @@ class AsyncCache:
             self._tell("waited", recipe, waited=monotonic() - came)
         return answer
 
-    async def _stands(self, want: Want, token: bytes) -> bool:
+    async def _stands(self, want: LoadRequest, token: bytes) -> bool:
         """False: the value was deleted during its load."""
         request = standing_request(want.slot)
         try:
@@ -228,7 +232,7 @@ class AsyncCache:
         self._flights.pop(key, None)
         self._refreshes.pop(key, None)
 
-    async def _resolve(self, want: Want, *, force: bool) -> Answer:
+    async def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
         recipe, slot = want.recipe, want.slot
         since = monotonic()
@@ -270,12 +274,12 @@ class AsyncCache:
                 self._tell("waited", recipe, waited=monotonic() - since)
                 return Answer(found.value, asked)
 
-    def _old(self, want: Want, reading: Reading, asked: float) -> Answer:
+    def _old(self, want: LoadRequest, reading: Reading, asked: float) -> Answer:
         self._tell("stale", want.recipe)
         self._remember(want.slot.key, reading.life)
         return Answer(reading.value, asked)
 
-    async def _found(self, want: Want) -> Reading | None:
+    async def _found(self, want: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
             reading = await self._read(want)
@@ -320,7 +324,7 @@ class AsyncCache:
         """End all loads of ours; others take over."""
         await self._behind.stop()
         for flight in [*self._flights.values(), *self._refreshes.values()]:
-            await flight.land()
+            await flight.cancel()
         self._flights.clear()
         self._refreshes.clear()
 
@@ -328,7 +332,7 @@ class AsyncCache:
         """In a forked child: loads and memories are the parent's."""
         self._flights = {}
         self._refreshes = {}
-        self._reads = Together()
+        self._reads = Coalescer()
         self._local = Local()
         self._seen = {}
         self._loading.abandon_all()

@@ -10,7 +10,7 @@ from .._core.keys import Template
 from .._tasks import returning_awaitables
 from ..errors import UsageError
 from .cache import AsyncCache
-from .loading import Want
+from .loader import LoadRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,18 +87,18 @@ class AsyncCached(Generic[P, T]):
         """True: called as `Class.function.invalidate`, and nobody told us the class."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
 
-    def _want_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
+    def _want_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
         """Enough to find the value, if its key does not depend on the class."""
         try:
             return self._want((None, *args), kwargs)
         except UsageError:
             raise UsageError(_ABOVE) from None
 
-    def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Want:
+    def _want(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
         if self._bound:
             args = (*self._bound, *args)
         slot = self._slot(args, kwargs)
-        return Want(self._recipe, slot, self._function, args, kwargs)
+        return LoadRequest(self._recipe, slot, self._function, args, kwargs)
 
     def _slot(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slot:
         """Where the value of this call lives."""

@@ -138,7 +138,7 @@ class AsyncClaim:
             return False
         claims.closed(self)
         ended = await lease._end("completed" if left else "released", left, left_ms)
-        if lease._is_owed:
+        if lease._is_undelivered:
             cause = cause_for("outage")
             lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
         return ended
@@ -225,7 +225,7 @@ def _taken(
 ) -> AsyncClaim:
     if lease.guarded:
         try:
-            ledger.keeper.keep(lease)
+            ledger.renewer.keep(lease)
         except BaseException:  # no thread to be had, or a signal handler raised
             lease._give_up()
             raise
@@ -262,7 +262,7 @@ async def _wait(
             return Holding(outcome.retry_after, None)
         return outcome
 
-    outcome = await ledger.waiting.take(plan, attempt)
+    outcome = await ledger.waiters.take(plan, attempt)
     if not isinstance(outcome, Holding):
         return outcome
     return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)

@@ -16,8 +16,8 @@ from .._core.slots import (
     slot_of,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._links.watchers import Wake
 from .._tasks import monotonic, sleep
+from .._transport.watchers import Wake
 from ..errors import UsageError
 from .cluster_map import AsyncClusterMap, AsyncRoute
 
@@ -102,7 +102,7 @@ class AsyncClusterLink(AsyncClusterMap):
         """Where to ask after a redirection."""
         if isinstance(redirect, Moved):
             self._map[redirect.slot] = self._route(redirect.node)
-            self.distrust()
+            self.reconnect()
         else:
             await sleep(_ON_THE_MOVE)
         return await self._find(key, monotonic())
@@ -137,23 +137,23 @@ class AsyncClusterLink(AsyncClusterMap):
         if route is None:
             self._undelivered.add(None, request, monotonic())
             with contextlib.suppress(RuntimeError):  # no loop runs: delivered with the next map
-                self.distrust()
+                self.reconnect()
             return
         if slot in self._moving or route.engine is None:
             # Where it has to go is known only after asking; or nobody has been there yet.
-            self._crew.spawn(functools.partial(self.send, request, monotonic()))
+            self._tasks.spawn(functools.partial(self.send, request, monotonic()))
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())
         route.link.post(request)
 
-    def owe(self, request: Request) -> None:
+    def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
         route = self._map[slot_of(request.key)]
         if route is None:
             self._undelivered.add(None, request, monotonic())
         else:
-            route.link.owe(request)
+            route.link.deliver_later(request)
 
     # ---- watching keys
 
@@ -168,13 +168,13 @@ class AsyncClusterLink(AsyncClusterMap):
             answer = await route.link.track(request, wake, now)
         except (Outage, UsageError) as error:
             reply = await self._failed(error, route, request, now)
-            return Tracked(reply if request.replies > 1 else [reply], told=False)
+            return Tracked(reply if request.replies > 1 else [reply], tracked=False)
         if read_redirect(first_error(answer.replies), route.node) is None:
             return answer
         # It is elsewhere, or about to be: nobody will tell, the caller looks again.
         route.link.unwatch(request.key, wake)
         reply = await self.send(request, now)
-        return Tracked(reply if request.replies > 1 else [reply], told=False)
+        return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

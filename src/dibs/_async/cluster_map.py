@@ -21,8 +21,18 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
-from .._links.targets import Cluster
-from .._tasks import Background, Crew, Flight, Guard, Link, gather_until, monotonic, sleep, world
+from .._tasks import (
+    Background,
+    BackgroundTasks,
+    Flight,
+    Guard,
+    Link,
+    gather_until,
+    monotonic,
+    sleep,
+    world,
+)
+from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 
 _log = logging.getLogger("dibs")
@@ -83,7 +93,7 @@ class AsyncClusterMap(ABC):
         """Nothing that was started in another event loop or process is used."""
         self._guard = Guard()
         self._work = Background("dibs cluster")
-        self._crew = Crew()
+        self._tasks = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
         self._world: object = None
@@ -110,7 +120,7 @@ class AsyncClusterMap(ABC):
             await self._ask_together(now)
             route = self._map[slot_of(key)]
         if route is None:
-            self.distrust()
+            self.reconnect()
             raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return route
 
@@ -171,7 +181,7 @@ class AsyncClusterMap(ABC):
         for route in routes.values():
             route.left_at = None
             if route.engine is None and not route.is_opening:
-                route.is_opening = self._crew.spawn(functools.partial(self._open, route))
+                route.is_opening = self._tasks.spawn(functools.partial(self._open, route))
         now = monotonic()
         for node in [node for node in self._routes if node not in routes]:
             if self._is_gone(self._routes[node], now):
@@ -196,7 +206,7 @@ class AsyncClusterMap(ABC):
     def _leave(self, route: AsyncRoute, now: float) -> None:
         """A node has no slots any more: close its link, send what it is owed to its successor."""
         self._ended(route, now)
-        self._crew.spawn(route.link.aclose)
+        self._tasks.spawn(route.link.aclose)
         for request in self._undelivered.take(route.node, now):
             self.post(request)
 
@@ -209,7 +219,7 @@ class AsyncClusterMap(ABC):
 
     # ---- nodes that are out
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The map is old, or a node may not be the master any more: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()
@@ -272,7 +282,7 @@ class AsyncClusterMap(ABC):
         await self._work.stop()
         for route in list(self._routes.values()):
             await route.link.aclose()
-        await self._crew.stop()
+        await self._tasks.stop()
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's connections."""

@@ -7,7 +7,7 @@ from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import Request
 from .._core.watch import Tracked, Watching
-from .._links.watchers import Wake
+from .._transport.watchers import Wake
 
 _CAUSE = cause_for("disabled")
 
@@ -40,13 +40,13 @@ class AsyncDisabledLink:
     def post(self, request: Request) -> None:
         """Nothing: there is nothing to take back."""
 
-    def owe(self, request: Request) -> None:
+    def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """Nothing: there is no connection."""
 
     async def aclose(self) -> None:

@@ -3,11 +3,11 @@
 import functools
 from typing import TYPE_CHECKING
 
-from .._links.targets import Embedded, place_of
 from .._tasks import Flight, Guard, Link, off_loop, redis
+from .._transport.targets import Embedded, place_of
 
 if TYPE_CHECKING:
-    from .._links.embedded import Engine
+    from .._transport.embedded import Engine
 
 
 class AsyncEmbeddedServer:
@@ -31,7 +31,7 @@ class AsyncEmbeddedServer:
 
     async def _start_now(self) -> None:
         # Imported here: most users never need it, and it costs their start-up time.
-        from .._links.embedded import start
+        from .._transport.embedded import start
 
         if self.is_started:
             return

@@ -38,7 +38,7 @@ class AsyncLease:
 
     __slots__ = (
         "__weakref__", "_asked_until", "_body", "_confirmed_at", "_deadline", "_is_lost",
-        "_is_over", "_is_owed", "_ledger", "_plan", "_since", "_stays_until", "_token",
+        "_is_over", "_is_undelivered", "_ledger", "_plan", "_since", "_stays_until", "_token",
         "fence", "guarded",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class AsyncLease:
         self._asked_until = 0.0
         self._is_over = False
         self._is_lost = False
-        self._is_owed = False
+        self._is_undelivered = False
         self._body: Body | None = None
         if plan.at_least:
             # From now on, not from the request: a slow reply must not shorten it.
@@ -146,7 +146,7 @@ class AsyncLease:
         self._ledger.held.forget(self, self._plan.key)
         held = monotonic() - self._since
         self._ledger.tell("lost", self._plan.name, held=held, cause=cause)
-        self._ledger.waiting.next_please(self._plan.key)
+        self._ledger.waiters.wake_next(self._plan.key)
         if self._body is not None:
             self._body.stop()
 
@@ -161,7 +161,7 @@ class AsyncLease:
 
     async def _end(self, ended: Kind, left: bytes = b"", left_ms: int = 0) -> bool:
         """It is over: the key is free, or *left* takes its place. False: it was not ours any more,
-        or (`_is_owed`) the store was out.
+        or (`_is_undelivered`) the store was out.
         """
         if self._is_over or self._ledger.is_closed:
             return False
@@ -185,7 +185,7 @@ class AsyncLease:
                 request = release_request(engine, plan.key, self._token, self._deadline)
             reply = await ledger.link.send(request, now)
             if type(reply) is ErrorReply:
-                reply = await ledger.mend(request, reply, now)
+                reply = await ledger.check_reply(request, reply, now)
             if left:  # what was left has been left, even by one who had given up hope
                 given = read_complete(reply, self._token, left)
             else:
@@ -195,11 +195,11 @@ class AsyncLease:
                 ledger.held.keep(self, now + stays)
         except Outage as outage:
             ledger.tell("outage", plan.name, cause=outage.cause)
-            self._is_owed = True
+            self._is_undelivered = True
             return False
         finally:
-            if ledger.waiting.queues:
-                ledger.waiting.next_please(plan.key)
+            if ledger.waiters.queues:
+                ledger.waiters.wake_next(plan.key)
         if ledger.listeners:
             kind = ended if given else "late"
             ledger.tell(kind, plan.name, held=now - self._since, guarded=True)
@@ -223,7 +223,7 @@ class AsyncLease:
         if not self._is_over:
             self._let_go()
             if self.guarded:
-                self._ledger.take_back(self._plan.key, self._token)
+                self._ledger.release_later(self._plan.key, self._token)
 
     def _become_inherited(self) -> None:
         """In a forked child: this lease is the parent's."""
@@ -277,7 +277,7 @@ class AsyncHold:
         self._lease = outcome
         if plan.renew and outcome.guarded:
             try:
-                self._ledger.keeper.keep_with_body(outcome)
+                self._ledger.renewer.keep_with_body(outcome)
             except BaseException:  # no thread to be had, or a signal handler raised
                 self._lease = None
                 outcome._give_up()  # pyright: ignore[reportPrivateUsage]

@@ -32,17 +32,17 @@ from .._core.lease import (
 )
 from .._core.request import ErrorReply, Reply, Request, deciding_error
 from .._core.topology import RECONNECT_EVERY, Doubt, doubt
-from .._family import remember
-from .._links.targets import Cluster, Embedded, Place, Service, find
+from .._forks import remember
 from .._outages import OutageLog
 from .._tasks import Guard, Link, monotonic, redis, sleep
+from .._transport.targets import Cluster, Embedded, Place, Service, find
 from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import AsyncCache
 from .held import AsyncHeld
-from .keeper import AsyncKeeper
 from .lease import AsyncLease, AsyncRenewedLease
-from .wakeups import AsyncWaiting
+from .renewer import AsyncRenewer
+from .waiters import AsyncWaiters
 
 if TYPE_CHECKING:
     from .cluster import AsyncClusterLink
@@ -77,8 +77,8 @@ class AsyncLedger:
         self.is_disabled = off
         self.outages = OutageLog(policy)
         self.guard = Guard()
-        self.keeper = AsyncKeeper(self)
-        self.waiting = AsyncWaiting(self)
+        self.renewer = AsyncRenewer(self)
+        self.waiters = AsyncWaiters(self)
         self.cache = AsyncCache(self)
         self._target = find(target, redis)
         self._sentinels: AsyncSentinels | None = None
@@ -132,7 +132,7 @@ class AsyncLedger:
 
     async def _take_and_tell(self, plan: Plan) -> AsyncLease | Holding:
         since = monotonic()
-        outcome = await (self.waiting.take(plan, self.attempt) if plan.wait else self.attempt(plan))
+        outcome = await (self.waiters.take(plan, self.attempt) if plan.wait else self.attempt(plan))
         if self.listeners:
             self._tell_outcome(plan, outcome, monotonic() - since if plan.wait else 0.0)
         return outcome
@@ -168,10 +168,10 @@ class AsyncLedger:
                 request = self._allowed(engine, plan, request, now)
             replies = await link.send(request, now)
             if type(replies[0]) is ErrorReply:
-                replies = await self.mend(request, replies, now)
+                replies = await self.check_reply(request, replies, now)
         except Outage as outage:
             if outage.sent:
-                self.take_back(key, token)
+                self.release_later(key, token)
             else:
                 await sleep(0)  # a caller that tries again and again must not starve the others
             return self._unguarded(plan, token, now, outage.cause)
@@ -179,7 +179,7 @@ class AsyncLedger:
             raise
         except BaseException:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
-            self.take_back(key, token)
+            self.release_later(key, token)
             raise
         outcome = read(replies, token)
         if not isinstance(outcome, Won):
@@ -213,7 +213,7 @@ class AsyncLedger:
         """False: this is a forked child, and *lease* is its parent's."""
         return lease._token.startswith(self._prefix)  # pyright: ignore[reportPrivateUsage]
 
-    def take_back(self, key: bytes, token: bytes) -> None:
+    def release_later(self, key: bytes, token: bytes) -> None:
         """Whether the key was taken is not known: give it back, now or when the store is back.
 
         However late that is: a server that was stopped takes the key when it goes on.
@@ -266,7 +266,7 @@ class AsyncLedger:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
         if self._scripts.whole(self.link.engine, now):
             request = with_scripts(request)
-        return await self.mend(request, await self.link.send(request, now), now)
+        return await self.check_reply(request, await self.link.send(request, now), now)
 
     def _allowed(self, engine: Engine, plan: Plan, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -281,15 +281,15 @@ class AsyncLedger:
         """
         replies = await self.link.send_all(requests, now)
         pairs = zip(requests, replies, strict=True)
-        return [await self._mend_quietly(request, reply, now) for request, reply in pairs]
+        return [await self._check_quietly(request, reply, now) for request, reply in pairs]
 
-    async def _mend_quietly(self, request: Request, reply: Any, now: float) -> Any:
+    async def _check_quietly(self, request: Request, reply: Any, now: float) -> Any:
         try:
-            return await self.mend(request, reply, now)
+            return await self.check_reply(request, reply, now)
         except (Outage, UsageError) as error:
             return error
 
-    async def mend(self, request: Request, reply: Any, now: float) -> Any:
+    async def check_reply(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
         error = deciding_error(reply)
         if error is not None and self._scripts.lacks(request, error, now):
@@ -300,7 +300,7 @@ class AsyncLedger:
         code = store_is_out(error)
         if code is None:
             raise mistake(error)
-        self.link.owe(request)
+        self.link.deliver_later(request)
         what = doubt(code)
         if what is not None:
             self._follow(what)
@@ -315,7 +315,7 @@ class AsyncLedger:
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
         else:
-            self.link.distrust()
+            self.link.reconnect()
 
     # ---- telling
 
@@ -368,11 +368,11 @@ class AsyncLedger:
         self.tell_dropped()
         await self.cache.aclose()
         self.cache.abandon()  # what is in memory would still be served
-        await self.keeper.aclose()
+        await self.renewer.aclose()
         if self._sentinels is not None:
             await self._sentinels.aclose()
         await self.link.aclose()
-        self.waiting.wake_all()
+        self.waiters.wake_all()
         if self._embedded is not None:
             await self._embedded.aclose()
 
@@ -382,8 +382,8 @@ class AsyncLedger:
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()
-        self.keeper.abandon()
-        self.waiting.abandon()
+        self.renewer.abandon()
+        self.waiters.abandon()
         self.cache.abandon()
         if self._sentinels is not None:
             self._sentinels.abandon()

@@ -26,11 +26,9 @@ from .._core.topology import (
     is_master,
     read_master,
 )
-from .._links.faults import BELOW
-from .._links.targets import Place, Service
 from .._tasks import (
     Background,
-    Crew,
+    BackgroundTasks,
     Guard,
     Link,
     Signal,
@@ -40,6 +38,8 @@ from .._tasks import (
     redis,
     world,
 )
+from .._transport.faults import BELOW
+from .._transport.targets import Place, Service
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -100,7 +100,7 @@ class AsyncSentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = Crew()
+        self._tasks = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -138,7 +138,7 @@ class AsyncSentinels:
     def suspect(self) -> None:
         """The master has lost its replicas, or something else is odd: ask at once."""
         if not self._closed:
-            self._crew.spawn(functools.partial(self._look, "asked"))
+            self._tasks.spawn(functools.partial(self._look, "asked"))
 
     # ---- asking
 
@@ -153,7 +153,7 @@ class AsyncSentinels:
         _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
-            self._crew.spawn(self._leave_old)
+            self._tasks.spawn(self._leave_old)
         else:
             await self._leave_old()
         self._on_switch(why)
@@ -166,7 +166,7 @@ class AsyncSentinels:
         for connection in connections:
             if known is not None and connection.master.address != known.address:
                 hang_up(connection)  # also those that a thread is using just now
-        self.link.distrust()
+        self.link.reconnect()
 
     async def _ask(self) -> list[Master]:
         """What the sentinels say that answer. One that has not answered is left alone for a time,
@@ -282,7 +282,7 @@ class AsyncSentinels:
         if subscription is not None and subscription.connection is not None:
             hang_up(subscription.connection)
         await self._work.stop()
-        await self._crew.stop()
+        await self._tasks.stop()
         if self._world is world():
             for client in self._clients:
                 await client.aclose()

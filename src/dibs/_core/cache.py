@@ -147,19 +147,19 @@ def make_recipe(
 # ---- when
 
 
-def jittered(recipe: Recipe, dice: float) -> float:
-    """How long a value stays fresh: the ttl, give or take; *dice* is between 0 and 1."""
-    return max(recipe.ttl * (1 + recipe.jitter * (2 * dice - 1)), recipe.min_ttl)
+def jittered(recipe: Recipe, chance: float) -> float:
+    """How long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1."""
+    return max(recipe.ttl * (1 + recipe.jitter * (2 * chance - 1)), recipe.min_ttl)
 
 
-def is_due_early(reading: Reading, early: float, dice: float) -> bool:
+def is_due_early(reading: Reading, early: float, chance: float) -> bool:
     """Refresh before it ends? The longer its load takes and the nearer the end, the likelier.
 
     XFetch: at *left* seconds before the end with probability exp(-left / (early × load time)).
     """
     if early <= 0 or reading.state != "fresh":
         return False
-    return -reading.took * early * math.log(max(dice, 1e-12)) >= reading.left
+    return -reading.took * early * math.log(max(chance, 1e-12)) >= reading.left
 
 
 # ---- reading
@@ -207,7 +207,7 @@ def _life(pttl: Reply, recipe: Recipe) -> float:
 
 
 def _behind_mark(data: bytes, pttl: Reply, recipe: Recipe, *, won: bool) -> Reading:
-    """The value that `claim.lua` put behind a mark, as long as it lives; or none."""
+    """The value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
     head, newline, value = data.partition(b"\n")
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)
@@ -243,7 +243,7 @@ def follow_request(slot: Slot) -> Request:
 def read_follow(answer: Tracked) -> Watching | None:
     """How long the lock is held, and whether we will be told. None: no mark stands for the load."""
     mark, pttl = answer.replies
-    return read_watch(Tracked([pttl], answer.told)) if mark == 1 else None
+    return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
 
 
 def standing_request(slot: Slot) -> Request:
@@ -270,7 +270,7 @@ def claim_request(slot: Slot, recipe: Recipe, token: bytes, *, force: bool) -> R
         round(max(MARK_LIFE, 2 * recipe.load_timeout) * 1000),
         round((max(recipe.load_timeout, recipe.lock_ttl) + recipe.lock_ttl) * 1000),
     )
-    return Request(run_script("claim", [slot.key, slot.lock], *args), 1, slot.key)
+    return Request(run_script("cache_lock", [slot.key, slot.lock], *args), 1, slot.key)
 
 
 def read_claim(reply: list[Reply], recipe: Recipe) -> Reading:
@@ -285,15 +285,15 @@ def read_claim(reply: list[Reply], recipe: Recipe) -> Reading:
 def store_request(slot: Slot, token: bytes, data: bytes, life: float) -> Request:
     """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
     args = (token, data, max(round(life * 1000), 1))
-    return Request(run_script("store", [slot.key, slot.lock], *args), 1, slot.key)
+    return Request(run_script("cache_store", [slot.key, slot.lock], *args), 1, slot.key)
 
 
 def abandon_request(slot: Slot, token: bytes, until: float) -> Request:
     """The load came to nothing: let somebody else try."""
-    script = run_whole_script("abandon", [slot.key, slot.lock], token, mark(token))
+    script = run_whole_script("cache_unlock", [slot.key, slot.lock], token, mark(token))
     return Request(script, 1, slot.key, until)
 
 
 def invalidate_request(slot: Slot, until: float) -> Request:
     """Delete the value and, with its lock, the right of a load under way to store its result."""
-    return Request(run_whole_script("invalidate", [slot.key, slot.lock]), 1, slot.key, until)
+    return Request(run_whole_script("cache_invalidate", [slot.key, slot.lock]), 1, slot.key, until)

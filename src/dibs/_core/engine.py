@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple
 from .request import ErrorReply, Request, pack
 
 SCRIPTS = (
-    "acquire",
-    "acquire_fenced",
-    "release",
-    "extend",
-    "claim",
-    "store",
-    "abandon",
-    "complete",
+    "hold_acquire",
+    "hold_acquire_fenced",
+    "hold_release",
+    "hold_extend",
+    "cache_lock",
+    "cache_store",
+    "cache_unlock",
+    "once_complete",
 )
 
 

@@ -136,13 +136,13 @@ def _set_options(ttl_ms: int) -> bytes:
 
 
 def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
-    return Request(run_script("acquire", [key], token, ttl_ms) + pack("PTTL", key), 2, key)
+    return Request(run_script("hold_acquire", [key], token, ttl_ms) + pack("PTTL", key), 2, key)
 
 
 def fenced_request(key: bytes, fence_key: bytes, token: bytes, ttl_ms: int) -> Request:
     """The same, with a fence that is greater than every earlier one of this key."""
     life_ms = int(FENCE_LIFE * 1000)
-    script = run_script("acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
+    script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 
 
@@ -166,7 +166,7 @@ def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Req
     """Keep the key for another *ttl_ms*, if it is still ours."""
     if engine.set_ifeq:
         return Request(pack("SET", key, token, "IFEQ", token, "PX", ttl_ms), 1, key)
-    return Request(run_script("extend", [key], token, ttl_ms), 1, key)
+    return Request(run_script("hold_extend", [key], token, ttl_ms), 1, key)
 
 
 def read_extend(reply: Reply) -> bool:
@@ -191,7 +191,7 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
     elif engine.compare_delete == "DELEX":
         payload = pack("DELEX", key, "IFEQ", token)
     else:
-        payload = run_whole_script("release", [key], token)
+        payload = run_whole_script("hold_release", [key], token)
     return Request(payload, 1, key, until)
 
 
@@ -203,7 +203,7 @@ def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: fl
     if engine.set_ifeq:
         payload = pack("SET", key, token, "IFEQ", token, "PX", ms)
     else:
-        payload = run_whole_script("extend", [key], token, ms)
+        payload = run_whole_script("hold_extend", [key], token, ms)
     return Request(payload, 1, key, until)
 
 

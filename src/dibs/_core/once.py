@@ -203,7 +203,7 @@ def complete_request(
         # With GET the reply is the old value, whether or not it was replaced (Valkey 9, Redis 8.4).
         payload = pack("SET", key, left, "IFEQ", record, "PX", ms, "GET")
     else:
-        payload = run_whole_script("complete", [key], record, left, ms)
+        payload = run_whole_script("once_complete", [key], record, left, ms)
     return Request(payload, 1, key, until)
 
 

@@ -18,14 +18,14 @@ class Watching(NamedTuple):
     """How long the key is still held (0: it is free), and whether the server will tell."""
 
     remaining: float
-    told: bool
+    tracked: bool
 
 
 class Tracked(NamedTuple):
     """The replies to a tracked request, and whether the server will tell of a change."""
 
     replies: list[Reply]
-    told: bool
+    tracked: bool
 
 
 def tracked(request: Request, *, first: bool) -> Request:
@@ -41,12 +41,12 @@ def read_tracked(replies: list[Reply], request: Request, *, pushes: bool) -> Tra
     """*pushes*: the connection can receive any. A server that refuses tracking is polled."""
     extra = replies[: -request.replies]
     refused = any(isinstance(reply, ErrorReply) for reply in extra)
-    return Tracked(replies[-request.replies :], told=pushes and not refused)
+    return Tracked(replies[-request.replies :], tracked=pushes and not refused)
 
 
 def untracked(reply: Any, request: Request) -> Tracked:
     """The reply to *request* as it was sent, where the server cannot tell of changes."""
-    return Tracked(reply if request.replies > 1 else [reply], told=False)
+    return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
 
 def watch_request(key: bytes) -> Request:
@@ -58,10 +58,10 @@ def read_watch(answer: Tracked) -> Watching:
     """How long it is held, and whether we will be told."""
     pttl = answer.replies[0]
     if not isinstance(pttl, int):
-        return Watching(math.inf, told=False)  # refused: all we can do is try every now and then
+        return Watching(math.inf, tracked=False)  # refused: all we can do is try every now and then
     if pttl == -2:
-        return Watching(0.0, told=False)
-    return Watching(math.inf if pttl < 0 else pttl / 1000, told=answer.told)
+        return Watching(0.0, tracked=False)
+    return Watching(math.inf if pttl < 0 else pttl / 1000, tracked=answer.tracked)
 
 
 def read_push(push: list[Reply]) -> list[bytes] | None:

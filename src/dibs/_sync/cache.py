@@ -23,11 +23,11 @@ from .._core.cache import (
 from .._core.causes import cause_for
 from .._core.local import ABSENT, Local, Ticket
 from .._core.request import Request
-from .._threads import Flight, Together, monotonic
+from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
-from .following import Following
-from .loading import Loading, Want
-from .refreshing import Refreshing
+from .follower import Follower
+from .loader import Loader, LoadRequest
+from .refresher import Refresher
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -43,12 +43,12 @@ class Cache:
         self._ledger = ledger
         self._flights: dict[bytes, Flight] = {}
         self._refreshes: dict[bytes, Flight] = {}
-        self._reads = Together()
+        self._reads = Coalescer()
         self._local = Local()
         self._seen: dict[bytes, float] = {}
-        self._following = Following(ledger)
-        self._loading = Loading(ledger, self._part, self._remember)
-        self._behind = Refreshing(ledger, self._loading)
+        self._following = Follower(ledger)
+        self._loading = Loader(ledger, self._part, self._remember)
+        self._behind = Refresher(ledger, self._loading)
 
     # ---- reading
 
@@ -70,7 +70,7 @@ class Cache:
                     self._tell("local_hit", recipe)
                 return value
         # Only now: what is in memory is not to pay for it.
-        want = Want(recipe, slot, function, args, kwargs)
+        want = LoadRequest(recipe, slot, function, args, kwargs)
         if key in self._flights:
             answer = self._join_any(want, came)
             if answer is not None:
@@ -85,11 +85,11 @@ class Cache:
                     return self._serve(want, reading)
         return self._fly(want, self._flights, came, force=False)
 
-    def refresh(self, want: Want) -> Any:
+    def refresh(self, want: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
         return self._fly(want, self._refreshes, monotonic(), force=True)
 
-    def invalidate(self, want: Want) -> bool:
+    def invalidate(self, want: LoadRequest) -> bool:
         """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
         recipe, slot = want.recipe, want.slot
         self._changed(slot.key)
@@ -118,7 +118,7 @@ class Cache:
             raise
         return self._ledger.ask(request, now)
 
-    def _read(self, want: Want) -> Reading:
+    def _read(self, want: LoadRequest) -> Reading:
         """What the store has; callers in one moment share the answer."""
         recipe, slot = want.recipe, want.slot
         if recipe.local:
@@ -127,13 +127,13 @@ class Cache:
         request = read_request(slot, recipe)
         reply = self._ledger.link.send(request, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
-            reply = self._ledger.mend(request, reply, now)
+            reply = self._ledger.check_reply(request, reply, now)
         reading = read_reply(reply, recipe)
         if reading.state not in ("fresh", "stale"):
             self._seen.pop(slot.key, None)
         return reading
 
-    def _read_for_memory(self, want: Want) -> Reading:
+    def _read_for_memory(self, want: LoadRequest) -> Reading:
         """Read, and be told when it changes: only then it may be remembered here."""
         recipe, key = want.recipe, want.slot.key
         now, _ = self._ledger.opened()
@@ -143,15 +143,17 @@ class Cache:
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
         try:
             answer = self._ledger.link.track(request, ticket, now)
-            reading = read_reply(self._ledger.mend(request, answer.replies, now), recipe)
-            if answer.told and reading.state == "fresh":
+            reading = read_reply(
+                self._ledger.check_reply(request, answer.replies, now), recipe
+            )
+            if answer.tracked and reading.state == "fresh":
                 until = now + min(reading.left, recipe.local)
                 gone = self._local.put(key, reading.value, until, ticket)
             return reading
         finally:
             self._unwatch(gone)
 
-    def _serve(self, want: Want, reading: Reading) -> Any:
+    def _serve(self, want: LoadRequest, reading: Reading) -> Any:
         """A value that is there; where it is old, somebody refreshes it behind the caller."""
         recipe = want.recipe
         if reading.state == "stale":
@@ -163,14 +165,14 @@ class Cache:
                 self._refresh(want, force=True)
         return reading.value
 
-    def _refresh(self, want: Want, *, force: bool) -> None:
+    def _refresh(self, want: LoadRequest, *, force: bool) -> None:
         if want.slot.key not in self._flights:
             self._behind.refresh(want, force=force)
 
     # ---- flights
 
     def _fly(
-        self, want: Want, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         while True:
@@ -182,7 +184,7 @@ class Cache:
                 return answer.value
 
     def _flight_of(
-        self, want: Want, flights: dict[bytes, Flight], *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
         key = want.slot.key
@@ -195,15 +197,17 @@ class Cache:
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
-    def _join_any(self, want: Want, came: float) -> Answer | None:
+    def _join_any(self, want: LoadRequest, came: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = want.slot.key
         flight = self._flights.get(key)
         if flight is None or not flight.is_open:
             return None
-        token = self._loading.untold.get(key)
+        token = self._loading.untracked_loads.get(key)
         if token is not None and not self._stands(want, token):
             _drop(self._flights, key, flight)
+            return None
+        if not flight.is_open:  # meanwhile its last caller has left
             return None
         return self._join(flight, want.recipe, came)
 
@@ -216,7 +220,7 @@ class Cache:
             self._tell("waited", recipe, waited=monotonic() - came)
         return answer
 
-    def _stands(self, want: Want, token: bytes) -> bool:
+    def _stands(self, want: LoadRequest, token: bytes) -> bool:
         """False: the value was deleted during its load."""
         request = standing_request(want.slot)
         try:
@@ -229,7 +233,7 @@ class Cache:
         self._flights.pop(key, None)
         self._refreshes.pop(key, None)
 
-    def _resolve(self, want: Want, *, force: bool) -> Answer:
+    def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
         recipe, slot = want.recipe, want.slot
         since = monotonic()
@@ -271,12 +275,12 @@ class Cache:
                 self._tell("waited", recipe, waited=monotonic() - since)
                 return Answer(found.value, asked)
 
-    def _old(self, want: Want, reading: Reading, asked: float) -> Answer:
+    def _old(self, want: LoadRequest, reading: Reading, asked: float) -> Answer:
         self._tell("stale", want.recipe)
         self._remember(want.slot.key, reading.life)
         return Answer(reading.value, asked)
 
-    def _found(self, want: Want) -> Reading | None:
+    def _found(self, want: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
             reading = self._read(want)
@@ -321,7 +325,7 @@ class Cache:
         """End all loads of ours; others take over."""
         self._behind.stop()
         for flight in [*self._flights.values(), *self._refreshes.values()]:
-            flight.land()
+            flight.cancel()
         self._flights.clear()
         self._refreshes.clear()
 
@@ -329,7 +333,7 @@ class Cache:
         """In a forked child: loads and memories are the parent's."""
         self._flights = {}
         self._refreshes = {}
-        self._reads = Together()
+        self._reads = Coalescer()
         self._local = Local()
         self._seen = {}
         self._loading.abandon_all()

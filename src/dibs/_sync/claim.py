@@ -139,7 +139,7 @@ class Claim:
             return False
         claims.closed(self)
         ended = lease._end("completed" if left else "released", left, left_ms)
-        if lease._is_owed:
+        if lease._is_undelivered:
             cause = cause_for("outage")
             lease._ledger.tell("leaked", self.name, held=self._lasted, cause=cause)
         return ended
@@ -226,7 +226,7 @@ def _taken(
 ) -> Claim:
     if lease.guarded:
         try:
-            ledger.keeper.keep(lease)
+            ledger.renewer.keep(lease)
         except BaseException:  # no thread to be had, or a signal handler raised
             lease._give_up()
             raise
@@ -263,7 +263,7 @@ def _wait(
             return Holding(outcome.retry_after, None)
         return outcome
 
-    outcome = ledger.waiting.take(plan, attempt)
+    outcome = ledger.waiters.take(plan, attempt)
     if not isinstance(outcome, Holding):
         return outcome
     return Duplicate(plan.text, outcome.remaining, "running", running.message, plan.name)

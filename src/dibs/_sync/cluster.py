@@ -17,8 +17,8 @@ from .._core.slots import (
     slot_of,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._links.watchers import Wake
 from .._threads import monotonic, sleep
+from .._transport.watchers import Wake
 from ..errors import UsageError
 from .cluster_map import ClusterMap, Route
 
@@ -103,7 +103,7 @@ class ClusterLink(ClusterMap):
         """Where to ask after a redirection."""
         if isinstance(redirect, Moved):
             self._map[redirect.slot] = self._route(redirect.node)
-            self.distrust()
+            self.reconnect()
         else:
             sleep(_ON_THE_MOVE)
         return self._find(key, monotonic())
@@ -138,23 +138,23 @@ class ClusterLink(ClusterMap):
         if route is None:
             self._undelivered.add(None, request, monotonic())
             with contextlib.suppress(RuntimeError):  # no loop runs: delivered with the next map
-                self.distrust()
+                self.reconnect()
             return
         if slot in self._moving or route.engine is None:
             # Where it has to go is known only after asking; or nobody has been there yet.
-            self._crew.spawn(functools.partial(self.send, request, monotonic()))
+            self._threads.spawn(functools.partial(self.send, request, monotonic()))
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())
         route.link.post(request)
 
-    def owe(self, request: Request) -> None:
+    def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
         route = self._map[slot_of(request.key)]
         if route is None:
             self._undelivered.add(None, request, monotonic())
         else:
-            route.link.owe(request)
+            route.link.deliver_later(request)
 
     # ---- watching keys
 
@@ -169,13 +169,13 @@ class ClusterLink(ClusterMap):
             answer = route.link.track(request, wake, now)
         except (Outage, UsageError) as error:
             reply = self._failed(error, route, request, now)
-            return Tracked(reply if request.replies > 1 else [reply], told=False)
+            return Tracked(reply if request.replies > 1 else [reply], tracked=False)
         if read_redirect(first_error(answer.replies), route.node) is None:
             return answer
         # It is elsewhere, or about to be: nobody will tell, the caller looks again.
         route.link.unwatch(request.key, wake)
         reply = self.send(request, now)
-        return Tracked(reply if request.replies > 1 else [reply], told=False)
+        return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

@@ -22,8 +22,18 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
-from .._links.targets import Cluster
-from .._threads import Background, Crew, Flight, Guard, Link, gather_until, monotonic, sleep, world
+from .._threads import (
+    Background,
+    BackgroundTasks,
+    Flight,
+    Guard,
+    Link,
+    gather_until,
+    monotonic,
+    sleep,
+    world,
+)
+from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 
 _log = logging.getLogger("dibs")
@@ -84,7 +94,7 @@ class ClusterMap(ABC):
         """Nothing that was started in another event loop or process is used."""
         self._guard = Guard()
         self._work = Background("dibs cluster")
-        self._crew = Crew()
+        self._threads = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
         self._world: object = None
@@ -111,7 +121,7 @@ class ClusterMap(ABC):
             self._ask_together(now)
             route = self._map[slot_of(key)]
         if route is None:
-            self.distrust()
+            self.reconnect()
             raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return route
 
@@ -172,7 +182,7 @@ class ClusterMap(ABC):
         for route in routes.values():
             route.left_at = None
             if route.engine is None and not route.is_opening:
-                route.is_opening = self._crew.spawn(functools.partial(self._open, route))
+                route.is_opening = self._threads.spawn(functools.partial(self._open, route))
         now = monotonic()
         for node in [node for node in self._routes if node not in routes]:
             if self._is_gone(self._routes[node], now):
@@ -197,7 +207,7 @@ class ClusterMap(ABC):
     def _leave(self, route: Route, now: float) -> None:
         """A node has no slots any more: close its link, send what it is owed to its successor."""
         self._ended(route, now)
-        self._crew.spawn(route.link.close)
+        self._threads.spawn(route.link.close)
         for request in self._undelivered.take(route.node, now):
             self.post(request)
 
@@ -210,7 +220,7 @@ class ClusterMap(ABC):
 
     # ---- nodes that are out
 
-    def distrust(self) -> None:
+    def reconnect(self) -> None:
         """The map is old, or a node may not be the master any more: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()
@@ -273,7 +283,7 @@ class ClusterMap(ABC):
         self._work.stop()
         for route in list(self._routes.values()):
             route.link.close()
-        self._crew.stop()
+        self._threads.stop()
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's connections."""

@@ -4,11 +4,11 @@
 import functools
 from typing import TYPE_CHECKING
 
-from .._links.targets import Embedded, place_of
 from .._threads import Flight, Guard, Link, off_loop, redis
+from .._transport.targets import Embedded, place_of
 
 if TYPE_CHECKING:
-    from .._links.embedded import Engine
+    from .._transport.embedded import Engine
 
 
 class EmbeddedServer:
@@ -32,7 +32,7 @@ class EmbeddedServer:
 
     def _start_now(self) -> None:
         # Imported here: most users never need it, and it costs their start-up time.
-        from .._links.embedded import start
+        from .._transport.embedded import start
 
         if self.is_started:
             return

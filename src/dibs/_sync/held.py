@@ -36,7 +36,7 @@ class Kept:
         """Somebody deleted the key: it is free."""
         self._is_over = True
         self._ledger.held.forget(self, self._plan.key)
-        self._ledger.waiting.next_please(self._plan.key)
+        self._ledger.waiters.wake_next(self._plan.key)
 
 
 Entry = Lease | Kept
@@ -81,7 +81,7 @@ class Held:
         """
         if now - entry._confirmed_at > _UNCONFIRMED:
             entry._confirmed_at = now
-            self._ledger.keeper.check(entry)
+            self._ledger.renewer.check(entry)
 
     def entry(self, key: bytes) -> Entry | None:
         """What is known of *key*; it may be over."""

@@ -33,17 +33,17 @@ from .._core.lease import (
 )
 from .._core.request import ErrorReply, Reply, Request, deciding_error
 from .._core.topology import RECONNECT_EVERY, Doubt, doubt
-from .._family import remember
-from .._links.targets import Cluster, Embedded, Place, Service, find
+from .._forks import remember
 from .._outages import OutageLog
 from .._threads import Guard, Link, monotonic, redis, sleep
+from .._transport.targets import Cluster, Embedded, Place, Service, find
 from ..errors import Cause, DibsError, Unavailable, UsageError
 from ..events import Event, Kind, Listener, tell
 from .cache import Cache
 from .held import Held
-from .keeper import Keeper
 from .lease import Lease, RenewedLease
-from .wakeups import Waiting
+from .renewer import Renewer
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     from .cluster import ClusterLink
@@ -78,8 +78,8 @@ class Ledger:
         self.is_disabled = off
         self.outages = OutageLog(policy)
         self.guard = Guard()
-        self.keeper = Keeper(self)
-        self.waiting = Waiting(self)
+        self.renewer = Renewer(self)
+        self.waiters = Waiters(self)
         self.cache = Cache(self)
         self._target = find(target, redis)
         self._sentinels: Sentinels | None = None
@@ -133,7 +133,7 @@ class Ledger:
 
     def _take_and_tell(self, plan: Plan) -> Lease | Holding:
         since = monotonic()
-        outcome = (self.waiting.take(plan, self.attempt) if plan.wait else self.attempt(plan))
+        outcome = (self.waiters.take(plan, self.attempt) if plan.wait else self.attempt(plan))
         if self.listeners:
             self._tell_outcome(plan, outcome, monotonic() - since if plan.wait else 0.0)
         return outcome
@@ -169,10 +169,10 @@ class Ledger:
                 request = self._allowed(engine, plan, request, now)
             replies = link.send(request, now)
             if type(replies[0]) is ErrorReply:
-                replies = self.mend(request, replies, now)
+                replies = self.check_reply(request, replies, now)
         except Outage as outage:
             if outage.sent:
-                self.take_back(key, token)
+                self.release_later(key, token)
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
             return self._unguarded(plan, token, now, outage.cause)
@@ -180,7 +180,7 @@ class Ledger:
             raise
         except BaseException:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
-            self.take_back(key, token)
+            self.release_later(key, token)
             raise
         outcome = read(replies, token)
         if not isinstance(outcome, Won):
@@ -214,7 +214,7 @@ class Ledger:
         """False: this is a forked child, and *lease* is its parent's."""
         return lease._token.startswith(self._prefix)  # pyright: ignore[reportPrivateUsage]
 
-    def take_back(self, key: bytes, token: bytes) -> None:
+    def release_later(self, key: bytes, token: bytes) -> None:
         """Whether the key was taken is not known: give it back, now or when the store is back.
 
         However late that is: a server that was stopped takes the key when it goes on.
@@ -267,7 +267,7 @@ class Ledger:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
         if self._scripts.whole(self.link.engine, now):
             request = with_scripts(request)
-        return self.mend(request, self.link.send(request, now), now)
+        return self.check_reply(request, self.link.send(request, now), now)
 
     def _allowed(self, engine: Engine, plan: Plan, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -282,15 +282,15 @@ class Ledger:
         """
         replies = self.link.send_all(requests, now)
         pairs = zip(requests, replies, strict=True)
-        return [self._mend_quietly(request, reply, now) for request, reply in pairs]
+        return [self._check_quietly(request, reply, now) for request, reply in pairs]
 
-    def _mend_quietly(self, request: Request, reply: Any, now: float) -> Any:
+    def _check_quietly(self, request: Request, reply: Any, now: float) -> Any:
         try:
-            return self.mend(request, reply, now)
+            return self.check_reply(request, reply, now)
         except (Outage, UsageError) as error:
             return error
 
-    def mend(self, request: Request, reply: Any, now: float) -> Any:
+    def check_reply(self, request: Request, reply: Any, now: float) -> Any:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
         error = deciding_error(reply)
         if error is not None and self._scripts.lacks(request, error, now):
@@ -301,7 +301,7 @@ class Ledger:
         code = store_is_out(error)
         if code is None:
             raise mistake(error)
-        self.link.owe(request)
+        self.link.deliver_later(request)
         what = doubt(code)
         if what is not None:
             self._follow(what)
@@ -316,7 +316,7 @@ class Ledger:
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
         else:
-            self.link.distrust()
+            self.link.reconnect()
 
     # ---- telling
 
@@ -369,11 +369,11 @@ class Ledger:
         self.tell_dropped()
         self.cache.close()
         self.cache.abandon()  # what is in memory would still be served
-        self.keeper.close()
+        self.renewer.close()
         if self._sentinels is not None:
             self._sentinels.close()
         self.link.close()
-        self.waiting.wake_all()
+        self.waiters.wake_all()
         if self._embedded is not None:
             self._embedded.close()
 
@@ -383,8 +383,8 @@ class Ledger:
         self.held.abandon()
         self.dropped.clear()
         self.guard = Guard()
-        self.keeper.abandon()
-        self.waiting.abandon()
+        self.renewer.abandon()
+        self.waiters.abandon()
         self.cache.abandon()
         if self._sentinels is not None:
             self._sentinels.abandon()

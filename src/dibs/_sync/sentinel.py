@@ -27,11 +27,9 @@ from .._core.topology import (
     is_master,
     read_master,
 )
-from .._links.faults import BELOW
-from .._links.targets import Place, Service
 from .._threads import (
     Background,
-    Crew,
+    BackgroundTasks,
     Guard,
     Link,
     Signal,
@@ -41,6 +39,8 @@ from .._threads import (
     redis,
     world,
 )
+from .._transport.faults import BELOW
+from .._transport.targets import Place, Service
 from ..errors import UsageError
 
 _log = logging.getLogger("dibs")
@@ -101,7 +101,7 @@ class Sentinels:
         self._clients = [_client(sentinel) for sentinel in self._service.sentinels]
         self._guard = Guard()
         self._work = Background("dibs sentinel")
-        self._crew = Crew()
+        self._threads = BackgroundTasks()
         self._end = Signal()
         self._world: object = None
         """Where the watching runs; None: nowhere."""
@@ -139,7 +139,7 @@ class Sentinels:
     def suspect(self) -> None:
         """The master has lost its replicas, or something else is odd: ask at once."""
         if not self._closed:
-            self._crew.spawn(functools.partial(self._look, "asked"))
+            self._threads.spawn(functools.partial(self._look, "asked"))
 
     # ---- asking
 
@@ -154,7 +154,7 @@ class Sentinels:
         _log.info("dibs: Sentinel names another master: %s:%s", known.host, known.port)
         if why == "connecting":
             # Whoever opens a connection may hold a lock that closing the others needs.
-            self._crew.spawn(self._leave_old)
+            self._threads.spawn(self._leave_old)
         else:
             self._leave_old()
         self._on_switch(why)
@@ -167,7 +167,7 @@ class Sentinels:
         for connection in connections:
             if known is not None and connection.master.address != known.address:
                 hang_up(connection)  # also those that a thread is using just now
-        self.link.distrust()
+        self.link.reconnect()
 
     def _ask(self) -> list[Master]:
         """What the sentinels say that answer. One that has not answered is left alone for a time,
@@ -283,7 +283,7 @@ class Sentinels:
         if subscription is not None and subscription.connection is not None:
             hang_up(subscription.connection)
         self._work.stop()
-        self._crew.stop()
+        self._threads.stop()
         if self._world is world():
             for client in self._clients:
                 client.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from .._async.claim import AsyncClaim
-from .._async.dibs import AsyncDibs
+from .._async.client import AsyncDibs
 from .._core.keys import Seconds
 from .._core.lease import OutagePolicy
 from .._core.once import NO_PAYLOAD, Terms
@@ -20,7 +20,7 @@ from .._http.kept import Headers, Kept
 from .._http.policy import Policy
 from .._http.recording import Recording
 from .._sync.claim import Claim
-from .._sync.dibs import Dibs
+from .._sync.client import Dibs
 from ..errors import Duplicate, Mismatch, Unavailable
 
 REFUSED = (Duplicate, Mismatch, Unavailable)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, cast
 
 from .._async.claim import AsyncClaim
-from .._async.dibs import AsyncDibs
+from .._async.client import AsyncDibs
 from .._http.answers import Answer
 from .._http.facts import Facts, KeyTrouble, Submission, submission_of
 from .._http.identity import Identity, identify

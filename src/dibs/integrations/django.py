@@ -35,13 +35,13 @@ from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_and_async_middleware
 
 from .._async.claim import AsyncClaim
-from .._async.dibs import AsyncDibs
+from .._async.client import AsyncDibs
 from .._http.answers import Answer
 from .._http.decorators import Once, PreventDuplicateSubmit
 from .._http.policy import Policy, check_routes, find
 from .._http.recording import Recording
 from .._sync.claim import Claim
-from .._sync.dibs import Dibs
+from .._sync.client import Dibs
 from ..errors import UsageError
 from ._claims import aclaimed, aended, applied, claimed, ended
 from ._django_requests import asked_of, awho, is_open, plain_request, who

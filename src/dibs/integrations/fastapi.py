@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI, routing
 
-from .._async.dibs import AsyncDibs
+from .._async.client import AsyncDibs
 from .._http.openapi import documented
 from . import starlette
 from .starlette import User, once, policy_of, prevent_duplicate_submit

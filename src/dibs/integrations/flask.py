@@ -24,7 +24,7 @@ from .._http.policy import Policy
 from .._http.recording import Recording
 from .._http.site import Site, checked_secret, make_site
 from .._sync.claim import Claim
-from .._sync.dibs import Dibs
+from .._sync.client import Dibs
 from ..errors import UsageError
 from ._bodies import file_hash
 from ._claims import applied, claimed, ended, key_lines

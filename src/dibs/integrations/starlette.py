@@ -22,7 +22,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from .._async.dibs import AsyncDibs
+from .._async.client import AsyncDibs
 from .._http.answers import Answer
 from .._http.bodies import declared_length
 from .._http.decorators import Once, PreventDuplicateSubmit

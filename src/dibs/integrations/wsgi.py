@@ -18,7 +18,7 @@ from .._http.policy import Policy, check_routes, find
 from .._http.recording import Recording
 from .._http.site import make_site
 from .._sync.claim import Claim
-from .._sync.dibs import Dibs
+from .._sync.client import Dibs
 from ._bodies import WsgiBody
 from ._claims import applied, claimed, ended, key_lines
 

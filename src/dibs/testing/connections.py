@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from .weather import Weather
+from .fault_plan import FaultPlan
 
 REACH = 1024  # how much of earlier chunks is kept, for a match that lies across chunks
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # linger, but for no time
@@ -154,19 +154,21 @@ def _pieces(length: int, piece: int, rate: float) -> tuple[int, float]:
 class Connection:
     """A client's connection and its continuation to the server."""
 
-    def __init__(self, weather: Weather, gone: Callable[[Connection], None]) -> None:
+    def __init__(self, plan: FaultPlan, gone: Callable[[Connection], None]) -> None:
         self.client = End(self._requested, self._client_lost)
         self.server = End(self._replied, self._server_lost)
-        self._requests = Lane(self.server, self.client, stalled=weather.requests_stalled)
-        self._replies = Lane(self.client, self.server, stalled=weather.replies_stalled)
-        self._weather = weather
+        self._requests = Lane(self.server, self.client, stalled=plan.requests_stalled)
+        self._replies = Lane(self.client, self.server, stalled=plan.replies_stalled)
+        self._plan = plan
         self._gone = gone
         self._doomed = False
         self._seen = b""
         self._ends = 2
 
     def begin(self) -> None:
-        """Let bytes flow, once both ends are there."""
+        """Let bytes flow, once both ends are there; a cut may have come before."""
+        if not self.server.open:
+            self.client.reset()
         self.server.begin()
         self.client.begin()
 
@@ -176,9 +178,9 @@ class Connection:
         self.server.reset()
 
     def stall(self) -> None:
-        """Keep back, or let through, what the weather says."""
-        self._requests.stall(stalled=self._weather.requests_stalled)
-        self._replies.stall(stalled=self._weather.replies_stalled)
+        """Keep back, or let through, what the plan says."""
+        self._requests.stall(stalled=self._plan.requests_stalled)
+        self._replies.stall(stalled=self._plan.replies_stalled)
 
     def client_refused(self) -> None:
         """The client never got through its TLS handshake."""
@@ -186,53 +188,51 @@ class Connection:
         self._lost_one()
 
     def _requested(self, chunk: bytes) -> None:
-        weather = self._weather
-        weather.requests += 1
-        if weather.hole:
+        plan = self._plan
+        plan.requests += 1
+        if plan.hole:
             self._requests.left = 0
         self._seen = self._seen[-REACH:] + chunk
         intact = self._requests.left is None and self._replies.left is None
-        trap = weather.springs("request", self._seen, len(chunk)) if intact else None
+        fault = plan.next_fault("request", self._seen, len(chunk)) if intact else None
         self._requests.carry(
-            chunk, delay=weather.request_delay, piece=weather.piece, rate=weather.request_rate
+            chunk, delay=plan.request_delay, piece=plan.piece, rate=plan.request_rate
         )
-        if trap is not None:
-            self._replies.left = trap.keep
-            if trap.fault == "cut":
+        if fault is not None:
+            self._replies.left = fault.keep
+            if fault.kind == "cut":
                 self._cut_when_executed()
 
     def _replied(self, chunk: bytes) -> None:
-        weather = self._weather
-        if weather.hole:
+        plan = self._plan
+        if plan.hole:
             self._replies.left = 0
-        trap = weather.springs("reply", chunk, len(chunk)) if self._replies.left is None else None
-        if trap is not None and trap.fault == "drop":
+        fault = plan.next_fault("reply", chunk, len(chunk)) if self._replies.left is None else None
+        if fault is not None and fault.kind == "drop":
             return
-        if trap is not None:
-            self._replies.left = trap.keep
-        self._replies.carry(
-            chunk, delay=weather.reply_delay, piece=weather.piece, rate=weather.reply_rate
-        )
+        if fault is not None:
+            self._replies.left = fault.keep
+        self._replies.carry(chunk, delay=plan.reply_delay, piece=plan.piece, rate=plan.reply_rate)
 
     def _cut_when_executed(self) -> None:
         # The server closes after it has executed all that came before our end of file. A reset
         # could overtake the request; counting replies would mean to parse them.
         self._doomed = True
-        self._requests.then(self.server.finish, delay=self._weather.request_delay)
+        self._requests.then(self.server.finish, delay=self._plan.request_delay)
         self._requests.left = 0
 
     def _server_lost(self, error: Exception | None) -> None:
         if self._doomed:
-            self._replies.then(self.client.reset, delay=self._weather.reply_delay)
-        elif self._replies.left is None and not self._weather.hole:
+            self._replies.then(self.client.reset, delay=self._plan.reply_delay)
+        elif self._replies.left is None and not self._plan.hole:
             end = self.client.reset if error else self.client.close
-            self._replies.then(end, delay=self._weather.reply_delay)
+            self._replies.then(end, delay=self._plan.reply_delay)
         self._lost_one()
 
     def _client_lost(self, error: Exception | None) -> None:
-        if self._requests.left is None and not self._weather.hole:
+        if self._requests.left is None and not self._plan.hole:
             end = self.server.reset if error else self.server.close
-            self._requests.then(end, delay=self._weather.request_delay)
+            self._requests.then(end, delay=self._plan.request_delay)
         self._lost_one()
 
     def _lost_one(self) -> None:

@@ -13,8 +13,8 @@ from typing import Self, TypeVar
 
 from .certificates import Certificates
 from .connections import LANE_SIZE, RESET_ON_CLOSE, Connection
+from .fault_plan import Fault, FaultPlan
 from .ports import bound_socket
-from .weather import Trap, Weather
 
 T = TypeVar("T")
 BACKLOG = 512
@@ -38,7 +38,7 @@ class FaultProxy:
         self._target = target
         self._tls = tls
         self._context = tls.server_context() if tls is not None else None
-        self._weather = Weather()
+        self._plan = FaultPlan()
         self._live: set[Connection] = set()
         self._joining: set[asyncio.Task[None]] = set()
         self._accepted = 0
@@ -83,12 +83,12 @@ class FaultProxy:
     @property
     def requests(self) -> int:
         """How many chunks have come from clients: what one write sent is, as a rule, one chunk."""
-        return self._weather.requests
+        return self._plan.requests
 
     @property
     def sprung(self) -> int:
         """How often a fault that waited for its moment has met it."""
-        return self._weather.sprung
+        return self._plan.met
 
     def swallow_replies(self, count: int = 1, *, match: bytes = b"", keep: int = 0) -> None:
         """Let the next `count` requests be executed, and their replies vanish in silence.
@@ -96,7 +96,7 @@ class FaultProxy:
         The connections stay open, and silent. The first `keep` bytes of a reply still arrive.
         Without a `match` it is the next bytes from the server that vanish, whatever they answer.
         """
-        self._set(Trap("request" if match else "reply", "mute", count, match, keep))
+        self._set(Fault("request" if match else "reply", "mute", count, match, keep))
 
     def swallow_pushes(self, count: int = 1, *, match: bytes = b"") -> None:
         """Drop the next `count` chunks from the server that themselves contain `match`.
@@ -104,7 +104,7 @@ class FaultProxy:
         The connection goes on as if nothing had happened, so aim at whole messages: a wake-up or
         an invalidation that nobody asked for.
         """
-        self._set(Trap("reply", "drop", count, match))
+        self._set(Fault("reply", "drop", count, match))
 
     def cut_after_request(self, count: int = 1, *, match: bytes = b"", keep: int = 0) -> None:
         """Let the next `count` requests be executed, then reset the connection instead of replying.
@@ -112,7 +112,7 @@ class FaultProxy:
         The reset comes when the server has executed the request, so never from a frozen one. The
         first `keep` bytes of a reply still arrive.
         """
-        self._set(Trap("request", "cut", count, match, keep))
+        self._set(Fault("request", "cut", count, match, keep))
 
     def cut(self) -> None:
         """Reset all connections (RST); new ones are welcome."""
@@ -128,15 +128,15 @@ class FaultProxy:
 
     def black_hole(self) -> None:
         """Accept connections and swallow all bytes, in both directions and on open ones, too."""
-        self._do(lambda: setattr(self._weather, "hole", True))
+        self._do(lambda: setattr(self._plan, "hole", True))
 
     def delay(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
         """Deliver everything that many seconds later: a long line, not a slow one."""
-        self._do(lambda: self._weather.lengthen(requests, replies))
+        self._do(lambda: self._plan.lengthen(requests, replies))
 
     def throttle(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
         """Deliver at most that many bytes per second on each connection; 0 is no limit."""
-        self._do(lambda: self._weather.throttle(requests, replies))
+        self._do(lambda: self._plan.throttle(requests, replies))
 
     def stall(self, *, requests: bool = False, replies: bool = False) -> None:
         """Keep back all that goes in a direction, until `heal()` or another `stall` delivers it."""
@@ -144,11 +144,11 @@ class FaultProxy:
 
     def split(self, size: int) -> None:
         """Deliver in pieces of `size` bytes, 0.2 ms apart, in both directions; 0 ends it."""
-        self._do(lambda: setattr(self._weather, "piece", size))
+        self._do(lambda: setattr(self._plan, "piece", size))
 
     def heal(self) -> None:
         """End all faults: connections that have lost bytes stay silent, all others are well."""
-        self._do(self._weather.clear_up)
+        self._do(self._plan.end_all)
         self._do(lambda: self._stall(requests=False, replies=False))
         self._do(self._open_door)
 
@@ -162,8 +162,8 @@ class FaultProxy:
     def _alive(self) -> bool:
         return self._thread.is_alive()
 
-    def _set(self, trap: Trap) -> None:
-        self._do(lambda: self._weather.traps.append(trap))
+    def _set(self, fault: Fault) -> None:
+        self._do(lambda: self._plan.faults.append(fault))
 
     def _do(self, action: Callable[[], T]) -> T:
         # Everything below happens in the proxy's thread, so nothing needs a lock.
@@ -179,7 +179,7 @@ class FaultProxy:
         return done.result()
 
     def _stall(self, *, requests: bool, replies: bool) -> None:
-        self._weather.stall(requests=requests, replies=replies)
+        self._plan.stall(requests=requests, replies=replies)
         for link in self._live:
             link.stall()
 
@@ -228,7 +228,7 @@ class FaultProxy:
             task.add_done_callback(self._joining.discard)
 
     async def _join(self, client: socket.socket) -> None:
-        link = Connection(self._weather, self._live.discard)
+        link = Connection(self._plan, self._live.discard)
         try:
             server = await self._reach_target()
             await self._loop.create_connection(lambda: link.server, sock=server)

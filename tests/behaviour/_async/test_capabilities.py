@@ -364,3 +364,16 @@ async def test_a_read_only_replica_is_an_outage_also_inside_a_script(
             assert not lease.guarded
     assert {event.cause for event in events if event.kind == "outage"} <= {"readonly", "masterdown"}
     assert "readonly" in {event.cause for event in events}
+
+
+async def test_a_server_that_refuses_pttl_is_not_hammered(own_server: Server) -> None:
+    """A waiter who may not ask how long: it tries every now and then, it does not spin."""
+    own_server.client().acl_setuser(
+        "ann", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-pttl"]
+    )
+    own_server.client().set("user:1", "somebody", ex=60)
+    async with AsyncDibs(f"redis://ann:secret@127.0.0.1:{own_server.port}", budget=5) as dibs:
+        assert await dibs.try_hold("warm:up", ttl=5) is not None
+        before = own_server.commands()
+        assert await dibs.try_hold("user:1", ttl=5, wait=1) is None
+        assert own_server.commands() - before < 100

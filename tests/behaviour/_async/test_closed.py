@@ -1,11 +1,13 @@
 """A closed Dibs says so, whatever is asked of it."""
 
+import time
+
 import pytest
 
-from dibs import AsyncDibs, UsageError
+from dibs import AsyncDibs, DibsError, UsageError
 from dibs.testing import Server
 
-from .._tasks import eventually
+from .._tasks import Beside, eventually, sleep
 
 
 async def _refuses_everything(dibs: AsyncDibs) -> None:
@@ -88,3 +90,46 @@ async def test_a_dibs_that_was_never_used_can_be_closed(valkey: Server) -> None:
     await dibs.aclose()
     await _refuses_everything(dibs)
     await eventually(lambda: valkey.keys() == [])
+
+
+async def test_a_closed_dibs_says_so(server: Server) -> None:
+    """After close: a UsageError, not a hang. Closing twice is fine."""
+    dibs = AsyncDibs(server.url, budget=5)
+    async with dibs.hold("user:1", ttl=5):
+        pass
+    await dibs.aclose()
+    await dibs.aclose()
+    with pytest.raises(UsageError, match="closed"):
+        async with dibs.hold("user:1", ttl=5):
+            pytest.fail("held on a closed dibs")
+
+
+async def test_closing_answers_everybody(valkey: Server) -> None:
+    """Closed while others wait or work: none of them hangs, none gets a raw exception."""
+    async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60):
+        dibs = AsyncDibs(valkey.url, budget=5)
+        mine = await dibs.try_hold("user:2", ttl=60)
+        assert mine is not None
+
+        async def wait(key: str) -> str:
+            try:
+                async with dibs.hold(key, ttl=5, wait=60):
+                    return "held"
+            except DibsError as error:
+                return type(error).__name__
+
+        waiters = [Beside(wait, key) for key in ("user:1", "user:1", "user:2")]
+        await sleep(0.3)
+        since = time.monotonic()
+        await dibs.aclose()
+        for waiter in waiters:
+            assert await waiter.result() == "UsageError"
+        assert time.monotonic() - since < 5
+        assert await mine.release() is False
+
+
+async def test_leaving_a_block_after_closing_is_no_error(valkey: Server) -> None:
+    """An application that closes dibs before its last request ends: the block ends well."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+    async with dibs.hold("user:1", ttl=5):
+        await dibs.aclose()

@@ -19,7 +19,7 @@ async def _second(dibs: AsyncDibs, **options: Any) -> str:
 
 
 def _waits(dibs: AsyncDibs) -> bool:
-    return b"order:1" in dibs._ledger.waiting.queues
+    return b"order:1" in dibs._ledger.waiters.queues
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
@@ -72,7 +72,7 @@ async def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) ->
         assert await _second(two, wait=15) == "done by the second"
 
 
-async def test_patience_ends(server: Server) -> None:
+async def test_a_duplicate_waits_no_longer_than_it_may(server: Server) -> None:
     """The first one runs on: Duplicate, running, then and not earlier."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.claim("order:1", window=60, lease=30):

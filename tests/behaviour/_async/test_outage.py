@@ -1,40 +1,19 @@
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
-from redis import Redis
-from redis.exceptions import ResponseError
 
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import eventually, sleep
+from .._tasks import Beside, eventually, sleep
+from ..events import kinds
+from .outages import BUDGET, timed
 
-BUDGET = 0.25
 ROOM = 0.5
 """What a busy machine may add; the benchmark reports the real figure."""
-
-
-@pytest.fixture
-def line(own_server: Server) -> Iterator[FaultProxy]:
-    with FaultProxy(own_server.port) as proxy:
-        yield proxy
-
-
-def kinds(events: list[Event]) -> list[str]:
-    return [event.kind for event in events]
-
-
-async def timed(dibs: AsyncDibs, key: str) -> tuple[float, bool]:
-    """How long one hold takes, and whether it is guarded."""
-    since = time.monotonic()
-    async with dibs.hold(key, ttl=5) as lease:
-        return time.monotonic() - since, lease.guarded
 
 
 async def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -126,29 +105,6 @@ async def test_a_restarted_server_is_not_even_an_outage(own_server: Server) -> N
         assert "outage" not in kinds(events)
 
 
-async def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The server took the key for us, the line broke before it could say so: ours, not Busy."""
-    async with AsyncDibs(line.url, budget=1) as dibs:
-        await timed(dibs, "warm:up")
-        line.cut_after_request(match=b"user:1")
-        async with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert line.sprung == 1
-
-
-async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The reply vanished, the connection hangs: asked again on a second one, within the budget."""
-    async with AsyncDibs(line.url, budget=1) as dibs:
-        await timed(dibs, "warm:up")
-        line.swallow_replies(match=b"user:1")
-        since = time.monotonic()
-        async with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert time.monotonic() - since < 1
-        assert line.sprung == 1
-        assert (await timed(dibs, "user:1"))[1]
-
-
 async def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
     """A reply that takes three quarters of the budget is a reply, not an outage."""
     async with AsyncDibs(line.url, budget=1) as dibs:
@@ -156,93 +112,6 @@ async def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
         line.delay(replies=0.75)
         lease = await dibs.try_hold("user:1", ttl=5)
         assert lease is not None and lease.guarded
-
-
-async def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
-    """One byte at a time: slower, not different."""
-    async with AsyncDibs(line.url, budget=5) as dibs:
-        await timed(dibs, "warm:up")
-        line.split(1)
-        assert (await timed(dibs, "user:1"))[1]
-        assert await dibs.peek("user:1") is None
-
-
-async def test_a_release_that_could_not_be_delivered_is_delivered_later(
-    own_server: Server,
-) -> None:
-    """Released while the server was out: the key goes when it is back, not after its ttl."""
-    events: list[Event] = []
-    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        lease = await dibs.try_hold("user:1", ttl=60)
-        assert lease is not None
-        own_server.freeze()
-        assert await lease.release() is False
-        own_server.thaw()
-        await eventually(lambda: "recovered" in kinds(events), within=5)
-        await eventually(lambda: own_server.keys() == [])
-
-
-async def test_a_release_that_a_busy_server_refused_is_delivered_later(
-    start_server: Callable[..., Server],
-) -> None:
-    """It answers BUSY while a script runs: the key is given back when it can serve again."""
-    server = start_server(config=("--busy-reply-threshold", "50"))
-    async with AsyncDibs(server.url, budget=5) as dibs:
-        lease = await dibs.try_hold("user:42", ttl=600)
-        assert lease is not None
-        with running_a_script(server):
-            assert not await lease.release()
-        await eventually(lambda: server.keys() == [], within=10)
-
-
-@contextmanager
-def running_a_script(server: Server) -> Iterator[None]:
-    """The server answers BUSY."""
-
-    def run() -> None:
-        with contextlib.suppress(ResponseError):
-            server.client().eval("while true do end", 0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    with Redis.from_url(server.url) as client:
-        while True:
-            try:
-                client.get("user:0")
-            except ResponseError:
-                break
-        yield
-        client.script_kill()
-    thread.join()
-
-
-async def test_a_release_during_the_outage_is_delivered_later(own_server: Server) -> None:
-    """Released when the outage was known already: the same."""
-    events: list[Event] = []
-    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        lease = await dibs.try_hold("user:1", ttl=60)
-        assert lease is not None
-        own_server.freeze()
-        assert not (await timed(dibs, "other:1"))[1]
-        assert await lease.release() is False
-        own_server.thaw()
-        await eventually(lambda: "recovered" in kinds(events), within=5)
-        await eventually(lambda: own_server.keys() == [])
-
-
-async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server: Server) -> None:
-    """A stopped server takes the key when it goes on, for nobody: it is given back then."""
-    events: list[Event] = []
-    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        await timed(dibs, "warm:up")
-        own_server.freeze()
-        async with dibs.hold("user:1", ttl=0.5) as lease:
-            assert not lease.guarded
-        await sleep(0.8)
-        own_server.thaw()
-        await eventually(lambda: "recovered" in kinds(events), within=5)
-        async with dibs.hold("user:1", ttl=30) as lease:
-            assert lease.guarded
 
 
 async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
@@ -253,19 +122,6 @@ async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     async with AsyncDibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
     assert line.sprung == 4
-
-
-async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
-    """The second connection answered: nobody else is disturbed, then or at the budget's end."""
-    events: list[Event] = []
-    async with AsyncDibs(line.url, budget=BUDGET * 2, listeners=[events.append]) as dibs:
-        await timed(dibs, "warm:up")
-        line.swallow_replies(match=b"user:1")
-        assert (await timed(dibs, "user:1"))[1]
-        for number in range(20):
-            assert (await timed(dibs, f"other:{number}"))[1]
-            await sleep(BUDGET / 5)
-        assert not {"outage", "recovered"} & set(kinds(events))
 
 
 async def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
@@ -355,3 +211,19 @@ async def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> No
     async with AsyncDibs(f"{valkey.url}/99") as dibs:
         with pytest.raises(UsageError, match="database"):
             await dibs.try_hold("user:1", ttl=5)
+
+
+async def test_a_demotion_strands_nobody(own_server: Server) -> None:
+    """READONLY for one of many who ask at once: everybody is answered."""
+    async with AsyncDibs(own_server.url, budget=2) as dibs:
+
+        async def ask(number: int) -> bool:
+            for turn in range(20):
+                async with dibs.hold(f"user:{number}:{turn}", ttl=5):
+                    await sleep(0.001)
+            return True
+
+        callers = [Beside(ask, number) for number in range(20)]
+        own_server.client().replicaof("127.0.0.1", 1)
+        for caller in callers:
+            assert await caller.result()

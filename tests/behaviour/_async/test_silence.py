@@ -17,12 +17,6 @@ BUDGET = 1.0
 
 
 @pytest.fixture
-def line(own_server: Server) -> Iterator[FaultProxy]:
-    with FaultProxy(own_server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
     with FaultProxy(own_server.port, tls=Certificates(tmp_path)) as proxy:
         yield proxy

@@ -73,3 +73,12 @@ async def test_times_may_be_timedeltas(valkey: Server) -> None:
 async def test_a_usage_error_is_a_value_error() -> None:
     """Frameworks that know ValueError know UsageError."""
     assert issubclass(UsageError, ValueError)
+
+
+async def test_keys_and_times_that_python_cannot_digest(valkey: Server) -> None:
+    """A lone surrogate, an endless integer: UsageError, not the exception from below."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(UsageError, match="Unicode"):
+            dibs.hold("user:\ud800", ttl=5)
+        with pytest.raises(UsageError, match="ttl"):
+            dibs.hold("user:1", ttl=10**400)

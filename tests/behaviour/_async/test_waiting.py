@@ -12,7 +12,7 @@ from .._tasks import Beside, eventually, sleep
 
 
 def _queue(dibs: AsyncDibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiting.queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._ledger.waiters.queues.get(b"user:1")) else 0
 
 
 async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
@@ -60,7 +60,7 @@ async def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> No
             assert 0.3 < time.monotonic() - since < 1.5
 
 
-async def test_patience_ends(server: Server) -> None:
+async def test_a_waiter_waits_no_longer_than_it_may(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.hold("user:1", ttl=30):
@@ -140,7 +140,7 @@ async def test_more_keys_than_the_server_keeps_track_of(
                 return lease.guarded
 
         waiters = [Beside(wait, number) for number in range(40)]
-        await eventually(lambda: len(two._ledger.waiting.queues) == 40)
+        await eventually(lambda: len(two._ledger.waiters.queues) == 40)
         await sleep(0.5)
         before, since = server.commands(), time.monotonic()
         await sleep(1.0)

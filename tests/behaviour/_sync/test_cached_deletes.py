@@ -1,5 +1,5 @@
 # Printed from tests/behaviour/_async/test_cached_deletes.py by tools/unasync.py – do not edit.
-"""What `cached` promises about deletes, leases under its keys, and how often it loads."""
+"""What `cached` promises about deletes: who comes after one gets fresh data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,86 +7,19 @@ from typing import Any
 import pytest
 import redis
 
-from dibs import Dibs, Event, Unavailable, UsageError
+from dibs import Dibs, Event
 from dibs.testing import FaultProxy, Server
 
 from .._threads import Beside, eventually, sleep
+from ..events import kinds
+from .kitchen import Kitchen
 
 StartServer = Callable[..., Server]
-
-
-class Kitchen:
-    """A slow loader that counts."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.loads = 0
-        self.seconds = seconds
-        self.error: Exception | None = None
-
-    def cook(self, name: str) -> dict[str, Any]:
-        self.loads += 1
-        mine = self.loads
-        sleep(self.seconds)
-        if self.error is not None:
-            raise self.error
-        return {"name": name, "load": mine}
 
 
 def plain_client(server: Server) -> Any:
     """Also for a server without HELLO."""
     return redis.Redis(port=server.port, protocol=2)
-
-
-def kinds(events: list[Event]) -> list[str]:
-    return [event.kind for event in events]
-
-
-# ---- leases and claims
-
-
-@pytest.mark.parametrize("held_by", ["a lease", "a running claim", "a claim that is done"])
-@pytest.mark.parametrize("stale", [0, 60])
-def test_a_key_that_is_held_is_refused_and_not_touched(
-    server: Server, held_by: str, stale: float
-) -> None:
-    """A lease or a claim has the key: UsageError for every verb; its value and life stay."""
-    kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        menu = other.cached("menu:{name}", ttl=60, stale=stale)(kitchen.cook)
-        if held_by == "a lease":
-            assert dibs.try_hold("menu:a", ttl=30) is not None
-        else:
-            after = "replay" if held_by == "a claim that is done" else "hold"
-            claiming = dibs.claim("menu:a", window=30, after=after, payload={"cart": 1})
-            claim = claiming.__enter__()
-            if held_by == "a claim that is done":
-                claim.complete({"order": 17})
-                claiming.__exit__(None, None, None)
-        client = server.client()
-        before = client.get("menu:a")
-        for verb in (menu, menu.refresh, menu.invalidate):
-            with pytest.raises(UsageError, match="holds this key"):
-                verb("a")
-        assert client.get("menu:a") == before
-        assert 0 < client.pttl("menu:a") <= 30_000
-        assert kitchen.loads == 0
-        assert server.keys() == ["menu:a"]
-
-
-def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server) -> None:
-    """The mark is deleted and the key held by a lease before the load ends: the lease stays."""
-    kitchen = Kitchen(0.4)
-    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        loading = Beside(dibs.cached("menu:{name}", ttl=60)(kitchen.cook), "a")
-        eventually(lambda: kitchen.loads == 1)
-        server.client().delete("menu:a")
-        lease = other.try_hold("menu:a", ttl=30)
-        assert lease is not None
-        assert (loading.result())["load"] == 1
-        assert lease.release() is True
-
-
-# ---- deletes during a load
 
 
 @pytest.mark.parametrize("how", ["DEL", "invalidate"])
@@ -109,55 +42,6 @@ def test_a_delete_during_the_refresh_of_an_ending_value_counts(
             menu.invalidate("a")
         eventually(lambda: "rejected_write" in kinds(events))
         assert server.keys() == []
-
-
-def test_a_refresh_is_stored_though_the_old_value_ended(server: Server) -> None:
-    """The old value ends during its refresh, by itself: the result is kept, one load is enough."""
-    events: list[Event] = []
-    kitchen = Kitchen()
-    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.3, stale=0.3)(kitchen.cook)
-        assert (menu("a"))["load"] == 1
-        sleep(0.4)
-        kitchen.seconds = 0.8
-        for _ in range(3):
-            assert (menu("a"))["load"] == 1
-        sleep(0.4)
-        assert (menu("a"))["load"] == 2
-        assert kitchen.loads == 2
-        assert "rejected_write" not in kinds(events)
-
-
-def test_an_ending_value_is_put_back_if_its_refresh_fails(server: Server) -> None:
-    """refresh() of a value near its end fails: it is there as before, and ends in time."""
-    kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=1.5)(kitchen.cook)
-        assert (menu("a"))["load"] == 1
-        before = server.client().get("menu:a")
-        kitchen.error = RuntimeError("kitchen closed")
-        with pytest.raises(RuntimeError):
-            menu.refresh("a")
-        eventually(lambda: server.keys() == ["menu:a"])
-        assert server.client().get("menu:a") == before
-        assert 0 < server.client().pttl("menu:a") <= 1500
-        assert (menu("a"))["load"] == 1
-
-
-def test_readers_see_an_ending_value_during_its_refresh(server: Server) -> None:
-    """Without `stale` too: the value is read here and elsewhere until it ends."""
-    kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        menu = dibs.cached("menu:{name}", ttl=3)(kitchen.cook)
-        there = other.cached("menu:{name}", ttl=3)(kitchen.cook)
-        assert (menu("a"))["load"] == 1
-        kitchen.seconds = 0.5
-        refreshing = Beside(menu.refresh, "a")
-        eventually(lambda: kitchen.loads == 2)
-        assert (menu("a"))["load"] == (there("a"))["load"] == 1
-        assert (refreshing.result())["load"] == 2
-        assert (menu("a"))["load"] == (there("a"))["load"] == 2
-        assert kitchen.loads == 2
 
 
 @pytest.mark.parametrize("resp", [2, 3])
@@ -275,28 +159,6 @@ def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
         eventually(lambda: valkey.keys() == [])
 
 
-# ---- one load
-
-
-def test_a_failure_that_is_over_ends_during_the_next_load(server: Server) -> None:
-    """negative_ttl with stale: the remembered failure runs out while it is loaded: one load."""
-    events: list[Event] = []
-    kitchen = Kitchen()
-    kitchen.error = RuntimeError("kitchen closed")
-    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.1, stale=0.4)(kitchen.cook)
-        with pytest.raises(RuntimeError):
-            menu("a")
-        with pytest.raises(Unavailable):
-            menu("a")
-        sleep(0.15)
-        kitchen.error, kitchen.seconds = None, 0.7
-        assert (menu("a"))["load"] == 2
-        assert (menu("a"))["load"] == 2
-        assert kitchen.loads == 2
-        assert "rejected_write" not in kinds(events)
-
-
 def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
     proxy: FaultProxy, valkey: Server
 ) -> None:
@@ -313,65 +175,55 @@ def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
         assert "rejected_write" not in kinds(events)
 
 
-# ---- methods
+def test_invalidate_makes_later_readers_load(server: Server) -> None:
+    """invalidate(): gone for all processes."""
+    kitchen = Kitchen()
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
+        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        assert (here("a"))["load"] == (there("a"))["load"] == 1
+        assert here.invalidate("a") is True
+        assert (there("a"))["load"] == 2
+        assert (here("a"))["load"] == 2
 
 
-def test_class_and_static_methods_can_be_cached(valkey: Server) -> None:
-    """`cached` above `classmethod` or `staticmethod`: all verbs know the class."""
-    with Dibs(valkey.url, budget=5) as dibs:
-
-        class Store:
-            city = "taipei"
-            loads = 0
-
-            @dibs.cached("store:{cls.city}:{item}", ttl=60)
-            @classmethod
-            def find(cls, item: str) -> str:
-                Store.loads += 1
-                return f"{item} in {cls.city}"
-
-            @dibs.cached("price:{item}", ttl=60)
-            @staticmethod
-            def price(item: str) -> int:
-                return 35
-
-        class Other(Store):
-            city = "tainan"
-
-        for _ in range(2):
-            assert Store.find("tea") == Store().find("tea") == "tea in taipei"
-            assert Other.find("tea") == "tea in tainan"
-            assert Store.price("tea") == Store().price("tea") == 35
-        assert Store.loads == 2
-        assert Other.find.invalidate("tea")
-        assert Other.find("tea") and Store.loads == 3
-        assert Store.find.refresh("tea") and Store.loads == 4
-        assert Store.price.invalidate("tea")
+@pytest.mark.parametrize("how", ["invalidate here", "invalidate there", "DEL by anybody"])
+def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str) -> None:
+    """Deleted during the load: those who asked before get it, later readers get fresh data."""
+    events: list[Event] = []
+    kitchen = Kitchen(0.4)
+    with (
+        Dibs(server.url, budget=5, listeners=[events.append]) as one,
+        Dibs(server.url, budget=5) as two,
+    ):
+        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
+        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        early = Beside(here, "a")
+        eventually(lambda: kitchen.loads == 1)
+        if how == "invalidate here":
+            here.invalidate("a")
+        elif how == "invalidate there":
+            there.invalidate("a")
+        else:
+            server.client().delete("menu:a")
+        sleep(0.1)
+        late = [Beside(here, "a"), Beside(there, "a")]
+        assert (early.result())["load"] == 1
+        for reader in late:
+            assert (reader.result())["load"] == 2
+        assert (here("a"))["load"] == 2
+        assert "rejected_write" in kinds(events)
+        assert kitchen.loads == 2
 
 
-def test_a_class_method_above_cached(valkey: Server) -> None:
-    """`classmethod` above `cached`: where the key does not need the class, invalidate finds it."""
-    with Dibs(valkey.url, budget=5) as dibs:
-
-        class Store:
-            loads = 0
-
-            @classmethod
-            @dibs.cached("store:{item}", ttl=60)
-            def find(cls, item: str) -> str:
-                Store.loads += 1
-                return item
-
-        assert Store.find("tea") == "tea"
-        assert Store.find.invalidate("tea")
-        assert Store.find("tea") == "tea" and Store.loads == 2
-
-
-def test_exclusive_and_once_above_cached(valkey: Server) -> None:
-    """A cached function is a function: other decorators can be put above it."""
-    with Dibs(valkey.url, budget=5) as dibs:
-        kitchen = Kitchen()
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
-        held = dibs.exclusive("cook:{name}", ttl=5)(menu)
-        submitted = dibs.once("order:{name}", window=5)(menu)
-        assert held("a") == submitted("a") == {"name": "a", "load": 1}
+def test_invalidated_during_an_outage_is_deleted_later(own_server: Server) -> None:
+    """The store is out: False, and it is deleted when the store is back."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu("a")
+        own_server.freeze()
+        assert menu.invalidate("a") is False
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events))
+        eventually(lambda: own_server.keys() == [])

@@ -1,12 +1,14 @@
 # Printed from tests/behaviour/_async/test_closed.py by tools/unasync.py – do not edit.
 """A closed Dibs says so, whatever is asked of it."""
 
+import time
+
 import pytest
 
-from dibs import Dibs, UsageError
+from dibs import Dibs, DibsError, UsageError
 from dibs.testing import Server
 
-from .._threads import eventually
+from .._threads import Beside, eventually, sleep
 
 
 def _refuses_everything(dibs: Dibs) -> None:
@@ -89,3 +91,46 @@ def test_a_dibs_that_was_never_used_can_be_closed(valkey: Server) -> None:
     dibs.close()
     _refuses_everything(dibs)
     eventually(lambda: valkey.keys() == [])
+
+
+def test_a_closed_dibs_says_so(server: Server) -> None:
+    """After close: a UsageError, not a hang. Closing twice is fine."""
+    dibs = Dibs(server.url, budget=5)
+    with dibs.hold("user:1", ttl=5):
+        pass
+    dibs.close()
+    dibs.close()
+    with pytest.raises(UsageError, match="closed"):
+        with dibs.hold("user:1", ttl=5):
+            pytest.fail("held on a closed dibs")
+
+
+def test_closing_answers_everybody(valkey: Server) -> None:
+    """Closed while others wait or work: none of them hangs, none gets a raw exception."""
+    with Dibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60):
+        dibs = Dibs(valkey.url, budget=5)
+        mine = dibs.try_hold("user:2", ttl=60)
+        assert mine is not None
+
+        def wait(key: str) -> str:
+            try:
+                with dibs.hold(key, ttl=5, wait=60):
+                    return "held"
+            except DibsError as error:
+                return type(error).__name__
+
+        waiters = [Beside(wait, key) for key in ("user:1", "user:1", "user:2")]
+        sleep(0.3)
+        since = time.monotonic()
+        dibs.close()
+        for waiter in waiters:
+            assert waiter.result() == "UsageError"
+        assert time.monotonic() - since < 5
+        assert mine.release() is False
+
+
+def test_leaving_a_block_after_closing_is_no_error(valkey: Server) -> None:
+    """An application that closes dibs before its last request ends: the block ends well."""
+    dibs = Dibs(valkey.url, budget=5)
+    with dibs.hold("user:1", ttl=5):
+        dibs.close()

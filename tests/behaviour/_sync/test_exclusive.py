@@ -75,7 +75,7 @@ def test_events_carry_the_template_and_never_the_key(valkey: Server) -> None:
     assert "U4711" not in repr(events)
 
 
-def test_mistakes_are_told_when_decorating(valkey: Server) -> None:
+def test_mistakes_are_told_when_decorating_with_exclusive(valkey: Server) -> None:
     """A field that the function lacks, or a bad ttl: UsageError before any call."""
     with Dibs(valkey.url, budget=5) as dibs:
         for template in ("sync:{user}", "sync:{0}", "sync:{}", "sync:{account", "", "a:{x!r}"):

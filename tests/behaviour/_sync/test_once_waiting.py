@@ -20,7 +20,7 @@ def _second(dibs: Dibs, **options: Any) -> str:
 
 
 def _waits(dibs: Dibs) -> bool:
-    return b"order:1" in dibs._ledger.waiting.queues
+    return b"order:1" in dibs._ledger.waiters.queues
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
@@ -73,7 +73,7 @@ def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) -> None:
         assert _second(two, wait=15) == "done by the second"
 
 
-def test_patience_ends(server: Server) -> None:
+def test_a_duplicate_waits_no_longer_than_it_may(server: Server) -> None:
     """The first one runs on: Duplicate, running, then and not earlier."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.claim("order:1", window=60, lease=30):

@@ -1,41 +1,20 @@
 # Printed from tests/behaviour/_async/test_outage.py by tools/unasync.py – do not edit.
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
-from redis import Redis
-from redis.exceptions import ResponseError
 
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import eventually, sleep
+from .._threads import Beside, eventually, sleep
+from ..events import kinds
+from .outages import BUDGET, timed
 
-BUDGET = 0.25
 ROOM = 0.5
 """What a busy machine may add; the benchmark reports the real figure."""
-
-
-@pytest.fixture
-def line(own_server: Server) -> Iterator[FaultProxy]:
-    with FaultProxy(own_server.port) as proxy:
-        yield proxy
-
-
-def kinds(events: list[Event]) -> list[str]:
-    return [event.kind for event in events]
-
-
-def timed(dibs: Dibs, key: str) -> tuple[float, bool]:
-    """How long one hold takes, and whether it is guarded."""
-    since = time.monotonic()
-    with dibs.hold(key, ttl=5) as lease:
-        return time.monotonic() - since, lease.guarded
 
 
 def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -127,29 +106,6 @@ def test_a_restarted_server_is_not_even_an_outage(own_server: Server) -> None:
         assert "outage" not in kinds(events)
 
 
-def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The server took the key for us, the line broke before it could say so: ours, not Busy."""
-    with Dibs(line.url, budget=1) as dibs:
-        timed(dibs, "warm:up")
-        line.cut_after_request(match=b"user:1")
-        with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert line.sprung == 1
-
-
-def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The reply vanished, the connection hangs: asked again on a second one, within the budget."""
-    with Dibs(line.url, budget=1) as dibs:
-        timed(dibs, "warm:up")
-        line.swallow_replies(match=b"user:1")
-        since = time.monotonic()
-        with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert time.monotonic() - since < 1
-        assert line.sprung == 1
-        assert (timed(dibs, "user:1"))[1]
-
-
 def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
     """A reply that takes three quarters of the budget is a reply, not an outage."""
     with Dibs(line.url, budget=1) as dibs:
@@ -157,93 +113,6 @@ def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
         line.delay(replies=0.75)
         lease = dibs.try_hold("user:1", ttl=5)
         assert lease is not None and lease.guarded
-
-
-def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
-    """One byte at a time: slower, not different."""
-    with Dibs(line.url, budget=5) as dibs:
-        timed(dibs, "warm:up")
-        line.split(1)
-        assert (timed(dibs, "user:1"))[1]
-        assert dibs.peek("user:1") is None
-
-
-def test_a_release_that_could_not_be_delivered_is_delivered_later(
-    own_server: Server,
-) -> None:
-    """Released while the server was out: the key goes when it is back, not after its ttl."""
-    events: list[Event] = []
-    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        lease = dibs.try_hold("user:1", ttl=60)
-        assert lease is not None
-        own_server.freeze()
-        assert lease.release() is False
-        own_server.thaw()
-        eventually(lambda: "recovered" in kinds(events), within=5)
-        eventually(lambda: own_server.keys() == [])
-
-
-def test_a_release_that_a_busy_server_refused_is_delivered_later(
-    start_server: Callable[..., Server],
-) -> None:
-    """It answers BUSY while a script runs: the key is given back when it can serve again."""
-    server = start_server(config=("--busy-reply-threshold", "50"))
-    with Dibs(server.url, budget=5) as dibs:
-        lease = dibs.try_hold("user:42", ttl=600)
-        assert lease is not None
-        with running_a_script(server):
-            assert not lease.release()
-        eventually(lambda: server.keys() == [], within=10)
-
-
-@contextmanager
-def running_a_script(server: Server) -> Iterator[None]:
-    """The server answers BUSY."""
-
-    def run() -> None:
-        with contextlib.suppress(ResponseError):
-            server.client().eval("while true do end", 0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    with Redis.from_url(server.url) as client:
-        while True:
-            try:
-                client.get("user:0")
-            except ResponseError:
-                break
-        yield
-        client.script_kill()
-    thread.join()
-
-
-def test_a_release_during_the_outage_is_delivered_later(own_server: Server) -> None:
-    """Released when the outage was known already: the same."""
-    events: list[Event] = []
-    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        lease = dibs.try_hold("user:1", ttl=60)
-        assert lease is not None
-        own_server.freeze()
-        assert not (timed(dibs, "other:1"))[1]
-        assert lease.release() is False
-        own_server.thaw()
-        eventually(lambda: "recovered" in kinds(events), within=5)
-        eventually(lambda: own_server.keys() == [])
-
-
-def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server: Server) -> None:
-    """A stopped server takes the key when it goes on, for nobody: it is given back then."""
-    events: list[Event] = []
-    with Dibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        timed(dibs, "warm:up")
-        own_server.freeze()
-        with dibs.hold("user:1", ttl=0.5) as lease:
-            assert not lease.guarded
-        sleep(0.8)
-        own_server.thaw()
-        eventually(lambda: "recovered" in kinds(events), within=5)
-        with dibs.hold("user:1", ttl=30) as lease:
-            assert lease.guarded
 
 
 def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
@@ -254,19 +123,6 @@ def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     with Dibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
     assert line.sprung == 4
-
-
-def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
-    """The second connection answered: nobody else is disturbed, then or at the budget's end."""
-    events: list[Event] = []
-    with Dibs(line.url, budget=BUDGET * 2, listeners=[events.append]) as dibs:
-        timed(dibs, "warm:up")
-        line.swallow_replies(match=b"user:1")
-        assert (timed(dibs, "user:1"))[1]
-        for number in range(20):
-            assert (timed(dibs, f"other:{number}"))[1]
-            sleep(BUDGET / 5)
-        assert not {"outage", "recovered"} & set(kinds(events))
 
 
 def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
@@ -356,3 +212,19 @@ def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:
     with Dibs(f"{valkey.url}/99") as dibs:
         with pytest.raises(UsageError, match="database"):
             dibs.try_hold("user:1", ttl=5)
+
+
+def test_a_demotion_strands_nobody(own_server: Server) -> None:
+    """READONLY for one of many who ask at once: everybody is answered."""
+    with Dibs(own_server.url, budget=2) as dibs:
+
+        def ask(number: int) -> bool:
+            for turn in range(20):
+                with dibs.hold(f"user:{number}:{turn}", ttl=5):
+                    sleep(0.001)
+            return True
+
+        callers = [Beside(ask, number) for number in range(20)]
+        own_server.client().replicaof("127.0.0.1", 1)
+        for caller in callers:
+            assert caller.result()

@@ -13,7 +13,7 @@ from .._threads import Beside, eventually, sleep
 
 
 def _queue(dibs: Dibs) -> int:
-    return len(queue.turns) if (queue := dibs._ledger.waiting.queues.get(b"user:1")) else 0
+    return len(queue.turns) if (queue := dibs._ledger.waiters.queues.get(b"user:1")) else 0
 
 
 def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
@@ -61,7 +61,7 @@ def test_a_waiter_takes_over_when_the_lease_runs_out(server: Server) -> None:
             assert 0.3 < time.monotonic() - since < 1.5
 
 
-def test_patience_ends(server: Server) -> None:
+def test_a_waiter_waits_no_longer_than_it_may(server: Server) -> None:
     """Nobody releases within *wait*: Busy, then and not earlier."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=30):
@@ -141,7 +141,7 @@ def test_more_keys_than_the_server_keeps_track_of(
                 return lease.guarded
 
         waiters = [Beside(wait, number) for number in range(40)]
-        eventually(lambda: len(two._ledger.waiting.queues) == 40)
+        eventually(lambda: len(two._ledger.waiters.queues) == 40)
         sleep(0.5)
         before, since = server.commands(), time.monotonic()
         sleep(1.0)

@@ -1,0 +1,201 @@
+"""Waiting for a key: in order of arrival, one contender per process and key, woken, not polling."""
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from .._core.breaker import Outage
+from .._core.lease import Holding, Plan
+from .._core.watch import Pushes
+from .._tasks import Signal, monotonic, world
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .ledger import AsyncLedger
+
+T = TypeVar("T")
+
+_LOOK_AGAIN = 2.0
+"""A push can be lost: how long to trust that none has come, in seconds."""
+_POLL = 0.1
+"""Where the server cannot tell at all: how often to look."""
+_RENEWED = 0.05
+"""A key that has this much more time than it should was renewed or taken anew, in seconds."""
+_JUST_AFTER = 0.002
+"""An expiry is not announced; look this much after it."""
+
+
+class AsyncQueue:
+    """Those who wait for one key, what they know of it, and when one of them looks again.
+
+    The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
+    where the one before left off, without asking again.
+    """
+
+    def __init__(self, ledger: "AsyncLedger") -> None:
+        self.turns: deque[Signal] = deque()
+        self.look_at = 0.0
+        self._guard = ledger.guard
+        self._heard: Holding | None = None
+        self._heard_at = 0.0
+        self._pushed = False
+        self._pushes = Pushes()
+
+    @property
+    def holding(self) -> Holding | None:
+        """Who has the key, as far as anybody here knows; None: nobody has asked yet."""
+        if self._heard is None:
+            return None
+        left = self._heard_at + self._heard.remaining - monotonic()
+        return Holding(max(left, 0.0), self._heard.holder)
+
+    def heard(self, holding: Holding) -> None:
+        """The store said who has the key. What wakes us from now on is news."""
+        before = self.holding
+        with self._guard:
+            now = monotonic()
+            changed = before is None or _is_another(before, holding)
+            self._pushes = self._pushes.heard(now, pushed=self._pushed, changed=changed)
+            self._pushed = False
+            self._heard, self._heard_at = holding, now
+            self.look_at = math.inf
+
+    @property
+    def pause(self) -> float:
+        """How long to wait before registering for a push again; 0: not at all."""
+        return self._pushes.pause
+
+    def look_again(self, pause: float) -> None:
+        """Look again after *pause*, unless we were woken since `heard`."""
+        with self._guard:
+            self.look_at = min(self.look_at, monotonic() + pause)
+
+    def wake(self) -> None:
+        """The key may be free: the first looks now."""
+        with self._guard:
+            self._pushed = True
+            self.look_at = 0.0
+            if self.turns:
+                self.turns[0].set()
+
+
+def _is_another(before: Holding, now: Holding) -> bool:
+    """Whether the key has changed hands, or was renewed."""
+    return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
+
+
+class AsyncWaiters:
+    """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
+
+    def __init__(self, ledger: "AsyncLedger") -> None:
+        self._ledger = ledger
+        self.queues: dict[bytes, AsyncQueue] = {}
+        self._loop: object = None
+
+    async def take(
+        self, plan: Plan, attempt: Callable[[Plan], Awaitable[T | Holding]]
+    ) -> T | Holding:
+        """What *attempt* returns once it is not a Holding; or, after `plan.wait`, who has it."""
+        give_up = monotonic() + plan.wait
+        turn = Signal()
+        queue = self._join(plan.key, turn)
+        try:
+            await self._until_first(queue, turn, give_up)
+            if monotonic() >= give_up and queue.holding is not None:
+                return self._ledger.held_here(plan.key) or queue.holding
+            return await self._contend(plan, attempt, queue, turn, give_up)
+        finally:
+            self._leave(plan.key, queue, turn)
+
+    def wake_next(self, key: bytes) -> None:
+        """A lease of this process has ended: the first in the queue may try."""
+        queue = self.queues.get(key)
+        if queue is not None:
+            queue.wake()
+
+    def wake_all(self) -> None:
+        """Everybody looks for themselves."""
+        for queue in list(self.queues.values()):
+            queue.wake()
+
+    def abandon(self) -> None:
+        """In a forked child: those who wait are the parent's."""
+        self.queues = {}
+
+    def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
+        loop = world()
+        with self._ledger.guard:
+            if loop is not self._loop:
+                # Whoever waits in these queues does so in a loop that was closed.
+                self._loop, self.queues = loop, {}
+            queue = self.queues.get(key)
+            if queue is None:
+                queue = self.queues[key] = AsyncQueue(self._ledger)
+            queue.turns.append(turn)
+            return queue
+
+    def _leave(self, key: bytes, queue: AsyncQueue, turn: Signal) -> None:
+        with self._ledger.guard:
+            queue.turns.remove(turn)
+            if queue.turns:
+                queue.turns[0].set()
+                return
+            if self.queues.get(key) is queue:
+                self.queues.pop(key, None)
+        self._ledger.link.unwatch(key, queue.wake)
+
+    async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
+        """Until it is our turn to contend, or patience ends."""
+        while queue.turns[0] is not turn:
+            turn.clear()
+            if queue.turns[0] is turn:
+                # Between the two looks it became ours; the signal is gone, the turn is not.
+                return
+            left = give_up - monotonic()
+            if left <= 0:
+                return
+            await turn.wait(left)
+
+    async def _contend(
+        self,
+        plan: Plan,
+        attempt: Callable[[Plan], Awaitable[T | Holding]],
+        queue: AsyncQueue,
+        turn: Signal,
+        give_up: float,
+    ) -> T | Holding:
+        while True:
+            turn.clear()
+            if self._ledger.is_closed:
+                raise UsageError("this AsyncDibs is closed")
+            if monotonic() >= queue.look_at:
+                outcome = await attempt(plan)
+                if not isinstance(outcome, Holding):
+                    queue.look_at = 0.0
+                    return outcome
+                queue.heard(outcome)
+                if queue.pause:
+                    queue.look_again(queue.pause)
+                else:
+                    await self._watch(plan, queue)
+            now = monotonic()
+            if now >= give_up and queue.holding is not None:
+                return self._ledger.held_here(plan.key) or queue.holding
+            await turn.wait(min(queue.look_at, give_up) - now)
+
+    async def _watch(self, plan: Plan, queue: AsyncQueue) -> None:
+        """Be woken when the key changes; decide when to look even if nobody wakes us."""
+        here = self._ledger.held_here(plan.key)
+        if here is not None:
+            # Now and then all the same: another program may delete the key.
+            queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
+            return
+        try:
+            watching = await self._ledger.link.watch(plan.key, queue.wake, monotonic())
+        except Outage:
+            queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
+        else:
+            pause = _LOOK_AGAIN if watching.tracked else _POLL
+            gone = watching.remaining <= 0
+            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))

@@ -1,0 +1,119 @@
+"""Opening connections for the asyncio link, until one can be used."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from time import monotonic
+from typing import Any
+
+from .._core.breaker import PROBE_EVERY
+from .._core.connection import Allowance
+from .async_connection import AsyncConnection
+from .gathering import start_task
+
+_MOST_ATTEMPTS = 4
+"""Connections that are being opened at the same time, at most."""
+
+
+class AsyncOpening:
+    """One attempt after the other; each may take as long as *limit*.
+
+    While the server is known to be out, another attempt begins before a hanging one has ended: on
+    a line that loses packets the newest attempt is the first to get through.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[], Coroutine[Any, Any, AsyncConnection]],
+        limit: float,
+        *,
+        is_needed: Callable[[], bool],
+        is_out: Callable[[], bool],
+    ) -> None:
+        self._open = open
+        self._limit = limit
+        self._is_needed = is_needed
+        self._is_out = is_out
+        self._attempts: dict[asyncio.Task[AsyncConnection], Allowance] = {}
+        self._ending: set[asyncio.Task[AsyncConnection]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(
+        self,
+        use: Callable[[AsyncConnection], None],
+        failed: Callable[[BaseException], bool],
+        revive: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Start, unless it runs. *failed* returns False: another attempt makes no sense."""
+        if self._task is None:
+            self._task = start_task(self._run(use, failed, revive), "dibs connect")
+
+    async def stop(self) -> None:
+        """End, and wait until all attempts have ended."""
+        tasks = [*self._attempts, *self._ending, *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(
+        self,
+        use: Callable[[AsyncConnection], None],
+        failed: Callable[[BaseException], bool],
+        revive: Callable[[], Awaitable[None]],
+    ) -> None:
+        begin_at = 0.0
+        try:
+            while self._is_needed():
+                now = monotonic()
+                if not self._attempts or (now >= begin_at and self._is_out()):
+                    self._begin()
+                    begin_at = now + self._limit / _MOST_ATTEMPTS
+                error = await self._next_end(use)
+                if error is not None:
+                    if not failed(error):
+                        return
+                    await asyncio.sleep(PROBE_EVERY)
+                    await revive()
+        finally:
+            self._task = None
+            for attempt in self._attempts:
+                self._cancel(attempt)
+            self._attempts = {}
+
+    def _begin(self) -> None:
+        if len(self._attempts) < _MOST_ATTEMPTS:
+            attempt = start_task(self._open(), "dibs open")
+            self._attempts[attempt] = Allowance(self._limit)
+
+    async def _next_end(self, use: Callable[[AsyncConnection], None]) -> BaseException | None:
+        """Wait for a slice. What went wrong with an attempt; None: nothing, or one succeeded."""
+        attempts = self._attempts
+        since, a_slice = monotonic(), next(iter(attempts.values())).slice
+        first = asyncio.FIRST_COMPLETED
+        done, _ = await asyncio.wait(attempts, timeout=a_slice, return_when=first)
+        elapsed = monotonic() - since
+        failure: BaseException | None = None
+        for attempt in [each for each in attempts if each in done or attempts[each].spend(elapsed)]:
+            del attempts[attempt]
+            if not attempt.done():
+                self._cancel(attempt)
+                failure = TimeoutError()
+            elif (failure := _error_of(attempt)) is None:
+                use(attempt.result())
+        return failure
+
+    def _cancel(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
+        if attempt.get_loop().is_closed():
+            return  # both are being collected
+        attempt.cancel()
+        self._ending.add(attempt)
+        attempt.add_done_callback(self._ended)
+
+    def _ended(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
+        self._ending.discard(attempt)
+        if _error_of(attempt) is None:  # it was quicker than its cancellation
+            attempt.result().close()
+
+
+def _error_of(attempt: "asyncio.Task[AsyncConnection]") -> BaseException | None:
+    return TimeoutError() if attempt.cancelled() else attempt.exception()

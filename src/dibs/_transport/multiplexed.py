@@ -1,0 +1,390 @@
+"""The asyncio link: one connection for all tasks.
+
+What the tasks of one loop tick ask goes out in one write; replies are matched in order. The
+connection machine (`_core/connection.py`) decides when the server is silent, when requests are
+repeated on a second connection and when it is an outage; this module opens, writes, reads and
+sets timers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from .._core.breaker import PROBE_EVERY, Limits
+from .._core.capabilities import NO_OP, Greeting
+from .._core.causes import cause_for
+from .._core.connection import Next
+from .._core.engine import Engine
+from .._core.multiplexer import Multiplexer, Owed, Pending, is_wanted
+from .._core.request import Reply, Request, together
+from .._core.watch import (
+    Tracked,
+    Watching,
+    read_tracked,
+    read_watch,
+    tracked,
+    untracked,
+    watch_request,
+)
+from ..errors import Cause, DibsError, UsageError
+from .async_connection import AsyncConnection
+from .async_opening import AsyncOpening
+from .faults import cause_of, mistake_in_settings
+from .greeting import open_async
+from .targets import Place
+from .watchers import Wake, Watchers
+
+_NOTHING = Request(b"", 0, b"")
+_PING_EVERY = 1.0
+"""Seconds between two signs of life on a connection that only waits for pushes."""
+
+
+class MultiplexedLink:
+    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
+
+    def __init__(
+        self,
+        place: Place | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
+    ) -> None:
+        self.engine: Engine | None = None
+        self.revive: Callable[[], None] | None = None
+        """Called, on a thread, before another try to reach a server that is out."""
+        self._place = place
+        self._budget, self._connect_limit = limits
+        self._on_recovered = on_recovered
+        self._on_outage = on_outage
+        self._greeting = Greeting()
+        self._closing = False
+        """Nobody new is let in; what is on its way is still delivered."""
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is connected: at construction, in a new event loop, in a forked child."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._machine = machine = Multiplexer[AsyncConnection](self._budget)
+        self._watchers = Watchers()
+        self._opening = AsyncOpening(
+            self._open,
+            self._connect_limit,
+            is_needed=lambda: machine.wants_connection and not self._closed,
+            is_out=lambda: machine.breaker.is_open,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+        self._pinger: asyncio.TimerHandle | None = None
+
+    def move_to(self, place: Place) -> None:
+        """From now on the server is there. Before the first use only."""
+        self._place = place
+
+    # ---- asking
+
+    def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
+        """The reply (a list, if there are several). Outage: the server is out, or silent."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._closing:
+            self._bind(loop)
+        machine = self._machine
+        if machine.breaker.opened_at is not None:
+            self._connect()  # unless it does so already: its task may have been cancelled
+            raise machine.refuse(request, now)
+        future: asyncio.Future[Any] = loop.create_future()
+        connection = machine.current
+        if connection is None:
+            machine.backlog.append((future, request))
+            self._connect()
+            return future
+        connection.send((future, request))
+        if machine.superseded and request.until:
+            self._follow(request)
+        if self._timer is None:
+            self._start_looking()
+        return future
+
+    async def send_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write."""
+        if len(requests) == 1:
+            return [await self.send(requests[0], now)]
+        return await self.send(together(requests), now)
+
+    async def ready(self, now: float) -> Engine:
+        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        while self.engine is None:
+            await self.send(_NOTHING, now)
+        return self.engine
+
+    def post(self, request: Request) -> None:
+        """Deliver *request* though nobody waits for it: now, or when the server is back."""
+        machine = self._machine
+        loop = self._loop
+        if machine.current is not None and not self._closed and loop and not loop.is_closed():
+            self._write(machine.current, (None, request))
+            self._follow(request)
+            return
+        machine.outbox.add(request, monotonic())
+        if not machine.breaker.is_open and not self._closing:
+            with contextlib.suppress(RuntimeError):  # no loop runs: delivered with the next use
+                self._bind_if_new(asyncio.get_running_loop())
+                self._connect()
+
+    def deliver_later(self, request: Request) -> None:
+        """Deliver *request*, which was not served: a little later, or with the next connection."""
+        self._machine.outbox.add(request, monotonic())
+        if self._machine.outbox and self._machine.current is not None and self._loop is not None:
+            self._loop.call_later(PROBE_EVERY, self._deliver)
+
+    def _deliver(self) -> None:
+        connection = self._machine.current
+        if connection is not None and not self._closed:
+            for request in self._machine.outbox.take(monotonic()):
+                self._write(connection, (Owed(self.deliver_later, request), request))
+
+    def _write(self, connection: AsyncConnection, pending: Pending) -> None:
+        """Send, if it is still wanted. A request without replies only waits for a connection."""
+        waiter, request = pending
+        if request.replies and is_wanted(pending):
+            connection.send(pending)
+            if self._timer is None:
+                self._start_looking()
+        elif waiter is not None and not waiter.done():
+            waiter.set_result([])
+
+    def _follow(self, request: Request) -> None:
+        """Send a release also where its acquire was sent first: it may still be executed there."""
+        for connection in self._machine.superseded:
+            connection.send((None, request))
+
+    # ---- changes of keys
+
+    async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
+        """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
+        return read_watch(await self.track(watch_request(key), wake, now))
+
+    async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        self._watchers.add(request.key, wake)
+        if self._machine.current is None:
+            await self.send(_NOTHING, now)
+        connection = self._machine.current
+        if connection is None or connection.engine is None or not connection.engine.tracking:
+            return untracked(await self.send(request, now), request)
+        first, connection.is_tracking = not connection.is_tracking, True
+        replies = await self.send(tracked(request, first=first), now)
+        self._keep_pinging()
+        return read_tracked(replies, request, pushes=True)
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """*wake* is not called any more."""
+        self._watchers.discard(key, wake)
+
+    def pushed(self, push: list[Reply]) -> None:
+        """The server said that keys changed."""
+        self._watchers.pushed(push)
+
+    def _keep_pinging(self) -> None:
+        """A connection that breaks without a word would bring no pushes, and nobody would know."""
+        if self._pinger is None and self._loop is not None:
+            self._pinger = self._loop.call_later(_PING_EVERY, self._ping)
+
+    def _ping(self) -> None:
+        self._pinger = None
+        connection = self._machine.current
+        if connection is not None and self._watchers and not self._closing:
+            if not connection.queue:
+                connection.send((None, NO_OP))
+                if self._timer is None:
+                    self._start_looking()
+            self._keep_pinging()
+
+    # ---- silence and loss
+
+    def _start_looking(self) -> None:
+        assert self._loop is not None
+        self._machine.started()
+        self._looked_at = monotonic()
+        self._timer = self._loop.call_later(self._machine.look_every, self._look)
+
+    def _look(self) -> None:
+        """Is the server silent? Runs while anything is unanswered."""
+        assert self._loop is not None
+        now = monotonic()
+        elapsed, self._looked_at = now - self._looked_at, now
+        connection = self._machine.current
+        delivered = 0 if connection is None else connection.delivered
+        found = self._machine.look(elapsed, delivered)
+        self._timer = None
+        if found is None:
+            return
+        self._timer = self._loop.call_later(self._machine.look_every, self._look)
+        self._do(found, cause_for("silent", f"no answer within {self._budget:g} s"))
+
+    def connection_lost(self, connection: AsyncConnection, error: BaseException) -> None:
+        """A connection broke: what it had not answered is asked again on the next one."""
+        if connection is self._machine.current:
+            self._watchers.wake_all()
+        fault = error if isinstance(error, Exception) else ConnectionError()
+        self._do(self._machine.lost(connection, fault), cause_of(error))
+
+    def reconnect(self) -> None:
+        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
+        connection = self._machine.leave()
+        if connection is not None:
+            connection.close()
+            self._watchers.wake_all()
+            if self._machine.backlog:
+                self._connect()
+
+    def _do(self, found: Next, cause: Cause) -> None:
+        if found is Next.TRIP:
+            self._trip(cause)
+        elif found is Next.OPEN:
+            self._connect()
+
+    def _trip(self, cause: Cause) -> None:
+        """The server is out: everybody who waits gets an answer, and it is tried again."""
+        now = monotonic()
+        if self._machine.trip(now, cause):
+            self._on_outage(cause)
+        for connection in self._machine.give_up(now, cause):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._watchers.wake_all()
+        self._connect()
+
+    # ---- opening
+
+    def _connect(self) -> None:
+        if not self._closed:
+            self._opening.start(self._opened, self._failed_to_open, self._revive)
+
+    def _failed_to_open(self, error: BaseException) -> bool:
+        """A connection could not be opened. True: try again, because one is still needed."""
+        if self._is_mistake(error):
+            return False
+        cause = cause_of(error)
+        if self._machine.failed_to_open(was_closed=cause.code == "disconnected") is Next.TRIP:
+            self._trip(cause)
+        return self._machine.wants_connection
+
+    async def _revive(self) -> None:
+        """Have the server started again, where it is ours to start."""
+        if self.revive is not None and self._machine.breaker.is_open:
+            with contextlib.suppress(DibsError, OSError):
+                await asyncio.to_thread(self.revive)
+
+    def _is_mistake(self, error: BaseException) -> bool:
+        """A mistake in the settings is told as such – unless these settings have worked before."""
+        mistake = mistake_in_settings(error)
+        if mistake is None or self.engine is not None or self._machine.breaker.is_open:
+            return False
+        self._machine.reject(UsageError(str(mistake)))
+        return True
+
+    async def _open(self) -> AsyncConnection:
+        """A new connection that has answered what its server can do."""
+        assert self._place is not None
+        return await open_async(self._place, self._greeting, self)
+
+    def _opened(self, connection: AsyncConnection) -> None:
+        """Use the new connection, if one is still needed."""
+        assert self._loop is not None
+        machine = self._machine
+        if self._closed or machine.opened() is Next.CLOSE:
+            connection.close()
+            return
+        now, old = monotonic(), machine.current
+        self.engine = connection.engine
+        for pending in machine.use(connection, now):
+            self._write(connection, pending)
+        if old is not None:
+            # Not closed yet: it may still answer first, or deliver what was asked.
+            self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
+            self._watchers.wake_all()
+        lasted = machine.breaker.heal(now)
+        if lasted is not None:
+            self._on_recovered(machine.breaker.cause, lasted)
+
+    # ---- beginning and end
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The first use in this loop. An earlier loop must be closed."""
+        if self._closing:
+            raise UsageError("this AsyncDibs is closed")
+        self._bind_if_new(loop)
+
+    def _bind_if_new(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is self._loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise UsageError("an AsyncDibs belongs to one event loop; make one for each")
+        if self._loop is not None:
+            self._leave_closed_loop()
+        self._loop = loop
+
+    def _leave_closed_loop(self) -> None:
+        """The connections ended with their loop. What must be delivered still is, in the next."""
+        before = self._machine
+        for connection in before.give_up(monotonic(), cause_for("closed")):
+            connection.shut_down()
+        self._begin()
+        self._machine.outbox = before.outbox
+        # Whether the server is still out is not known here; that it was out is.
+        self._machine.breaker = before.breaker
+        before.breaker.half_open()
+
+    async def aclose(self) -> None:
+        """Deliver what is on its way, within the budget; then close."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._loop is None or self._loop.is_closed():
+            return  # never used, or its connections ended with their loop
+        await self._drain()
+        self._closed = True
+        for timer in (self._timer, self._pinger):
+            if timer is not None:
+                timer.cancel()
+        await self._opening.stop()
+        connections = self._machine.give_up(monotonic(), cause_for("closed"))
+        for connection in connections:
+            await connection.closed(self._budget)
+        self._watchers.wake_all()
+        for client in self._place.ours if self._place is not None else ():
+            await client.aclose()
+        # One tick, so that the transports are closed when we return.
+        await asyncio.sleep(0)
+
+    async def _drain(self) -> None:
+        """Until all that was asked before is answered, on this connection or the next."""
+        assert self._loop is not None
+        machine = self._machine
+        waiting = machine.backlog if machine.current is None else machine.current.queue
+        if not any(is_wanted(pending) for pending in waiting):
+            return
+        last: asyncio.Future[Any] = self._loop.create_future()
+        if machine.current is not None:
+            machine.current.send((last, NO_OP))
+        else:
+            machine.backlog.append((last, NO_OP))
+        await asyncio.wait([last], timeout=self._budget)
+        if last.done():
+            last.exception()  # seen: an outage is no news to somebody who leaves
+        last.cancel()
+
+    def abandon(self) -> None:
+        """In a forked child: forget everything. Closing would reach into the parent's loop."""
+        _inherited.append((self._machine, self._opening, self._timer, self._pinger))
+        self._begin()
+        self.engine = None
+
+
+_inherited: list[object] = []
+"""Kept for ever, so that nothing of a parent's event loop is finalised in its child."""

@@ -1,0 +1,388 @@
+"""The threads link: a few connections, one thread at a time on each.
+
+A request goes to an idle connection. If nothing comes for half a budget, or the connection
+breaks, it is sent again on another one (each of our requests may be repeated without harm); the
+first connection is looked at once more before giving up. The connection machine
+(`_core/connection.py`) decides; this module reads, writes and keeps threads waiting.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from .._core.breaker import Limits, Outage
+from .._core.capabilities import Greeting
+from .._core.causes import cause_for
+from .._core.connection import Allowance, Attempt, Circuit, Next, unserved
+from .._core.engine import Engine
+from .._core.request import REPEATED, Request, together
+from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
+from ..errors import Cause, DibsError, UsageError
+from .faults import BELOW, cause_of, mistake_in_settings
+from .greeting import open_for_threads
+from .pool import MOST_IDLE, Pool, PoolTimeout
+from .probe import Probe
+from .subscriber import Subscriber
+from .superseded import Superseded
+from .targets import Place
+from .thread_connection import Silent, ThreadConnection
+from .watchers import Wake, Watchers
+
+
+class PooledLink:
+    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
+
+    def __init__(
+        self,
+        place: Place | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
+    ) -> None:
+        self.revive: Callable[[], None] | None = None
+        """Called, on a thread, before another try to reach a server that is out."""
+        self._place = place
+        self._budget, self._connect_limit = limits
+        self._on_recovered = on_recovered
+        self._on_outage = on_outage
+        self._closed = False
+        self._greeting = Greeting()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is connected: at construction, and in a forked child."""
+        self.engine: Engine | None = None
+        self._circuit = Circuit()
+        self._pool = Pool(self._open, self._known_outage)
+        self._superseded = Superseded()
+        self._watchers = Watchers()
+        self._subscriber: Subscriber | None = None
+        self._subscribing = threading.RLock()
+        self._tripping = threading.RLock()
+        self._probe = Probe(
+            self._open, self._recover, self._revive, self._is_behind, self._connect_limit
+        )
+
+    def move_to(self, place: Place) -> None:
+        """From now on the server is there. Before the first use only."""
+        self._place = place
+
+    # ---- asking
+
+    def send(self, request: Request, now: float) -> Any:
+        """The reply (a list, if there are several). Outage: the server is out, or silent."""
+        if self._circuit.breaker.opened_at is not None:
+            raise self._refuse(request)
+        if self._superseded.connections and request.until:
+            self._superseded.follow(request)
+        pool = self._pool
+        idle = pool.idle
+        if now > pool.sweep_at:
+            pool.sweep(now)
+        try:
+            connection = idle.pop()
+        except IndexError:
+            connection = self._take(request)
+        try:
+            reply = connection.exchange(request)
+        except BELOW as error:
+            failure = error
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            if pool.waiters or len(idle) >= MOST_IDLE or self._closed:
+                pool.put(connection)
+            else:
+                idle.append(connection)
+            return reply
+        # Not where it was caught: it would become the context of what is raised later.
+        return self._send_again(request, connection, failure)
+
+    def send_all(self, requests: list[Request], now: float) -> list[Any]:
+        """The replies to many requests of one reply each, in one write."""
+        if len(requests) == 1:
+            return [self.send(requests[0], now)]
+        return self.send(together(requests), now)
+
+    def ready(self, now: float) -> Engine:
+        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        while self.engine is None:
+            if self._circuit.breaker.is_open:
+                raise self._refuse(None)
+            self._pool.put(self._take(None))
+        return self.engine
+
+    def post(self, request: Request) -> None:
+        """Deliver *request* though nobody waits for it: now, or when the server is back."""
+        with contextlib.suppress(Outage, UsageError):  # then it is in the outbox
+            self.send(request, monotonic())
+
+    def deliver_later(self, request: Request) -> None:
+        """Deliver *request*, which was not served: a little later, on a thread of its own."""
+        self._circuit.outbox.add(request, monotonic())
+        if self._circuit.outbox:
+            self._probe.start()
+
+    def _refuse(self, request: Request | None) -> Exception:
+        """The answer while the server is out; what must be delivered is kept."""
+        if self._closed:
+            return UsageError("this Dibs is closed")
+        refusal = Outage(self._circuit.breaker.cause, sent=False)
+        if request is not None:
+            refusal = self._circuit.refuse(request, monotonic())
+        self._probe.start()  # unless it runs: a thread could not be started, perhaps
+        return refusal
+
+    def _take(self, request: Request | None) -> ThreadConnection:
+        """A connection for *request*, which is kept for later if there is none."""
+        try:
+            return self._connection(Allowance(self._connect_limit))
+        except Outage:
+            if request is not None:
+                self.deliver_later(request)
+            raise
+
+    def _connection(self, allowance: Allowance) -> ThreadConnection:
+        """A connection. Outage: there is none, in time. UsageError: the settings are wrong."""
+        try:
+            return self._pool.take(allowance)
+        except Outage:
+            raise
+        except BELOW as error:
+            raise self._failed_to_open(error) from None
+
+    def _failed_to_open(self, error: Exception) -> Exception:
+        mistake = mistake_in_settings(error)
+        if mistake is not None and self.engine is None:
+            return UsageError(str(mistake))
+        cause = cause_of(error)
+        self._trip(cause)
+        return Outage(cause, sent=False)
+
+    # ---- asking again
+
+    def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
+        """The reply, from another connection. One that is only silent may still answer."""
+        attempt = Attempt(self._circuit)
+        hanging: ThreadConnection | None = None
+        connection: ThreadConnection | None = first
+        try:
+            while self._after(attempt, error) is Next.OPEN:
+                if isinstance(error, Silent):
+                    hanging = connection
+                    self._pool.part_with(connection)
+                else:
+                    self._drop(connection)
+                connection = None
+                allowance = Allowance(self._connect_limit if hanging is None else self._budget / 2)
+                connection = self._pool.take(allowance, new=attempt.needs_new_connection)
+                try:
+                    left = max(self._budget / 2 - allowance.spent, allowance.slice)
+                    return self._answered(request, connection, hanging, left)
+                except BELOW as again:
+                    error = again
+        except PoolTimeout as saturated:
+            if hanging is None:  # that says nothing about the server
+                self.deliver_later(request)
+                raise Outage(saturated.cause, sent=True) from None
+            return self._last_look(request, hanging, self._why(error))
+        except Outage as known:  # by another thread, meanwhile
+            return self._last_look(request, hanging, known.cause)
+        except BELOW as refused:
+            return self._last_look(request, hanging, self._why(refused))
+        except BaseException:
+            for each in (connection, hanging):
+                if each is not None:
+                    each.close()
+            raise
+        if hanging is not None:
+            connection.close()
+        return self._last_look(request, hanging or connection, self._why(error))
+
+    def _after(self, attempt: Attempt, error: Exception) -> Next:
+        return attempt.silent() if isinstance(error, Silent) else attempt.lost()
+
+    def _drop(self, connection: ThreadConnection | None) -> None:
+        """It broke, and its neighbours are no better."""
+        if connection is not None:
+            connection.close()
+        self._pool.drop_idle()
+
+    def _answered(
+        self,
+        request: Request,
+        connection: ThreadConnection,
+        hanging: ThreadConnection | None,
+        limit: float,
+    ) -> Any:
+        """The reply to a repeated request: a 0 may mean that the first time has done it."""
+        reply = connection.exchange(request, limit)
+        if hanging is not None:
+            self._pool.drop_idle()
+            self._superseded.keep(request.key, hanging)
+        self._pool.put(connection)
+        return REPEATED if request.until and reply == 0 else reply
+
+    def _last_look(self, request: Request, hanging: ThreadConnection | None, cause: Cause) -> Any:
+        """The first connection's reply, if it has come after all; else it is an outage."""
+        if hanging is not None:
+            try:
+                reply = hanging.read(request, 0.0)
+            except BELOW:
+                hanging.close()
+            else:
+                self._pool.add(hanging)
+                self._pool.put(hanging)
+                return reply
+        self._trip(cause)
+        self.deliver_later(request)
+        raise Outage(cause, sent=True) from None
+
+    def _why(self, error: BaseException) -> Cause:
+        silent = cause_for("silent", f"no answer within {self._budget:g} s")
+        return silent if isinstance(error, TimeoutError) else cause_of(error)
+
+    # ---- changes of keys
+
+    def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
+        """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
+        return read_watch(self.track(watch_request(key), wake, now))
+
+    def track(self, request: Request, wake: Wake, now: float) -> Tracked:
+        """The replies to *request*; *wake* is called when its key changes afterwards.
+
+        Where no connection can be had for that, changes are not reported: the caller polls.
+        """
+        self._watchers.add(request.key, wake)
+        if self.engine is not None and not self.engine.tracking:
+            return untracked(self.send(request, now), request)
+        try:
+            return self._subscribed().track(request)
+        except (*BELOW, Outage):
+            return untracked(self.send(request, monotonic()), request)
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """*wake* is not called any more."""
+        self._watchers.discard(key, wake)
+
+    def _subscribed(self) -> Subscriber:
+        """The subscriber; a new one where there is none or the last one's connection broke."""
+        with self._subscribing:
+            found = self._subscriber
+            if found is None or not found.is_alive:
+                if self._circuit.breaker.is_open:
+                    raise EOFError
+                connection = self._connection(Allowance(self._connect_limit))
+                try:
+                    found = Subscriber(connection, self._watchers, self._budget)
+                except RuntimeError:  # no more threads
+                    self._pool.put(connection)
+                    raise EOFError from None
+                self._pool.part_with(connection)
+                self._subscriber = found
+            return found
+
+    def reconnect(self) -> None:
+        """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
+        self._pool.drop_idle()
+        if self._subscriber is not None:
+            self._subscriber.close()
+
+    # ---- opening
+
+    def _open(self) -> ThreadConnection:
+        """A new connection that has answered what its server can do."""
+        if self._closed:
+            raise UsageError("this Dibs is closed")
+        assert self._place is not None
+        limits = Limits(self._budget, self._connect_limit)
+        opened = open_for_threads(self._place, self._greeting, limits)
+        self.engine = opened.engine
+        self._pool.add(opened)
+        return opened
+
+    def _known_outage(self) -> Outage | None:
+        breaker = self._circuit.breaker
+        return Outage(breaker.cause, sent=False) if breaker.is_open or self._closed else None
+
+    # ---- outage
+
+    def _trip(self, cause: Cause) -> None:
+        """The server is out: nobody waits for it any more, and it is tried again."""
+        with self._tripping:
+            is_news = self._circuit.trip(monotonic(), cause)
+        if is_news:
+            self._on_outage(cause)
+            self._pool.drop_idle()
+            self._pool.wake_all()
+            self._probe.start()
+        self._watchers.wake_all()
+
+    def _revive(self) -> None:
+        """Have the server started again, where it is ours to start."""
+        if not self._circuit.breaker.is_open:
+            return
+        # What came back since: it would take the place of the connection that is tried next.
+        self._pool.drop_idle()
+        if self.revive is not None and not self._closed:
+            with contextlib.suppress(DibsError):
+                self.revive()
+
+    def _recover(self, connection: ThreadConnection) -> bool:
+        """Deliver what is owed; then, in one step with looking that nothing more is, go on.
+
+        What the server cannot serve yet does not keep it from serving others.
+        """
+        outbox = self._circuit.outbox
+        is_served = True
+        while outbox and is_served:
+            is_served = self._deliver(connection)
+        with self._tripping:
+            if outbox and is_served:
+                return False
+            lasted = self._circuit.breaker.heal(monotonic())
+        if is_served:
+            self._pool.put(connection)
+        if lasted is not None:
+            self._on_recovered(self._circuit.breaker.cause, lasted)
+        return is_served
+
+    def _deliver(self, connection: ThreadConnection) -> bool:
+        """False: some of it could not be served, and is still owed."""
+        owed = self._circuit.outbox.take(monotonic())
+        again = owed
+        try:
+            if owed:
+                again = unserved(owed, connection.exchange(together(owed), self._connect_limit))
+        finally:
+            self._circuit.outbox.give_back(again)
+        return not again
+
+    def _is_behind(self) -> bool:
+        """True: the server is out, or something is owed to it."""
+        return self._circuit.breaker.is_open or bool(self._circuit.outbox)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Close all connections and end all threads."""
+        self._closed = True
+        self._circuit.trip(monotonic(), cause_for("closed"))
+        self._pool.close()
+        self._superseded.close()
+        if self._subscriber is not None:
+            self._subscriber.close()
+        self._probe.close()
+        self._watchers.wake_all()
+        for client in self._place.ours if self._place is not None else ():
+            client.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget everything; only our copies of the sockets are closed."""
+        self._pool.drop_idle()
+        if self._subscriber is not None:
+            self._subscriber.abandon()
+        self._begin()

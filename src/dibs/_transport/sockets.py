@@ -1,0 +1,33 @@
+"""What the operating system knows about a socket."""
+
+import select
+import struct
+import sys
+from typing import Any
+
+_SIOCOUTQ = 0x5411
+"""Linux: bytes in the send queue that the other side has not confirmed."""
+
+
+def undelivered(sock: Any) -> int:
+    """Bytes that were written but have not reached the other machine; 0 where nobody knows."""
+    if sys.platform != "linux" or sock is None:
+        return 0
+    import fcntl
+
+    try:
+        return struct.unpack("i", fcntl.ioctl(sock.fileno(), _SIOCOUTQ, b"\0\0\0\0"))[0]
+    except (OSError, ValueError):  # closed meanwhile, or a kind of socket that cannot tell
+        return 0
+
+
+def is_readable(sock: Any) -> bool:
+    """True: there are bytes to read, the other side has closed it, or it is broken."""
+    try:
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([sock], [], [], 0)[0])
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        return bool(poller.poll(0))
+    except (OSError, ValueError):  # it is closed here
+        return True

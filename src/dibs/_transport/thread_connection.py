@@ -1,0 +1,176 @@
+"""One open connection of the threads link, used by one thread at a time."""
+
+import contextlib
+import socket
+import struct
+import sys
+from time import monotonic
+from typing import Any
+
+from .._core.capabilities import Handshake
+from .._core.connection import MORE, SLICES, Allowance, make_parser
+from .._core.engine import Engine
+from .._core.request import Reply, Request
+from . import adopted
+from .sockets import is_readable, undelivered
+
+_READ = 65536
+_PIECE = 65536
+"""The most that is written in one step.
+
+A TLS socket takes all or nothing, so a large request shows progress only where it is cut.
+"""
+_SLICE_IS_OVER = (BlockingIOError, TimeoutError)
+"""How a socket says that nothing moved for a slice of the limit."""
+
+
+class Silent(TimeoutError):
+    """A request was written, and no byte came back for as long as the caller allows."""
+
+
+class ThreadConnection:
+    """A request out, its replies back. After any exception but `Silent` its state is unknown."""
+
+    __slots__ = (
+        "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "is_closed", "pushes",
+    )  # fmt: skip
+
+    def __init__(self, connection: Any, limit: float) -> None:
+        self._connection = connection
+        self._sock = adopted.socket_of(connection)
+        self._parser = make_parser()
+        self._limit = limit
+        self.pushes = int(connection.protocol) >= 3
+        self.engine: Engine | None = None
+        self.is_closed = False
+        self.look_every(limit / SLICES)
+
+    def look_every(self, seconds: float) -> None:
+        """How long a system call on the socket may take before it is looked at again."""
+        if _has_kernel_timeouts(self._sock):
+            # The kernel keeps the time: Python's own way is another system call for every call.
+            whole, part = divmod(seconds, 1)
+            limit = struct.pack("ll", int(whole), max(int(part * 1e6), 1))
+            self._sock.settimeout(None)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        else:
+            self._sock.settimeout(seconds)
+
+    def ask_engine(self, limit: float, *, plain: bool = False) -> Engine:
+        """What the server can do. UsageError: it cannot be worked with."""
+        handshake = Handshake(plain=plain, pushes=self.pushes)
+        try:
+            while self.engine is None:
+                replies = self.exchange(handshake.request, limit)
+                self.engine = handshake.heard(replies if handshake.is_list else [replies])
+        except (EOFError, ConnectionResetError) as error:
+            raise handshake.closed() or error from None
+        return self.engine
+
+    def exchange(self, request: Request, limit: float | None = None) -> Any:
+        """The reply, or a list where there are several. Silent: none came; it may still come.
+
+        EOFError: the server closed, or replied to nothing: it cannot be trusted any more.
+        *limit*: the silence to bear, in seconds (default: as it was made with).
+        """
+        if self._parser.has_data():
+            raise EOFError
+        self.write(request)
+        return self.read(request, limit)
+
+    def write(self, request: Request) -> None:
+        """Put a request on the wire. TimeoutError: the server does not take it."""
+        payload = request.payload
+        try:
+            sent = self._sock.send(payload) if len(payload) <= _PIECE else 0
+        except _SLICE_IS_OVER:
+            sent = 0
+        if sent != len(payload):
+            self._write_pieces(memoryview(payload)[sent:])
+
+    def _write_pieces(self, rest: memoryview) -> None:
+        allowance = Allowance(self._limit)
+        left = undelivered(self._sock)
+        while rest:
+            since = monotonic()
+            try:
+                rest = rest[self._sock.send(rest[:_PIECE]) :]
+                allowance.reset()
+            except _SLICE_IS_OVER:
+                before, left = left, undelivered(self._sock)
+                if left < before:
+                    allowance.reset()
+                elif allowance.spend(monotonic() - since):
+                    # Not `Silent`: half a request is on the wire, nobody can use it any more.
+                    raise TimeoutError("the server does not take the request") from None
+
+    def read(self, request: Request, limit: float | None = None) -> Any:
+        """Its reply, or a list where there are several. Silent: none came."""
+        if request.replies == 1:
+            return self._next(limit)
+        return [self._next(limit) for _ in range(request.replies)]
+
+    def _next(self, limit: float | None) -> Reply:
+        parser = self._parser
+        reply = parser.gets()
+        while reply is MORE:
+            try:
+                data = self._sock.recv(_READ)
+            except _SLICE_IS_OVER:
+                data = self._receive_later(self._limit if limit is None else limit)
+            if not data:
+                raise EOFError
+            parser.feed(data)
+            reply = parser.gets()
+        return reply
+
+    def _receive_later(self, limit: float) -> bytes:
+        """The next bytes, after a slice without any. Silent: none within *limit*."""
+        allowance = Allowance(limit)
+        elapsed = self._limit / SLICES
+        left = undelivered(self._sock)
+        while not allowance.spend(elapsed):
+            since = monotonic()
+            try:
+                return self._sock.recv(_READ)
+            except _SLICE_IS_OVER:
+                elapsed = monotonic() - since
+            before, left = left, undelivered(self._sock)
+            if left < before:  # a large request is still on its way out
+                allowance.reset()
+        raise Silent
+
+    def read_any(self) -> Any:
+        """The next reply or push. Silent: none for a slice."""
+        reply = self._parser.gets()
+        while reply is MORE:
+            try:
+                data = self._sock.recv(_READ)
+            except _SLICE_IS_OVER:
+                raise Silent from None
+            if not data:
+                raise EOFError
+            self._parser.feed(data)
+            reply = self._parser.gets()
+        return reply
+
+    def has_ended(self) -> bool:
+        """True, while nobody waits for a reply: the server has closed the connection."""
+        return is_readable(self._sock)
+
+    def close(self) -> None:
+        """Close. In a forked child only the child's copy, without a word to the server."""
+        self.is_closed = True
+        self._connection.disconnect()
+
+    def hang_up(self) -> None:
+        """End the conversation under a thread that reads: it gets an EOFError and closes."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _has_kernel_timeouts(sock: Any) -> bool:
+    """True: a plain blocking socket. TLS and green threads (gevent) keep the time themselves."""
+    is_plain = type(sock) is socket.socket and type(sock).__module__ == "socket"
+    return is_plain and sys.platform == "linux"

@@ -1,0 +1,51 @@
+"""A browser for the tests of pages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+CHROMIUM = "/usr/bin/chromium"
+CHROMIUM_ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+ROOM = 60.0
+"""Seconds: a process may take its time to start on a busy machine."""
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """A browser; the test is skipped if there is none."""
+    if not os.path.exists(CHROMIUM):
+        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=ROOM * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def narrow_page(browser: Any, url: str) -> Iterator[Any]:
+    """A page, as narrow as it promises to fit. It has no mistakes, and asks nobody else."""
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    context.set_default_timeout(ROOM * 1000)
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.on(
+        "request",
+        lambda asked: None if asked.url.startswith(url) else mistakes.append(asked.url),
+    )
+    page.goto(url)
+    yield page
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    context.close()
+    assert not mistakes and overflow <= 0

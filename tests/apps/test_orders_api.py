@@ -1,0 +1,180 @@
+"""What the orders service answers: lists, single orders, mistakes, and its own description."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx
+import pytest
+
+from apps.orders.orders import submission_of
+from dibs.testing import Server
+
+from .orders_service import (
+    FAST,
+    SLOW,
+    SOUP,
+    TEA,
+    TIMEOUT,
+    is_placed,
+    is_problem,
+    is_refused,
+    served,
+)
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+
+
+async def place_many(client: httpx.AsyncClient, number: int) -> list[str]:
+    placed = []
+    for quantity in range(1, number + 1):
+        order = {"items": [{"sku": "tea", "quantity": quantity}]}
+        placed.append(is_placed(await client.post("/orders", json=order))["orderId"])
+    return placed
+
+
+async def test_orders_are_listed_page_by_page(url: str, valkey: Server) -> None:
+    """The newest first; `next` leads to the older ones, also while new ones come in."""
+    async with served(valkey.url, url) as client:
+        assert (await client.get("/orders")).json() == {"orders": [], "next": None}
+        placed = await place_many(client, 5)
+        page = (await client.get("/orders?limit=2")).json()
+        seen = [order["orderId"] for order in page["orders"]]
+        newest = {"items": [{"sku": "tea", "quantity": 9}]}
+        is_placed(await client.post("/orders", json=newest))
+        while page["next"]:
+            page = (await client.get(page["next"])).json()
+            seen += [order["orderId"] for order in page["orders"]]
+        assert seen == placed[::-1]
+        everything = (await client.get("/orders")).json()
+        assert everything["next"] is None
+        assert [each["items"][0]["quantity"] for each in everything["orders"]] == [9, 5, 4, 3, 2, 1]
+        exact = (await client.get("/orders?limit=6")).json()
+        assert exact["next"] is None
+
+
+async def test_an_order_is_shown_as_it_was_placed(url: str, valkey: Server) -> None:
+    """The same document when it is placed, listed and shown; nobody else gets to see it."""
+    async with served(valkey.url, url) as client:
+        order = is_placed(await client.post("/orders", json=TEA))
+        assert list(order) == ["orderId", "placedAt", "items"]
+        assert order["items"] == TEA["items"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", order["placedAt"])
+        assert (await client.get(f"/orders/{order['orderId']}")).json() == order
+        assert (await client.get("/orders")).json()["orders"] == [order]
+        stranger = {"X-User-Id": "stranger"}
+        is_problem(await client.get(f"/orders/{order['orderId']}", headers=stranger), 404)
+        assert (await client.get("/orders", headers=stranger)).json()["orders"] == []
+        cursor = f"/orders?before={order['orderId']}"
+        is_problem(await client.get(cursor, headers=stranger), 400)
+
+
+BAD_ORDERS: list[tuple[bytes, str | None]] = [
+    (b"", None),
+    (b"{", None),
+    (b"\xff\xfe", None),
+    (b"[]", None),
+    (b"7", None),
+    (b"[" * 60_000, None),
+    (b"{}", "items"),
+    (b'{"items": []}', "items"),
+    (b'{"items": null}', "items"),
+    (b'{"items": {"sku": "tea", "quantity": 1}}', "items"),
+    (b'{"items": [{"sku": "tea"}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": 0}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": -1}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": 1000}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": "1"}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": true}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": 1.5}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "tea", "quantity": NaN}]}', "items.0.quantity"),
+    (b'{"items": [{"sku": "", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "a b", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "tea\\u0000", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "tea\\n", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "\\ud800", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "' + b"x" * 65 + b'", "quantity": 1}]}', "items.0.sku"),
+    (b'{"items": [{"sku": "tea", "quantity": 1, "price": 0}]}', "items.0.price"),
+    (b'{"items": [{"sku": "tea", "quantity": 1}], "total": 0}', "total"),
+    (b'{"items": [{"sku": "a", "quantity": 1}, {"sku": "a", "quantity": 1}]}', "items"),
+    (b'{"items": [' + b",".join([b'{"sku": "a", "quantity": 1}'] * 51) + b"]}", "items"),
+]
+
+
+async def test_what_is_no_order(sqlite: str, valkey: Server) -> None:
+    """400 with the field that is wrong; neither Redis nor the database hears of it."""
+    json_type = {"Content-Type": "application/json"}
+    async with served(valkey.url, sqlite) as client:
+        for body, field in BAD_ORDERS:
+            for key in ({}, {"Idempotency-Key": "cart-1"}):
+                answer = await client.post("/orders", content=body, headers=json_type | key)
+                problem = is_problem(answer, 400)
+                assert problem.get("field") == field, body[:60]
+        form = await client.post("/orders", content=json.dumps(TEA), headers={})
+        is_problem(form, 400)
+        assert valkey.keys() == []
+        assert (await client.get("/orders")).json()["orders"] == []
+
+
+async def test_what_is_refused_otherwise(sqlite: str, valkey: Server) -> None:
+    """401 without a name, 413 for too long a body, 404 and 405: all of them problems."""
+    async with served(valkey.url, sqlite) as client:
+        for name in ("", "a b", "x" * 65, "\u00e9"):
+            nobody = {"X-User-Id": name.encode("latin-1")}
+            for answer in (
+                await client.post("/orders", json=TEA, headers=nobody),
+                await client.get("/orders", headers=nobody),
+            ):
+                is_problem(answer, 401)
+        del client.headers["X-User-Id"]
+        is_problem(await client.post("/orders", json=TEA), 401)
+        both = [("X-User-Id", "forged"), ("X-User-Id", "alone")]  # a gateway that adds its own
+        is_problem(await client.post("/orders", json=TEA, headers=both), 401)
+        client.headers["X-User-Id"] = "alone"
+        long = {"items": [], "padding": "x" * 70_000}
+        is_problem(await client.post("/orders", json=long), 413)
+        is_problem(await client.post(FAST, json=long), 413)
+        for path in ("/nothing", "/orders/7", f"/orders/{'0' * 32}", f"/orders/{'f' * 33}"):
+            is_problem(await client.get(path), 404)
+        is_problem(await client.delete("/orders"), 405)
+        for query in ("limit=0", "limit=101", "limit=x", f"before={'0' * 33}", "before=7"):
+            problem = is_problem(await client.get(f"/orders?{query}"), 400)
+            assert problem["field"] == query.partition("=")[0]
+        is_problem(await client.get(f"/orders?before={'0' * 32}"), 400)
+
+
+async def test_the_document_says_what_is_answered(sqlite: str, valkey: Server) -> None:
+    """OpenAPI has the guard's answers, and no 422 for what is a 400."""
+    async with served(valkey.url, sqlite) as client:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+    placing = paths["/orders"]["post"]
+    assert {"201", "400", "401", "409", "422", "429", "503"} <= set(placing["responses"])
+    names = [parameter["name"].lower() for parameter in placing["parameters"]]
+    assert sorted(names) == ["idempotency-key", "x-user-id"]
+    for path in (FAST, SLOW, TIMEOUT):
+        assert "429" in paths[path]["post"]["responses"]
+        assert "422" not in paths[path]["post"]["responses"]
+
+
+async def test_other_orders_are_no_duplicates(sqlite: str, valkey: Server) -> None:
+    """The layout of the body does not matter; the customer, the order and the keys do."""
+    async with served(valkey.url, sqlite) as client:
+        is_placed(await client.post("/orders", json=TEA))
+        pretty = json.dumps(TEA, indent=4, sort_keys=True)
+        headers = {"Content-Type": "application/json"}
+        is_refused(await client.post("/orders", content=pretty, headers=headers), 429)
+        is_placed(await client.post("/orders", json=SOUP))
+        is_placed(await client.post("/orders", json=TEA, headers={"X-User-Id": "another"}))
+        is_placed(await client.post("/orders", json=TEA, headers={"Idempotency-Key": "a"}))
+        is_placed(await client.post("/orders", json=TEA, headers={"Idempotency-Key": "b"}))
+
+
+def test_the_database_knows_a_key_as_the_guard_does() -> None:
+    """Quoted or not it is the same; of another customer it is another."""
+    assert submission_of("a", "k") == submission_of("a", ' "k" ') == submission_of("a", '"k";v=1')
+    assert (
+        submission_of("a", '"x\\"y"') == submission_of("a", '"x\\"y"') != submission_of("a", "xy")
+    )
+    assert len({submission_of("a", "k"), submission_of("b", "k"), submission_of("a", "l")}) == 3
+    assert submission_of("ab", "c") != submission_of("a", "bc")

@@ -1,0 +1,81 @@
+"""Keys of held leases that somebody else deletes: the holder finds out, others can take them."""
+
+import time
+
+from dibs import AsyncDibs
+from dibs.testing import Server
+
+from .._tasks import sleep
+
+
+async def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> None:
+    """Somebody flushed the server: release() is False."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=5)
+        server.flush()
+        assert lease is not None and await lease.release() is False
+
+
+async def test_a_key_that_was_deleted_elsewhere_can_be_taken_again(server: Server) -> None:
+    """DEL or FLUSHDB by another program: this process learns of it, and stops refusing."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        stuck = await dibs.try_hold("user:1", ttl=600)
+        assert stuck is not None
+        server.client().delete("user:1")
+        deadline = time.monotonic() + 10
+        while (lease := await dibs.try_hold("user:1", ttl=600)) is None:
+            assert time.monotonic() < deadline, "refused until its own lease would have ended"
+            await sleep(0.05)
+        assert stuck.lost and await stuck.release() is False
+        assert await lease.release() is True
+
+
+async def test_a_waiter_learns_that_the_key_was_deleted(server: Server) -> None:
+    """It waits for a lease of its own process, whose key an operator deletes."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        assert await dibs.try_hold("user:1", ttl=600) is not None
+        server.client().delete("user:1")
+        async with dibs.hold("user:1", ttl=5, wait=15) as lease:
+            assert lease.guarded
+
+
+async def test_peek_tells_the_process_that_its_key_is_gone(server: Server) -> None:
+    """peek() finds nobody, or somebody else: the lease here is lost from then on."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        first = await dibs.try_hold("user:1", ttl=600)
+        assert await dibs.peek("user:1") is not None
+        assert first is not None and not first.lost
+        server.flush()
+        assert await dibs.peek("user:1") is None
+        assert first.lost
+        second = await dibs.try_hold("user:1", ttl=600)
+        assert second is not None
+        server.client().set("user:1", "another", px=60_000)
+        assert await dibs.peek("user:1") is not None
+        assert second.lost
+
+
+async def test_refusals_of_an_old_lease_ask_at_most_once_a_second(server: Server) -> None:
+    """Held by this process for long: still Busy without a round trip; the look is beside it."""
+    async with AsyncDibs(server.url, budget=5) as dibs, dibs.hold("user:1", ttl=60):
+        await sleep(1.1)
+        before = server.commands()
+        for _ in range(500):
+            assert await dibs.try_hold("user:1", ttl=5) is None
+        await sleep(0.2)
+        assert server.commands() - before <= 2
+        assert await dibs.try_hold("user:1", ttl=5) is None
+
+
+async def test_a_look_that_the_server_forbids_loses_nothing(own_server: Server) -> None:
+    """A user without GET: the look beside a refusal fails, and the lease stays what it was."""
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "someone", "on", ">secret", "~*", "&*", "+@all", "-get"
+    )
+    url = own_server.url.replace("redis://", "redis://someone:secret@")
+    async with AsyncDibs(url, budget=5) as dibs, dibs.hold("user:1", ttl=60) as lease:
+        await sleep(1.1)
+        assert await dibs.try_hold("user:1", ttl=5) is None
+        await sleep(0.3)
+        assert not lease.lost
+        assert await dibs.try_hold("user:1", ttl=5) is None

@@ -1,0 +1,24 @@
+# Printed from tests/behaviour/_async/kitchen.py by tools/unasync.py – do not edit.
+"""What the tests of `cached` load from."""
+
+from typing import Any
+
+from .._threads import sleep
+
+
+class Kitchen:
+    """A slow loader that counts."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.loads = 0
+        self.seconds = seconds
+        self.error: Exception | None = None
+
+    def cook(self, name: str) -> dict[str, Any]:
+        """The name, and which load this was; raises `error` if there is one."""
+        self.loads += 1
+        mine = self.loads
+        sleep(self.seconds)
+        if self.error is not None:
+            raise self.error
+        return {"name": name, "load": mine}

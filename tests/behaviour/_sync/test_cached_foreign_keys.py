@@ -1,0 +1,79 @@
+# Printed from tests/behaviour/_async/test_cached_foreign_keys.py by tools/unasync.py – do not edit.
+"""What `cached` does with a key that holds something else than its value."""
+
+import pytest
+
+from dibs import Dibs, Event, UsageError
+from dibs.testing import Server
+
+from .._threads import Beside, eventually
+from ..events import kinds
+from .kitchen import Kitchen
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"junk", b'{"name":"a"}', b"\x80\x04K\x01.", b"dibs0 json - 1 1\n{}",
+     b"dibs1 json - 1 1\n{", b"dibs1 json - x y\n{}", b"dibs1 pickle - 1 1\nx",
+     b"dibs1 json deadbeef 1 1\n{}"],
+)  # fmt: skip
+def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk: bytes) -> None:
+    """Old versions, other codecs, other schemas, foreign bytes: a miss, a `poison` event."""
+    events: list[Event] = []
+    kitchen = Kitchen()
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        valkey.client().set("menu:a", junk, ex=60)
+        assert (menu("a"))["load"] == 1
+        assert (menu("a"))["load"] == 1
+        assert "poison" in kinds(events)
+
+
+def test_a_key_of_another_type_is_a_mistake(valkey: Server) -> None:
+    """The key holds a list: a UsageError that says so."""
+    valkey.client().rpush("menu:a", "x")
+    with Dibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(UsageError, match="other data"):
+            dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)("a")
+
+
+@pytest.mark.parametrize("held_by", ["a lease", "a running claim", "a claim that is done"])
+@pytest.mark.parametrize("stale", [0, 60])
+def test_a_key_that_is_held_is_refused_and_not_touched(
+    server: Server, held_by: str, stale: float
+) -> None:
+    """A lease or a claim has the key: UsageError for every verb; its value and life stay."""
+    kitchen = Kitchen()
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
+        menu = other.cached("menu:{name}", ttl=60, stale=stale)(kitchen.cook)
+        if held_by == "a lease":
+            assert dibs.try_hold("menu:a", ttl=30) is not None
+        else:
+            after = "replay" if held_by == "a claim that is done" else "hold"
+            claiming = dibs.claim("menu:a", window=30, after=after, payload={"cart": 1})
+            claim = claiming.__enter__()
+            if held_by == "a claim that is done":
+                claim.complete({"order": 17})
+                claiming.__exit__(None, None, None)
+        client = server.client()
+        before = client.get("menu:a")
+        for verb in (menu, menu.refresh, menu.invalidate):
+            with pytest.raises(UsageError, match="holds this key"):
+                verb("a")
+        assert client.get("menu:a") == before
+        assert 0 < client.pttl("menu:a") <= 30_000
+        assert kitchen.loads == 0
+        assert server.keys() == ["menu:a"]
+
+
+def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server) -> None:
+    """The mark is deleted and the key held by a lease before the load ends: the lease stays."""
+    kitchen = Kitchen(0.4)
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
+        loading = Beside(dibs.cached("menu:{name}", ttl=60)(kitchen.cook), "a")
+        eventually(lambda: kitchen.loads == 1)
+        server.client().delete("menu:a")
+        lease = other.try_hold("menu:a", ttl=30)
+        assert lease is not None
+        assert (loading.result())["load"] == 1
+        assert lease.release() is True

@@ -1,0 +1,114 @@
+# Printed from tests/behaviour/_async/test_cached_functions.py by tools/unasync.py – do not edit.
+"""What can be decorated with `cached`, and what is refused when decorating."""
+
+import pytest
+
+from dibs import Dibs, UsageError
+from dibs.testing import Server
+
+from .kitchen import Kitchen
+
+
+def test_methods_can_be_cached(valkey: Server) -> None:
+    """`self` is an argument like any other."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        class Store:
+            def __init__(self, city: str) -> None:
+                self.city = city
+                self.loads = 0
+
+            @dibs.cached("store:{self.city}:{item}", ttl=60)
+            def find(self, item: str) -> str:
+                self.loads += 1
+                return f"{item} in {self.city}"
+
+        taipei, tainan = Store("taipei"), Store("tainan")
+        for _ in range(2):
+            assert taipei.find("tea") == "tea in taipei"
+            assert tainan.find("tea") == "tea in tainan"
+        assert (taipei.loads, tainan.loads) == (1, 1)
+        assert taipei.find.invalidate("tea")
+        assert taipei.find("tea") and taipei.loads == 2
+
+
+def test_mistakes_are_told_when_decorating_with_cached() -> None:
+    """Options that make no sense: UsageError before any call."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        for options in (
+            {"ttl": 0},
+            {"ttl": 60, "jitter": 1},
+            {"ttl": 60, "jitter": -0.1},
+            {"ttl": 60, "early": -1},
+            {"ttl": 60, "lock_ttl": 0},
+            {"ttl": 60, "stale": -1},
+            {"ttl": 60, "codec": "yaml"},
+            {"ttl": 60, "codec": "json+brotli"},
+            {"ttl": 60, "codec": object()},
+            {"ttl": 60, "on_outage": "maybe"},
+        ):
+            with pytest.raises(UsageError):
+                dibs.cached("menu:{name}", **options)  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            dibs.cached("menu:{nobody}", ttl=60)(Kitchen().cook)
+
+
+def test_class_and_static_methods_can_be_cached(valkey: Server) -> None:
+    """`cached` above `classmethod` or `staticmethod`: all verbs know the class."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        class Store:
+            city = "taipei"
+            loads = 0
+
+            @dibs.cached("store:{cls.city}:{item}", ttl=60)
+            @classmethod
+            def find(cls, item: str) -> str:
+                Store.loads += 1
+                return f"{item} in {cls.city}"
+
+            @dibs.cached("price:{item}", ttl=60)
+            @staticmethod
+            def price(item: str) -> int:
+                return 35
+
+        class Other(Store):
+            city = "tainan"
+
+        for _ in range(2):
+            assert Store.find("tea") == Store().find("tea") == "tea in taipei"
+            assert Other.find("tea") == "tea in tainan"
+            assert Store.price("tea") == Store().price("tea") == 35
+        assert Store.loads == 2
+        assert Other.find.invalidate("tea")
+        assert Other.find("tea") and Store.loads == 3
+        assert Store.find.refresh("tea") and Store.loads == 4
+        assert Store.price.invalidate("tea")
+
+
+def test_a_class_method_above_cached(valkey: Server) -> None:
+    """`classmethod` above `cached`: where the key does not need the class, invalidate finds it."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        class Store:
+            loads = 0
+
+            @classmethod
+            @dibs.cached("store:{item}", ttl=60)
+            def find(cls, item: str) -> str:
+                Store.loads += 1
+                return item
+
+        assert Store.find("tea") == "tea"
+        assert Store.find.invalidate("tea")
+        assert Store.find("tea") == "tea" and Store.loads == 2
+
+
+def test_exclusive_and_once_above_cached(valkey: Server) -> None:
+    """A cached function is a function: other decorators can be put above it."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        kitchen = Kitchen()
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        held = dibs.exclusive("cook:{name}", ttl=5)(menu)
+        submitted = dibs.once("order:{name}", window=5)(menu)
+        assert held("a") == submitted("a") == {"name": "a", "load": 1}

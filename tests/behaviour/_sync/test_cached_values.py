@@ -1,0 +1,72 @@
+# Printed from tests/behaviour/_async/test_cached_values.py by tools/unasync.py – do not edit.
+"""Which values `cached` keeps, and as what they come back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, UsageError
+from dibs.testing import Server
+
+from .._threads import eventually
+
+
+@dataclass
+class Dish:
+    name: str
+    price: int
+
+
+def test_none_is_a_value(server: Server) -> None:
+    """A loader that returns None is not asked again."""
+    loads = 0
+
+    def find(name: str) -> None:
+        nonlocal loads
+        loads += 1
+
+    with Dibs(server.url, budget=5) as dibs:
+        cached = dibs.cached("user:{name}", ttl=60)(find)
+        for _ in range(3):
+            assert cached("nobody") is None
+        assert loads == 1
+
+
+def test_types_come_back_as_they_went(valkey: Server) -> None:
+    """The return annotation, or type=: dataclasses go in and come out."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.cached("dishes:{name}", ttl=60)
+        def dishes(name: str) -> list[Dish]:
+            return [Dish(name, 120)]
+
+        assert dishes("noodles") == [Dish("noodles", 120)]
+        assert dishes("noodles") == [Dish("noodles", 120)]
+        raw = valkey.client().get("dishes:noodles")
+        assert isinstance(raw, bytes) and b'[{"name":"noodles","price":120}]' in raw
+
+
+def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
+    """A set is not JSON: a UsageError that names the fix, and nothing is left behind."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def load() -> Any:
+            return {1, 2}
+
+        with pytest.raises(UsageError, match="type= or codec="):
+            dibs.get_or_load("menu:a", load, ttl=60)
+        eventually(lambda: valkey.keys() == [])
+
+
+@pytest.mark.parametrize("codec", ["pickle", "json+zlib", "pickle+zlib"])
+def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
+    """Pickle only where asked for by name; compression where asked for."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        value = {"a": [1, 2.5, None, "ü" * 500]}
+
+        def load() -> Any:
+            return value
+
+        for _ in range(2):
+            assert dibs.get_or_load("menu:a", load, ttl=60, codec=codec) == value

@@ -1,0 +1,143 @@
+# Printed from tests/behaviour/_async/test_once_lost.py by tools/unasync.py – do not edit.
+"""Claims that are lost, and the store that does not answer while one is open."""
+
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs.claims import open_claims
+from dibs.testing import FaultProxy, Server
+
+from .._threads import eventually
+from ..events import kinds
+from .submissions import AFTER, NOWHERE, claimed, refused
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
+
+@pytest.mark.parametrize("how", ["finish", "fail"])
+def test_a_late_one_never_touches_its_successor(server: Server, how: str) -> None:
+    """Its key ran out, another has it, or has done it: nothing of that changes, and False."""
+    events: list[Event] = []
+    with (
+        Dibs(server.url, budget=5, listeners=[events.append]) as one,
+        Dibs(server.url, budget=5) as two,
+    ):
+        for after in AFTER:
+            options: dict[str, Any] = {"window": 60, "lease": 60, "after": after}
+            late = [one.claim(f"order:{n}", on_error="hold", **options) for n in "abc"]
+            claims = [each.__enter__() for each in late]
+            server.client().delete("order:a", "order:b", "order:c")
+            with two.claim("order:a", window=60, after="replay") as running:
+                with two.claim("order:b", window=60, after="replay") as done:
+                    done.complete("the successor's")
+                before = [server.client().get(f"order:{n}") for n in "abc"]
+                for claim in claims:
+                    claim.complete("late")
+                    assert (claim.finish() if how == "finish" else claim.fail()) is False
+                assert [server.client().get(f"order:{n}") for n in "abc"] == before
+                assert before[2] is None and not running.lost
+            server.client().delete("order:a", "order:b")
+        assert kinds(events) == (["claimed"] * 3 + ["late"] * 3) * 3
+
+
+def test_one_that_was_lost_knows_it(valkey: Server) -> None:
+    """Its record vanished: `lost` at the next renewal, with an event; the body goes on."""
+    events: list[Event] = []
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        with dibs.claim("order:1", window=60, lease=0.6, after="hold") as claim:
+            valkey.flush()
+            eventually(lambda: claim.lost)
+            eventually(lambda: "lost" in kinds(events))
+            assert "lost" in repr(claim) and claim.is_open
+        assert valkey.keys() == [], "a free key is never taken at the end"
+    assert [kind for kind in kinds(events) if kind != "renewed"] == ["claimed", "lost", "late"]
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallowed"])
+def test_a_lost_reply_is_recognised_as_ours(valkey: Server, fault: str) -> None:
+    """The server did it, the line broke before it could say so: claimed, and ended, once."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as line:
+        lose = line.cut_after_request if fault == "cut" else line.swallow_replies
+        with Dibs(line.url, budget=1.5, listeners=[events.append]) as dibs:
+            dibs.peek("warm:up")
+            lose(match=b"order:1")
+            with dibs.claim("order:1", window=60, after="replay") as claim:
+                assert claim.guarded and line.sprung == 1
+                claim.complete(17)
+                lose(match=b"order:1")
+            assert line.sprung == 2
+            with dibs.claim("order:1", window=60, after="replay") as claim:
+                assert claim.result == 17
+        assert kinds(events) == ["claimed", "completed", "replayed"]
+
+
+def test_an_outage_at_the_claim(valkey: Server) -> None:
+    """open: go on, unguarded, and say so; closed: Unavailable, and nothing is done."""
+    events: list[Event] = []
+    with Dibs(NOWHERE, budget=0.5, listeners=[events.append]) as dibs:
+        with dibs.claim("order:U4711", window=60, after="replay") as claim:
+            assert not claim.guarded and not claim.replayed and not claim.lost
+            assert "unguarded" in repr(claim) and "running" in repr(claim)
+            claim.complete(17)
+            assert claim.finish() is False
+        with pytest.raises(KeyError):
+            with dibs.claim("order:U4711", window=60):
+                raise KeyError("mine")
+        with pytest.raises(Unavailable) as caught:
+            with dibs.claim("order:U4711", window=60, on_outage="closed"):
+                pytest.fail("let through")
+        assert "U4711" not in f"{caught.value!r} {events}"
+    assert kinds(events) == [
+        "outage", "claimed", "completed", "outage", "claimed", "released", "outage",
+    ]  # fmt: skip
+    assert {event.guarded for event in events if event.kind != "outage"} == {False}
+
+
+def test_an_outage_at_the_end(own_server: Server) -> None:
+    """No exception, but a `leaked` event; what it leaves is delivered when the store is back."""
+    events: list[Event] = []
+    options: dict[str, Any] = {"window": 600, "lease": 60}
+    with (
+        Dibs(own_server.url, budget=0.3, listeners=[events.append]) as one,
+        Dibs(own_server.url, budget=5) as two,
+    ):
+        with (
+            one.claim("order:1", after="replay", **options) as replayed,
+            one.claim("order:2", after="hold", **options) as held,
+            one.claim("order:3", after="release", **options) as released,
+        ):
+            replayed.complete(17)
+            own_server.freeze()
+            for claim in (replayed, held, released):
+                assert claim.finish() is False
+                assert not claim.is_open
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events), within=10)
+        eventually(lambda: own_server.keys() == ["order:1", "order:2"])
+        with two.claim("order:1", after="replay", **options) as claim:
+            assert claim.replayed and claim.result == 17
+        assert (refused(two, "order:2")).retry_after > 500
+    leaked = [event for event in events if event.kind == "leaked"]
+    assert len(leaked) == 3 and {event.name for event in leaked} == {"order:*"}
+    assert all(event.cause and event.held is not None for event in leaked)
+
+
+def test_closing_with_open_claims(valkey: Server) -> None:
+    """Nobody hangs and nobody fails: it runs out with its lease, and a `leaked` event says so."""
+    events: list[Event] = []
+    dibs = Dibs(valkey.url, budget=5, listeners=[events.append])
+    with dibs.claim("order:1", window=60, lease=5, after="replay") as claim:
+        claim.complete(17)
+        before = valkey.client().get("order:1")
+        dibs.close()
+        assert open_claims() == 1
+    assert open_claims() == 0 and not claim.is_open
+    assert valkey.client().get("order:1") == before and valkey.client().pttl("order:1") <= 5_000
+    assert kinds(events) == ["claimed", "leaked"]
+    assert events[-1].cause == "closed"
+    with pytest.raises(UsageError, match="closed"):
+        claimed(dibs, "order:2")
+    assert kinds(events) == ["claimed", "leaked"]

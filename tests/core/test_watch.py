@@ -1,0 +1,65 @@
+"""Client tracking: what pushes say, and how often a key is registered again."""
+
+import math
+from typing import Any
+
+from dibs._core.request import ErrorReply
+from dibs._core.watch import (
+    LONGEST_PAUSE,
+    Pushes,
+    Watching,
+    read_push,
+    read_tracked,
+    read_watch,
+    watch_request,
+)
+
+
+def test_what_a_push_says() -> None:
+    """Keys, everything, or nothing to us."""
+    assert read_push([b"invalidate", [b"a", b"b"]]) == [b"a", b"b"]
+    assert read_push([b"invalidate", None]) is None
+    assert read_push([b"message", b"channel", b"text"]) == []
+    assert read_push([]) == []
+
+
+def test_what_watching_says() -> None:
+    """Free, held, held for ever; told, or to be polled."""
+    request = watch_request(b"k")
+
+    def answer(*replies: Any, pushes: bool = True) -> Watching:
+        return read_watch(read_tracked(list(replies), request, pushes=pushes))
+
+    assert answer(b"OK", b"OK", 1500) == Watching(1.5, tracked=True)
+    assert answer(b"OK", 1500) == Watching(1.5, tracked=True)
+    assert answer(b"OK", 1500, pushes=False) == Watching(1.5, tracked=False)
+    assert answer(b"OK", -2).remaining == 0.0
+    assert answer(b"OK", -1).remaining == math.inf
+    refused = ErrorReply("NOPERM no")
+    assert not answer(refused, refused, 1500).tracked
+
+
+def test_pushes_without_a_change_are_answered_ever_more_slowly() -> None:
+    """The pause doubles up to the longest one; then there are looks without registering."""
+    pushes, pauses = Pushes().heard(0.0, pushed=False, changed=True), list[float]()
+    now = 0.0
+    for _ in range(9):
+        pushes = pushes.heard(now, pushed=True, changed=False)
+        pauses.append(pushes.pause)
+        now += pushes.pause
+        pushes = pushes.heard(now, pushed=False, changed=False)
+        if pushes.pause:
+            break
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
+    assert pushes.pause == LONGEST_PAUSE, "it polls"
+    assert pushes.heard(now + 3, pushed=False, changed=False).pause == 0, "and tries again"
+
+
+def test_a_push_about_a_change_is_answered_at_once() -> None:
+    """Another holder: register now, and forget the pauses. So does a registration that is kept."""
+    paused = Pushes().heard(0.0, pushed=True, changed=False)
+    assert paused.pause > 0
+    assert paused.heard(1.0, pushed=True, changed=True) == Pushes(0.0, 0.0, 1.0)
+    kept = paused.heard(1.0, pushed=False, changed=False)
+    assert kept.pause == 0 and kept.backed_off > 0
+    assert kept.heard(3.0, pushed=False, changed=False).backed_off == 0

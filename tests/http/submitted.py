@@ -1,0 +1,39 @@
+"""Requests as the tests of the engine submit them."""
+
+from typing import Any
+
+from dibs._http.facts import Facts, Submission, submission_of
+from dibs._http.policy import Policy
+
+JSON = {"content-type": "application/json"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+SECRET = b"of the tests"
+
+
+def facts(body: bytes = b"{}", **changes: Any) -> Facts:
+    given: dict[str, Any] = {
+        "method": "POST", "route": "POST /orders/{id}", "path": "/orders/17", "query": "",
+        "headers": JSON, "body": body, "user": "U4711", "path_fields": {"id": "17"},
+    }  # fmt: skip
+    return Facts(**{**given, **changes})
+
+
+def submitted(seen: Facts, *, keys: tuple[str, ...] = (), **options: Any) -> Submission:
+    policy = Policy(window=10, **options)
+    found = submission_of(policy, seen, list(keys), SECRET)
+    assert isinstance(found, Submission)
+    return found
+
+
+def key(seen: Facts, **options: Any) -> str:
+    return submitted(seen, **options).key
+
+
+def form(*parts: tuple[str, str, bytes], boundary: str = "xyz") -> tuple[dict[str, str], bytes]:
+    """A multipart form: name, file name or nothing, content."""
+    body, mark = b"", boundary.strip('"')
+    for name, file, content in parts:
+        about = f'form-data; name="{name}"' + (f'; filename="{file}"' if file else "")
+        body += f"--{mark}\r\nContent-Disposition: {about}\r\n\r\n".encode() + content + b"\r\n"
+    headers = {"content-type": f"multipart/form-data; boundary={boundary}"}
+    return headers, body + f"--{mark}--\r\n".encode()

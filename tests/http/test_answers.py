@@ -1,0 +1,93 @@
+"""What a caller is told in place of the work."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from dibs import Duplicate, Mismatch, Unavailable
+from dibs._http.answers import Answer, refusal, replay
+from dibs._http.facts import KeyTrouble
+from dibs._http.kept import Kept
+from dibs._http.openapi import documented
+from dibs._http.policy import Policy
+
+
+def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Answer, Any]:
+    answer = refusal(Policy(window=60, **options), error, by_client=by_client)
+    body = json.loads(answer.body)
+    headers = dict(answer.headers)
+    assert headers["content-type"] == "application/problem+json"
+    assert headers["cache-control"] == "no-store"
+    assert int(headers["content-length"]) == len(answer.body)
+    assert body["status"] == answer.status and body["type"].startswith("urn:dibs:")
+    assert headers.get("retry-after") == (str(body["retryAfter"]) if "retryAfter" in body else None)
+    return answer, body
+
+
+def test_the_table_of_refusals() -> None:
+    """429 without a client's key; with one 409 and 422; 400 for a bad key; 503 in an outage."""
+    running = Duplicate("k", 3.0, "running", None, "n")
+    done = Duplicate("k", 3.0, "done", None, "n")
+    for error, by_client, status, kind, wait in (
+        (running, False, 429, "duplicate-submission", 3),
+        (done, False, 429, "duplicate-submission", 3),
+        (running, True, 409, "in-progress", 3),
+        (done, True, 409, "already-done", None),
+        (Mismatch("k", "n"), True, 422, "payload-mismatch", None),
+        (KeyTrouble("key-missing", "Name it."), True, 400, "key-missing", None),
+        (Unavailable("gone", "n"), False, 503, "unavailable", 1),
+    ):
+        answer, body = told(error, by_client=by_client)
+        assert (answer.status, body["type"], body.get("retryAfter")) == (
+            status, f"urn:dibs:{kind}", wait,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("left", "shown"), [(0.0, 1), (0.001, 1), (1.0, 1), (1.001, 2), (9.2, 10), (math.inf, 60)]
+)
+def test_retry_after_is_rounded_up_and_at_least_1(left: float, shown: int) -> None:
+    """Who comes back then does not come too early; a key without an end is waited for once."""
+    _, body = told(Duplicate("k", left, "running", None, "n"))
+    assert body["retryAfter"] == shown
+
+
+def test_a_message_is_in_the_body_in_its_own_language() -> None:
+    """As `message` and as the detail; without one there is a sentence, and no `message`."""
+    answer, body = told(Duplicate("k", 1, "running", "請稍候…", "n"), message="請稍候…")
+    assert body["message"] == body["detail"] == "請稍候…" and body["state"] == "running"
+    assert "請稍候…".encode() in answer.body
+    _, body = told(Duplicate("secret-key", 1, "done", None, "n"))
+    assert "message" not in body and "secret-key" not in str(body)
+
+
+def test_a_replay_is_the_first_answer_and_says_so() -> None:
+    """Its length is counted again; a 204 has none."""
+    policy = Policy(window=1)
+    answer = replay(policy, Kept(201, (("x-a", "b"),), b"body"))
+    assert answer.status == 201 and answer.body == b"body"
+    assert answer.headers == (
+        ("x-a", "b"), ("idempotent-replayed", "true"), ("content-length", "4"),
+    )  # fmt: skip
+    assert "content-length" not in dict(replay(policy, Kept(204, (), b"")).headers)
+
+
+def test_an_operation_is_told_what_its_guard_may_answer() -> None:
+    """By the policy; what was documented by hand stays as it was."""
+    operation: dict[str, Any] = {"responses": {"200": {}, "422": {"description": "ours"}}}
+    documented(operation, Policy(window=1, key="required", after="replay"))
+    assert set(operation["responses"]) == {"200", "400", "409", "422", "503"}
+    assert operation["responses"]["422"] == {"description": "ours"}
+    assert operation["parameters"][0]["required"] is True
+    documented(operation, Policy(window=1, key="required"))
+    assert len(operation["parameters"]) == 1
+    plain: dict[str, Any] = {}
+    documented(plain, Policy(window=1, on_outage="open", message="One moment."))
+    assert set(plain["responses"]) == {"429"} and "parameters" not in plain
+    assert plain["responses"]["429"]["description"] == "One moment."
+    assert "Retry-After" in plain["responses"]["429"]["headers"]
+    documented(None, Policy(window=1))
+    documented(untouched := {}, None)
+    assert untouched == {}

@@ -1,0 +1,38 @@
+"""Who submits, as far as the application and the request say."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from dibs import UsageError
+from dibs._http.identity import identify
+
+
+def identified(said: object) -> str | None:
+    """Who it is, of a request that itself says nothing."""
+    return identify(said, session=None, authorization="", cookies="", address="::1", agent="").user
+
+
+def test_a_user_is_a_text_a_number_or_a_uuid() -> None:
+    """None and "" mean that it is not known; 0 is somebody."""
+    assert identified(b"U1") == identified("U1") and identified(b"") is None
+    assert identified("U1") != identified("U2") and identified(1) == identified("1") != identified(
+        0
+    )
+    assert identified(UUID(int=1)) == identified(str(UUID(int=1)))
+    assert identified(None) is None and identified("") is None and identified(0) is not None
+
+
+async def _somebody() -> str:
+    return "U1"
+
+
+@pytest.mark.parametrize("make", [object, _somebody, lambda: True, lambda: 1.5, lambda: ("U1",)])
+def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
+    """An object has the same text for all, or another one each time: both are nobody's name."""
+    said = make()
+    with pytest.raises(UsageError, match="user"):
+        identified(said)
+    if hasattr(said, "close"):
+        said.close()

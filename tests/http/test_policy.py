@@ -1,0 +1,119 @@
+"""Which routes are guarded, and how."""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dibs import UsageError
+from dibs._http.decorators import Once, PreventDuplicateSubmit
+from dibs._http.policy import Policy, find
+
+# ---- which requests are guarded
+
+
+def test_a_route_is_a_method_and_a_path() -> None:
+    """`{id}` is one part of a path, `*` is anything; a star for the method means no safe one."""
+    for route, method, path, fits in (
+        ("POST /orders", "POST", "/orders", True),
+        ("POST /orders", "PUT", "/orders", False),
+        ("POST /orders", "POST", "/orders/", False),
+        ("post,put /orders", "PUT", "/orders", True),
+        ("PUT /orders/{id}", "PUT", "/orders/17", True),
+        ("PUT /orders/{id}", "PUT", "/orders/", False),
+        ("PUT /orders/{id}", "PUT", "/orders/17/lines", False),
+        ("PUT /orders/{id}/lines/{line}", "PUT", "/orders/17/lines/2", True),
+        ("* /forms/*", "DELETE", "/forms/a/b", True),
+        ("* /forms/*", "GET", "/forms/a", False),
+        ("* /forms/*", "HEAD", "/forms/a", False),
+        ("GET /forms/*", "GET", "/forms/a", True),
+        ("* /forms/*", "POST", "/forms/a\nb", True),
+        ("POST /a.b", "POST", "/axb", False),
+    ):
+        assert Policy(route, window=1).covers(method, path) is fits, (route, method, path)
+
+
+def test_the_first_policy_that_fits_is_the_one() -> None:
+    """In the order in which they are given; none is nobody's business."""
+    narrow, wide = Policy("POST /a/b", window=1), Policy("POST /a/*", window=2)
+    assert find((narrow, wide), "POST", "/a/b") is narrow
+    assert find((wide, narrow), "POST", "/a/b") is wide
+    assert find((narrow, wide), "POST", "/b") is None
+    assert not Policy(window=1).covers("POST", "/a/b"), "without a route it covers nothing"
+
+
+def test_the_fields_of_a_route_are_told_from_a_path() -> None:
+    """As text, by name; another path has none; `at` is the same policy elsewhere."""
+    policy = Policy("PUT /orders/{order}/lines/{line}", window=1)
+    assert policy.parts_of("/orders/17/lines/2") == {"order": "17", "line": "2"}
+    assert policy.parts_of("/orders/17") == {}
+    assert policy.at("PUT /x/{y}").parts_of("/x/1") == {"y": "1"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"route": "/orders"},
+        {"route": "POST orders"},
+        {"route": "POST, PUT /orders"},
+        {"route": "POST /orders/{id:int}"},
+        {"route": "POST /orders/{id"},
+        {"route": "POST /a/{id}/b/{id}"},
+        {"route": "POST /a/{1}"},
+        {"window": 0},
+        {"window": -1},
+        {"window": math.nan},
+        {"lease": 0},
+        {"after": "later"},
+        {"on_error": "replay"},
+        {"key": "maybe"},
+        {"on_outage": "ajar"},
+        {"by": ["cookies.a"]},
+        {"by": [""]},
+        {"by": ["header"]},
+        {"by": ["body."]},
+        {"by": ["body..id"]},
+        {"header": ""},
+        {"header": "X Key"},
+        {"header": "X-Key\r\nX"},
+        {"most": -1},
+    ],
+    ids=str,
+)
+def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(options: dict[str, Any]) -> None:
+    """UsageError, in words, and not at the first request."""
+    with pytest.raises(UsageError):
+        Policy(**{"window": 10, **options})
+
+
+def test_a_window_is_seconds_or_a_timedelta_and_a_path_may_stand_alone() -> None:
+    """As everywhere in dibs."""
+    policy = Policy(window=timedelta(minutes=1), by="body.id")  # type: ignore[arg-type]
+    assert policy.terms.window == 60 and policy.by == ("body.id",)
+
+
+# ---- decorators and documents
+
+
+def test_the_decorators_pass_a_policy_on() -> None:
+    """With every option; the seed's own has the seed's names, and leaves nothing behind."""
+    seen: list[Policy] = []
+
+    def guard(policy: Policy, view: Any) -> Any:
+        seen.append(policy)
+        return view
+
+    Once(guard)(
+        window=5, after="replay", on_error="hold", message="m", key="optional", by="body.id",
+        header="X-Key", lease=3, on_outage="closed", most=7,
+    )(len)  # fmt: skip
+    PreventDuplicateSubmit(guard)(interval=10, message="please wait", by=["body.id"])(len)
+    assert seen[0] == Policy(
+        window=5, after="replay", on_error="hold", message="m", key="optional", by=("body.id",),
+        header="X-Key", lease=3, on_outage="closed", most=7,
+    )  # fmt: skip
+    assert seen[1] == Policy(window=10, message="please wait", by=("body.id",))
+    assert seen[1].after == "release"
+    with pytest.raises(UsageError):
+        PreventDuplicateSubmit(guard)(interval=0)

@@ -1,0 +1,82 @@
+"""What an answer leaves behind, by its status, size and headers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs._http.kept import KEPT, Kept, keepable
+from dibs._http.policy import Policy
+from dibs._http.recording import Recording, verdict_on
+
+
+@pytest.mark.parametrize(
+    ("status", "replaying", "otherwise"),
+    [
+        (200, "finish", "finish"), (201, "finish", "finish"), (204, "finish", "finish"),
+        (302, "finish", "finish"), (400, "finish", "release"), (401, "release", "release"),
+        (403, "release", "release"), (404, "finish", "release"), (407, "release", "release"),
+        (408, "release", "release"), (409, "finish", "release"), (422, "finish", "release"),
+        (425, "release", "release"), (429, "release", "release"), (500, "fail", "fail"),
+        (503, "fail", "fail"),
+    ],
+)  # fmt: skip
+def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:
+    """A 4xx is kept where answers are, unless it says "log in" or "later"; else it is free."""
+    assert verdict_on(Policy(window=1, after="replay"), status) == replaying
+    assert verdict_on(Policy(window=2, after="hold"), status) == otherwise
+    assert verdict_on(Policy(window=1, after="release"), status) == otherwise
+
+
+def test_an_answer_is_kept_up_to_a_size() -> None:
+    """To the byte; what is beyond it is forgotten at once, and nothing comes back."""
+    recording = Recording(Policy(window=1, after="replay", most=4))
+    recording.begin(200, (("A", "b"),))
+    recording.add(b"ab")
+    recording.add(memoryview(bytearray(b"cd")))  # type: ignore[arg-type]
+    assert recording.kept == Kept(200, (("a", "b"),), b"abcd")
+    recording.add(b"e")
+    assert recording.kept is None
+    recording.add(b"f")
+    assert recording.kept is None and recording.verdict == "finish"
+
+
+def test_nothing_is_recorded_where_nothing_is_replayed() -> None:
+    """A guard that keeps no answers has none in memory."""
+    recording = Recording(Policy(window=2, after="hold"))
+    recording.begin(200, ())
+    recording.add(b"x" * 100)
+    assert recording.kept is None
+
+
+def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
+    """Cookies, credentials, hop-by-hop and CORS headers, the time: not for a second reader."""
+    personal = [
+        "Set-Cookie", "WWW-Authenticate", "Authorization", "Connection", "Keep-Alive", "Date",
+        "Transfer-Encoding", "Upgrade", "Trailer", "TE", "Proxy-Authenticate", "Content-Length",
+        "Access-Control-Allow-Origin", "Clear-Site-Data", "Server", "X-Request-Id",
+        "Server-Timing", "X-Runtime", "X-Response-Time", "X-Process-Time", "X-RateLimit-Remaining",
+        "RateLimit", "RateLimit-Policy", "X-Amzn-Trace-Id", "X-Trace-Id",
+    ]  # fmt: skip
+    kept = ["Content-Type", "Location", "ETag", "X-Total", "Link", "Cache-Control", "Vary"]
+    found = keepable(tuple((name, "v") for name in personal + kept))
+    assert [name for name, _ in found] == [name.lower() for name in kept]
+
+
+LINES = st.text(st.characters(exclude_characters="\r\n\0"), max_size=10)
+
+
+@given(st.integers(100, 599), st.lists(st.tuples(LINES, LINES), max_size=3), st.binary())
+def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: bytes) -> None:
+    """Whatever its headers and its body hold."""
+    kept = Kept(status, tuple(headers), body)
+    assert KEPT.decode(KEPT.encode(kept)) == kept
+
+
+@pytest.mark.parametrize("bad", ["a\r\nset-cookie: x=1", "a\nb", "a\rb", "a\0b"])
+def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None:
+    """Whoever can write to the store cannot write headers of their own."""
+    for line in (("x-a", bad), (bad, "v")):
+        with pytest.raises(ValueError, match="its own line"):
+            KEPT.decode(KEPT.encode(Kept(200, (line,), b"")))

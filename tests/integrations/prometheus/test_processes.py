@@ -1,0 +1,66 @@
+"""The metrics of several processes, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dibs.testing import Child, Server
+
+Spawn = Callable[..., Child]
+
+
+def _count_in_a_process(folder: str, url: str, order: str, outage: bool) -> None:
+    """One worker of a service: an order that is done, one at work, and perhaps an outage."""
+    import os
+
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    from dibs import Dibs, Event
+    from dibs.integrations.prometheus import PrometheusListener
+
+    listener = PrometheusListener()
+    with Dibs(url, listeners=[listener]) as dibs:
+        with dibs.claim(f"order:{order}", window=9):
+            pass
+        with dibs.claim(f"open:{order}", window=9):
+            if outage:
+                listener(Event(kind="outage", name="order:*", at=0.0, cause="no answer"))
+            print("open", flush=True)
+            input()
+    print("done", flush=True)
+    input()
+
+
+def _collected(folder: str) -> dict[str, float]:
+    """What all processes have counted together."""
+    import os
+
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    ok = {"name": "order:*", "outcome": "ok"}
+    return {
+        "set": registry.get_sample_value("dibs_claims_set_total", ok),
+        "held": registry.get_sample_value("dibs_hold_seconds_count", {"name": "order:*"}),
+        "open": registry.get_sample_value("dibs_open_claims"),
+        "outage": registry.get_sample_value("dibs_outage"),
+    }
+
+
+def test_processes_are_added_up(tmp_path: Path, valkey: Server, spawn: Spawn) -> None:
+    """Counters and histograms of all, open claims of those that live, an outage of any."""
+    workers = [
+        spawn(_count_in_a_process, str(tmp_path), valkey.url, str(number), number == 0)
+        for number in range(2)
+    ]
+    assert [worker.line() for worker in workers] == ["open", "open"]
+    seen = spawn(_collected, str(tmp_path)).result()
+    assert seen == {"set": 2, "held": 2, "open": 2, "outage": 1}
+    for worker in workers:
+        worker.tell()
+    assert [worker.line() for worker in workers] == ["done", "done"]
+    seen = spawn(_collected, str(tmp_path)).result()
+    assert (seen["open"], seen["outage"]) == (0, 0)

@@ -1,0 +1,123 @@
+"""Which requests are guarded, and which are different ones: routes, hosts, queries, root paths."""
+
+from typing import Any
+
+import pytest
+
+from dibs.testing import Server
+
+from .edges import MIDDLEWARES, opened
+from .every_edge import KEYED, REPLAY, every_edge
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+every_middleware = pytest.mark.parametrize("edge", MIDDLEWARES)
+
+
+# ---- what carries a key
+
+
+@every_edge
+async def test_only_what_carries_a_key_is_guarded(valkey: Server, edge: str) -> None:
+    """Three orders without a key are three orders, and nothing is kept of them."""
+    async with opened(edge, valkey, after="replay", key="only") as shop:
+        for number in range(1, 4):
+            assert (await shop.post()).json == {"order": number}
+        assert valkey.keys() == []
+        assert not (await shop.post(headers=KEYED)).is_replay
+        assert (await shop.post(headers=KEYED)).is_replay
+        assert (await shop.post(body=b"[]", headers=KEYED)).status == 422
+        assert (await shop.post(headers={"idempotency-key": ""})).status == 400
+        assert len(shop.runs) == 4
+
+
+@every_middleware
+async def test_routes_are_exempt_from_a_wildcard(valkey: Server, edge: str) -> None:
+    """As the application sees them."""
+    exempt = ("POST /hooks/*", "POST /login")
+    async with opened(edge, valkey, route="* /*", exempt=exempt, after="hold") as shop:
+        for path, second in (("/orders", 429), ("/hooks/a", 201), ("/login", 201), ("/in", 429)):
+            assert (await shop.post(path)).status == 201
+            assert (await shop.post(path)).status == second
+            assert (await shop.post(path, root="/api")).status == second
+
+
+@every_edge
+async def test_held_without_a_key_replayed_with_one(valkey: Server, edge: str) -> None:
+    """One policy for a form and for an API: each with a window of its own."""
+    both: dict[str, Any] = {"key": "optional", "after": "replay", "keyless": "hold"}
+    async with opened(edge, valkey, window=86_400, keyless_window=10, **both) as shop:
+        assert [(await shop.post()).status for _ in range(2)] == [201, 429]
+        assert [(await shop.post(headers=KEYED)).is_replay for _ in range(2)] == [False, True]
+        left = sorted(valkey.client().ttl(key) for key in valkey.keys())
+        assert left[0] <= 10 and left[1] > 80_000
+
+
+# ---- places
+
+
+@every_edge
+async def test_two_services_on_one_store_are_apart(valkey: Server, edge: str) -> None:
+    """By their names; the same name is the same service."""
+    for name, replayed in (("orders", False), ("menu", False), ("orders", True)):
+        async with opened(edge, valkey, site={"service": name}, **REPLAY) as shop:
+            assert (await shop.post(headers=KEYED)).is_replay is replayed
+
+
+@every_edge
+async def test_two_hosts_are_apart_where_the_application_says_so(valkey: Server, edge: str) -> None:
+    """In any spelling; else a host is only another way in."""
+    hosts = (("a.example", False), ("b.example", False), ("A.example:80", True))
+    for per_host in (True, False):
+        async with opened(edge, valkey, site={"per_host": per_host}, **REPLAY) as shop:
+            for number, (host, replayed) in enumerate(hosts):
+                reply = await shop.post(headers={**KEYED, "host": host})
+                assert reply.is_replay is (replayed if per_host else number > 0)
+        valkey.flush()
+
+
+# ---- 9, 10: addresses
+
+
+@every_edge
+async def test_another_query_is_another_request(valkey: Server, edge: str) -> None:
+    """Also behind a path that holds a `%23`, which is no fragment."""
+    async with opened(edge, valkey, **REPLAY) as shop:
+        path = "/orders/a%23b" if edge in ("wsgi", "flask", "django") else "/orders/a#b"
+        assert (await shop.post(f"{path}?n=1", headers=KEYED)).status == 201
+        assert (await shop.post(f"{path}?n=1", headers=KEYED)).is_replay
+        assert (await shop.post(f"{path}?n=2", headers=KEYED)).status == 422
+
+
+@every_edge
+async def test_a_root_path_turns_nothing_off(valkey: Server, edge: str) -> None:
+    """Nor is the same request under another prefix another one."""
+    policy = {"route": "POST /orders"} if edge in MIDDLEWARES else {}
+    async with opened(edge, valkey, **policy, **REPLAY) as shop:
+        for number, root in enumerate(("/api", "", "/v2/api")):
+            reply = await shop.post(root=root, headers=KEYED)
+            assert (reply.status, reply.is_replay) == (201, number > 0), root
+        assert len(shop.runs) == 1
+
+
+@every_middleware
+async def test_a_route_may_be_written_with_its_prefix(valkey: Server, edge: str) -> None:
+    """As the server sees it, as before."""
+    async with opened(edge, valkey, route="POST /api/orders", **REPLAY) as shop:
+        assert [(await shop.post(root="/api", headers=KEYED)).is_replay for _ in range(2)] == [
+            False,
+            True,
+        ]
+
+
+@every_middleware
+@pytest.mark.parametrize("status", [404, 405])
+async def test_a_middleware_does_not_keep_that_nobody_is_there(
+    valkey: Server, edge: str, status: int
+) -> None:
+    """A route may come with the next deployment."""
+    async with opened(edge, valkey, **REPLAY) as shop:
+        shop.status = status
+        assert (await shop.post(headers=KEYED)).status == status
+        assert valkey.keys() == []
+        shop.status = 201
+        assert (await shop.post(headers=KEYED)).status == 201

@@ -1,0 +1,354 @@
+"""Draw which module imports which, between two marks in ARCHITECTURE.md: `make drawing`.
+
+Every import counts: those inside of functions and those for type checkers as well. What may import
+what is declared here, in `LAYERS` and `MAY_IMPORT`; `problems` names every import that goes another
+way, every cycle of modules, and every exception that is not needed any more.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+PAGE = "ARCHITECTURE.md"
+BEGIN, END = "<!-- drawing: make drawing -->", "<!-- end of the drawing -->"
+PACKAGES = ("dibs", "apps", "dibs_torture", "local_line")
+
+Imports = dict[str, set[str]]
+"""The modules that each module imports."""
+
+LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("playground", ("apps.playground",)),
+    ("applications", ("apps.weamind", "apps.orders", "apps.menu")),
+    ("databases", ("apps.databases", "apps.postgresql", "apps")),
+    ("other distributions", ("dibs_torture", "local_line")),
+    ("integrations", ("dibs.integrations", "dibs.testing")),
+    ("public API", ("dibs",)),
+    ("internal interface", ("dibs._interface",)),
+    ("HTTP engine", ("dibs._http",)),
+    ("clients", ("dibs._async", "dibs._sync")),
+    ("events and outages", ("dibs._events", "dibs._outages")),
+    ("tasks and threads", ("dibs._tasks", "dibs._threads")),
+    ("transport", ("dibs._transport",)),
+    ("server launcher", ("dibs._server",)),
+    ("pure core", ("dibs._core",)),
+    ("for every layer", ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks")),
+)
+"""From the top. An import goes down, or stays in its package."""
+
+FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
+PUBLIC = {"dibs", *FACTS}
+USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
+"""What an application may import."""
+CLIENTS = {
+    *("dibs._events", "dibs._outages", "dibs._transport", "dibs._server", "dibs._core"),
+    *("dibs._forks", *FACTS),
+}
+MAY_IMPORT: dict[str, set[str]] = {
+    "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
+    "apps.weamind": {*USERS, "local_line"},
+    "apps.orders": {*USERS, "apps.databases", "apps.postgresql"},
+    "apps.menu": {*USERS, "apps.databases", "apps.postgresql"},
+    "apps.databases": {"apps.postgresql"},
+    "apps.postgresql": set(),
+    "apps": set(),
+    "dibs_torture": USERS,
+    "local_line": set(),
+    "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http"},
+    "dibs.testing": {*PUBLIC, "dibs._server"},
+    "dibs": {*FACTS, "dibs._async", "dibs._sync"},
+    "dibs._interface": {*FACTS, "dibs._async", "dibs._sync", "dibs._http", "dibs._core"},
+    "dibs._http": {"dibs._core", "dibs.errors"},
+    "dibs._async": {*CLIENTS, "dibs._tasks"},
+    "dibs._sync": {*CLIENTS, "dibs._threads"},
+    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events"},
+    "dibs._outages": {"dibs._core", "dibs.errors", "dibs.events"},
+    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors"},
+    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors"},
+    "dibs._transport": {"dibs._server", "dibs._core", "dibs.errors"},
+    "dibs._server": {"dibs._core", "dibs.errors"},
+    "dibs._core": {"dibs.errors"},
+    "dibs.claims": set(),
+    "dibs.events": {"dibs.errors"},
+    "dibs.errors": set(),
+    "dibs._forks": set(),
+}
+"""Which packages a package may import, beside itself."""
+
+EXCEPTIONS: dict[str, set[str]] = {
+    "apps.postgresql": {"apps.databases"},
+    "dibs.integrations._claims": {
+        *("dibs._async.claim", "dibs._async.client", "dibs._sync.claim", "dibs._sync.client"),
+        *("dibs._core.keys", "dibs._core.lease", "dibs._core.once"),
+    },
+    "dibs.integrations._django_requests": {"dibs._core.fingerprint"},
+    "dibs.integrations.asgi": {"dibs._async.claim", "dibs._async.client"},
+    "dibs.integrations.django": {
+        *("dibs._async.claim", "dibs._async.client", "dibs._sync.claim", "dibs._sync.client"),
+    },
+    "dibs.integrations.fastapi": {"dibs._async.client"},
+    "dibs.integrations.flask": {"dibs._sync.claim", "dibs._sync.client"},
+    "dibs.integrations.starlette": {"dibs._async.client"},
+    "dibs.integrations.wsgi": {"dibs._sync.claim", "dibs._sync.client"},
+}
+"""Imports that are there and should not be. One that is gone has to go from here."""
+
+_CLIENT_CYCLE = ("cache", "follower", "held", "lease", "ledger", "loader", "refresher", "renewer")
+_LINE_APIS = (
+    *("account", "audience", "content", "coupon", "group", "insight", "liff", "login"),
+    *("messaging", "module", "richmenu"),
+)
+_LINE_CYCLE = ("api", "calls", "pages", "platform", *(f"{name}_api" for name in _LINE_APIS))
+CYCLES: tuple[set[str], ...] = (
+    {f"dibs._async.{name}" for name in (*_CLIENT_CYCLE, "waiters")},
+    {f"dibs._sync.{name}" for name in (*_CLIENT_CYCLE, "waiters")},
+    {"dibs._http.facts", "dibs._http.policy"},
+    {f"local_line.{name}" for name in _LINE_CYCLE},
+    {"apps.databases", "apps.postgresql"},
+)
+"""Modules that import each other and should not. Exactly these."""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the drawing; with `--check` only say what is wrong. Returns 1 if something is."""
+    root = Path(__file__).parents[1]
+    wrong = problems(read_imports(root))
+    if "--check" in arguments:
+        wrong += [] if is_fresh(root) else [f"{PAGE}: the drawing is old: make drawing"]
+    else:
+        page = root / PAGE
+        page.write_text(with_drawing(page.read_text("utf-8"), read_imports(root)), "utf-8")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+# ---- reading
+
+
+def read_imports(root: Path) -> Imports:
+    """The imports of all modules below *root* that belong to a package of `PACKAGES`."""
+    files = dict(_modules(root))
+    return {name: set(_imported(name, path, files)) for name, path in files.items()}
+
+
+def _modules(root: Path) -> Iterator[tuple[str, Path]]:
+    for folder in (root, root / "src", *sorted(root.glob("packages/*/src"))):
+        for package in PACKAGES:
+            for path in sorted((folder / package).rglob("*.py")):
+                parts = path.relative_to(folder).with_suffix("").parts
+                yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def _imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for full in _names(node, package):
+            found = _longest(full, known)
+            if found is not None and found != name:
+                yield found
+
+
+def _names(node: ast.AST, package: str) -> Iterator[str]:
+    """What a statement imports, in full; of `from a import b` it is not known what b is."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+        base = ".".join([*(parents if node.level else []), *filter(None, [node.module])])
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _longest(full: str, known: Mapping[str, Path]) -> str | None:
+    """The module of a name: the name itself, or what stands before a dot in it."""
+    while full and full not in known:
+        full = full.rpartition(".")[0]
+    return full or None
+
+
+# ---- judging
+
+
+def group_of(module: str) -> str:
+    """The package of `LAYERS` to which a module belongs. KeyError: it belongs to none."""
+    parts = module.split(".")
+    group = ".".join(parts[: 2 if parts[0] in ("dibs", "apps") else 1])
+    if group not in MAY_IMPORT:
+        raise KeyError(f"{module} belongs to no layer")
+    return group
+
+
+def problems(
+    imports: Imports,
+    exceptions: Mapping[str, set[str]] = EXCEPTIONS,
+    cycles: Iterable[set[str]] = CYCLES,
+) -> list[str]:
+    """What is wrong with these imports, a sentence each."""
+    return [*_strangers(imports), *_forbidden(imports, exceptions), *_circles(imports, cycles)]
+
+
+def _strangers(imports: Imports) -> Iterator[str]:
+    for module in sorted(imports):
+        if _group(module) is None:
+            yield f"{module} belongs to no layer: LAYERS in tools/draw_imports.py"
+
+
+def _group(module: str) -> str | None:
+    try:
+        return group_of(module)
+    except KeyError:
+        return None
+
+
+def _forbidden(imports: Imports, exceptions: Mapping[str, set[str]]) -> Iterator[str]:
+    for module in sorted(imports):
+        allowed = exceptions.get(module, set())
+        wrong = {other for other in imports[module] if not may_import(module, other)}
+        yield from (f"{module} may not import {other}" for other in sorted(wrong - allowed))
+        yield from (f"{module} no longer imports {other}" for other in sorted(allowed - wrong))
+    for module in sorted(exceptions.keys() - imports.keys()):
+        yield f"{module} is an exception, and is not there"
+
+
+def may_import(module: str, other: str) -> bool:
+    """Whether `MAY_IMPORT` lets *module* import *other*."""
+    mine, theirs = _group(module), _group(other)
+    return mine is None or mine == theirs or theirs in MAY_IMPORT[mine]
+
+
+def _circles(imports: Imports, known: Iterable[set[str]]) -> Iterator[str]:
+    found, expected = cycles_of(imports), [set(cycle) for cycle in known]
+    for cycle in found:
+        if cycle not in expected:
+            yield f"they import each other: {', '.join(sorted(cycle))}"
+    for cycle in expected:
+        if cycle not in found:
+            yield f"they are no longer that cycle: {', '.join(sorted(cycle))}"
+
+
+def cycles_of(imports: Imports) -> list[set[str]]:
+    """Sets of modules of which each leads to each other, by way of imports."""
+    reached = {module: _reached(module, imports) for module in imports}
+    found: list[set[str]] = []
+    for module in sorted(imports):
+        circle = {other for other in reached[module] if module in reached[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reached(module: str, imports: Imports) -> set[str]:
+    seen: set[str] = set()
+    ahead = [*imports[module]]
+    while ahead:
+        each = ahead.pop()
+        if each not in seen:
+            seen.add(each)
+            ahead += imports[each]
+    return seen
+
+
+# ---- drawing
+
+
+def is_fresh(root: Path) -> bool:
+    """Whether the page shows the imports as they are."""
+    page = (root / PAGE).read_text("utf-8")
+    return with_drawing(page, read_imports(root)) == page
+
+
+def with_drawing(page: str, imports: Imports) -> str:
+    """The page with a new drawing between the marks. ValueError: it has no marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} has no place for the drawing: {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{drawing(imports)}\n\n{END}{after}"
+
+
+def drawing(imports: Imports) -> str:
+    """The packages by layer and the imports between them; then the modules of each package."""
+    inside = [line for group in _groups(imports) for line in _levels(group, imports)]
+    return "\n".join(["```mermaid", *_between(imports), "```", "", "```text", *inside, "```"])
+
+
+def _groups(imports: Imports) -> list[str]:
+    """The packages of the library whose modules are drawn; `_sync` is as `_async`."""
+    there = {group_of(module) for module in imports if module.startswith("dibs.")}
+    there -= {"dibs._sync"}
+    return [group for _, groups in LAYERS for group in groups if group in there]
+
+
+def _between(imports: Imports) -> Iterator[str]:
+    drawn = {group for edge in _edges(imports) for group in edge}
+    sizes = Counter(group for group in map(group_of, imports) if group in drawn)
+    yield "flowchart TD"
+    for name, groups in LAYERS:
+        there = [group for group in groups if group in sizes]
+        if there:
+            yield f'  subgraph {_id(name)}["{name}"]'
+            yield from (f'    {_id(group)}["{_label(group, sizes[group])}"]' for group in there)
+            yield "  end"
+    for (here, other), count in sorted(_edges(imports).items(), key=_by_layer):
+        if other not in LAYERS[-1][1]:
+            yield f"  {_id(here)} -->|{count}| {_id(other)}"
+    for group in [group for group in LAYERS[-1][1] if group in sizes]:
+        yield f"  dibs__core ~~~ {_id(group)}"  # an invisible arrow keeps them at the bottom
+
+
+def _label(group: str, size: int) -> str:
+    return f"{group}<br/>{size} modules" if size > 1 else group
+
+
+def _id(name: str) -> str:
+    return name.replace(".", "_").replace(" ", "_")
+
+
+def _edges(imports: Imports) -> Counter[tuple[str, str]]:
+    pairs = ((group_of(a), group_of(b)) for a, others in imports.items() for b in others)
+    return Counter(pair for pair in pairs if pair[0] != pair[1])
+
+
+def _by_layer(edge: tuple[tuple[str, str], int]) -> tuple[int, int]:
+    order = [group for _, groups in LAYERS for group in groups]
+    return order.index(edge[0][0]), order.index(edge[0][1])
+
+
+def _levels(group: str, imports: Imports) -> Iterator[str]:
+    """The modules of a package, each line importing only from the lines below it."""
+    mine = {module: imports[module] for module in imports if group_of(module) == group}
+    if len(mine) < 2:
+        return
+    circles = cycles_of({module: others & mine.keys() for module, others in mine.items()})
+    left = set(mine)
+    lines: list[list[str]] = []
+    while left:
+        low = {m for m in left if not (mine[m] & left - {m} - _circle_of(m, circles))}
+        low = {m for m in low if _circle_of(m, circles) <= low | {m}}
+        lines.append(sorted(low))
+        left -= low
+    yield f"{group}"
+    for line in reversed(lines):
+        yield from _wrapped([_short(module, group) for module in line])
+
+
+def _circle_of(module: str, circles: list[set[str]]) -> set[str]:
+    return next((circle for circle in circles if module in circle), set[str]())
+
+
+def _short(module: str, group: str) -> str:
+    return module.removeprefix(group).removeprefix(".") or "__init__"
+
+
+def _wrapped(names: list[str]) -> Iterator[str]:
+    line = "   "
+    for name in names:
+        if len(line) + len(name) > 98:
+            yield line
+            line = "     "
+        line += f" {name}"
+    yield line
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

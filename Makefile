@@ -35,8 +35,8 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-frameworks bench benchmarks verdicts print drawing pins \
-	clean dist build-dist release
+	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
+	print drawing pins clean dist build-dist release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -111,6 +111,9 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 		fi; \
 	done; \
 	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
+
+test-line-node: setup ## a Node bot on the local LINE; installs its SDK from the npm registry
+	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py $(ARGS)
 
 test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
 	@$(BIN)/python -m tests.scenarios $(ARGS)

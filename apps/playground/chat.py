@@ -3,9 +3,11 @@
 GET  /chat/      the chat's page, and a lever for this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
 POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
+GET  /chat/lock?as=   200: {"remaining"}, the seconds for which that person's lock is held; 0: free
 
-`line.panel` has the rest. The bot is started when the page is opened first. How long its weather
-takes is one of its settings, so another one is started, and the one before finishes what it has.
+`local_line.panel` has the rest. The bot is started when the page is opened first. How long its
+weather takes is one of its settings, so another one is started, and the one before finishes what
+it has.
 """
 
 import asyncio
@@ -21,20 +23,25 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from local_line import ChatPanel, Platform, served
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
+
+from dibs import AsyncDibs, Unavailable
 
 from .child import Child
 from .engine import Engine
-from .line import ChatPanel, Platform, served
 
 DELAY = 2.0
 """Seconds that the weather takes at first: long enough to tap five times meanwhile."""
 MOST_DELAY = 4.0
 """Less than the bot's lock lasts."""
-_LEVER = '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
+_LEVER = (
+    '  <link rel="stylesheet" href="/static/chat-bot.css">\n'
+    '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
+)
 _FIXED = {
     "WEATHER_PROVIDER": "sample",
     "PROCESSING_LOCK_ENABLED": "true",
@@ -129,6 +136,7 @@ class Bot:
     async def _prepare(self) -> Mapping[str, str]:
         """The bot's settings. What they name is there: LINE's API, and a folder."""
         api = await self._open.enter_async_context(served(self._platform.app))
+        self._platform.api_base = api
         self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
         self._open.callback(shutil.rmtree, self._folder, ignore_errors=True)
         return {
@@ -167,28 +175,36 @@ async def _apply_rich_menu(settings: Mapping[str, str]) -> None:
 class BotPanel(ChatPanel):
     """The chat page, whose bot is WeaMind."""
 
+    _dibs: AsyncDibs
+
     def __init__(self, engine: Engine) -> None:
-        platform = Platform(secret=secrets.token_hex(16), access_token=secrets.token_hex(32))
+        self._engine = engine
+        platform = Platform(
+            secret=secrets.token_hex(16), access_token=secrets.token_hex(32), name="WeaMind"
+        )
         self._bot = Bot(engine, platform)
         super().__init__(platform, open_bot=self._bot.open)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """What the panel answers, below its own path."""
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),
             Route("/bot", self.slow_down, methods=["POST"]),
+            Route("/lock", self.tell_lock, methods=["GET"]),
             *super().routes,
         ]
 
     async def __aenter__(self) -> "BotPanel":
         await super().__aenter__()
         await self._bot.__aenter__()
+        self._dibs = AsyncDibs(self._engine.target)  # to look with: it holds nothing
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.send_home()
         await self._bot.__aexit__(*exception)
+        await self._dibs.aclose()
         await super().__aexit__(*exception)
 
     async def send_home(self) -> None:
@@ -206,12 +222,22 @@ class BotPanel(ChatPanel):
 
     async def tell_delay(self, request: Request) -> Response:
         """How long the weather takes."""
-        self._visitor(request)
+        self.visitor(request)
         return JSONResponse({"delay": self._bot.delay})
+
+    async def tell_lock(self, request: Request) -> Response:
+        """For how long the bot still works for this person; 0.0: it does not, or nobody knows."""
+        phones = self.visitor(request).phones
+        phone = phones.get(request.query_params.get("as", "ann"), phones["ann"])
+        try:
+            held = await self._dibs.peek(f"processing:user:{phone.private.user_id}")
+        except Unavailable:
+            held = None
+        return JSONResponse({"remaining": held.remaining if held is not None else 0.0})
 
     async def slow_down(self, request: Request) -> Response:
         """The weather takes as long as that. 503: no bot can be started that way."""
-        self._visitor(request)
+        self.visitor(request)
         delay = await _delay(request)
         try:
             await self._bot.slow_down(delay)

@@ -38,6 +38,7 @@ def at_the_phone(playground: Playground) -> Iterator[tuple[httpx.Client, Iterato
     """Somebody whose page is open, and what its stream says, line by line."""
     with playground.visitor() as client:
         client.timeout = httpx.Timeout(ROOM)
+        assert client.get("/chat/").status_code == 200
         with client.stream("GET", "/chat/api/events") as stream:
             yield client, stream.iter_lines()
 
@@ -80,7 +81,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any, playground: Playground) -> Iterator[Any]:
     """The phone, reached by the navigation, on a narrow screen; it asks nobody else."""
-    context = browser.new_context(viewport={"width": 360, "height": 740})
+    context = browser.new_context(viewport={"width": 360, "height": 740}, locale="zh-TW")
     context.set_default_timeout(ROOM * 1000)
     page = context.new_page()
     mistakes: list[str] = []
@@ -126,7 +127,7 @@ def card(page: Any) -> Any:
 
 def move_in(page: Any) -> None:
     """A new friend who lives in 信義; the bot has said four things by now."""
-    page.get_by_role("button", name="Add the bot").click()
+    page.get_by_role("button", name="加入好友").click()
     page.get_by_role("button", name="設定住家").click()
     page.get_by_role("button", name="臺北市").click()
     page.get_by_role("button", name="信義區").click()
@@ -154,12 +155,24 @@ def test_five_taps_are_one_forecast(page: Any) -> None:
     expect(page.locator(".row.bot")).to_have_count(4 + 5 + 1)
 
 
+def test_the_first_advice_works_at_the_first_try(page: Any) -> None:
+    """A newcomer has no home: one button sets it, then 住家 is a forecast, under a lock."""
+    expect(page.locator("#lock")).to_have_text("處理鎖：目前沒有人持有。")
+    page.get_by_role("button", name="先把住家設成板橋").click()
+    expect(answers(page, "已將住家設為 新北市板橋區")).to_have_count(1)
+    slow_down(page, 4)
+    area(page, "住家").click()
+    expect(page.locator("#lock")).to_contain_text("Ann 持有中")
+    expect(card(page)).to_have_attribute("aria-label", re.compile("板橋"))
+    expect(page.locator("#lock")).to_have_text("處理鎖：目前沒有人持有。")
+
+
 def test_a_redelivery_while_it_runs_takes_nothing_away(page: Any) -> None:
     """The same event twice, one reply: the forecast, and no word to wait that eats its token."""
     move_in(page)
     area(page, "住家").click()
-    page.get_by_role("button", name="Redeliver the last event").click()
-    again = page.locator(".wire .out", has=page.locator("em", has_text="redelivered"))
+    page.get_by_role("button", name="重送上一個事件").click()
+    again = page.locator(".wire .out", has=page.locator("em", has_text="重送"))
     expect(again.locator(".status")).to_have_text("200")
     expect(page.locator(".row.bot .card")).to_have_count(1)
     say(page, "說明")
@@ -187,7 +200,7 @@ def test_the_lever_loses_no_forecast(page: Any, playground: Playground) -> None:
 def test_the_whole_conversation(page: Any) -> None:
     """Added, asked by name and by place, home and office, the menu, what was asked, forgotten."""
     slow_down(page, 0)
-    page.get_by_role("button", name="Add the bot").click()
+    page.get_by_role("button", name="加入好友").click()
     expect(answers(page, "歡迎使用 WeaMind")).to_have_count(1)
     say(page, "板橋")
     expect(card(page)).to_have_attribute("aria-label", re.compile("板橋"))
@@ -216,6 +229,18 @@ def test_the_whole_conversation(page: Any) -> None:
     expect(answers(page, "您的資料已全部刪除")).to_have_count(1)
     area(page, "住家").click()
     expect(answers(page, "您還沒有設定住家")).to_have_count(1)
+
+
+@pytest.mark.parametrize("panel", ["hold", "once", "cached"])
+def test_a_deep_link_leaves_the_head_in_sight(
+    page: Any, playground: Playground, panel: str
+) -> None:
+    """The panel that the address names is shown, and the page stands at its top."""
+    page.goto(f"{playground.url}/#{panel}")
+    expect(page.locator(f"#{panel}")).to_be_visible()
+    expect(page.locator(".masthead")).to_be_in_viewport()
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    assert page.evaluate("scrollY") == 0
 
 
 # ------------------------------------------------------------------------------- without one
@@ -248,6 +273,7 @@ def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
 def test_what_the_lever_refuses(playground: Playground, body: bytes) -> None:
     """400, and what would be right; nobody who has not opened a page may touch it."""
     with playground.visitor() as visitor:
+        visitor.get("/chat/")
         answer = visitor.post("/chat/bot", content=body)
         assert answer.status_code == 400
         assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])

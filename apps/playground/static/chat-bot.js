@@ -1,4 +1,6 @@
-// What the playground adds to the chat: the way to its other panels, and how slow the bot's weather is.
+// What the playground adds to the chat: the way to its other panels, how slow the bot's weather is, and its lock.
+
+import { language } from "/chat/static/chat-words.js";
 
 const $ = (selector) => document.querySelector(selector);
 const make = (tag, facts, ...children) => {
@@ -6,23 +8,41 @@ const make = (tag, facts, ...children) => {
   element.append(...children);
   return element;
 };
+const say = (english, chinese) => (language === "zh" ? chinese : english);
+const person = new URLSearchParams(location.search).get("as") ?? "ann";
+const isBare = new URLSearchParams(location.search).has("bare");
 
 // ---- the way
 
 const WAYS = [["/#hold", "hold"], ["/#once", "once"], ["/#cached", "cached"], ["/chat/", "LINE bot"]];
 
+$(".wordmark").replaceChildren(make("a", { href: "/", textContent: "dibs" }));
+document.title = "dibs – a LINE bot";
+$("#gone").replaceChildren(say("This page has lost its server. Start it again with ", "這個頁面連不上伺服器。請執行 "), make("code", { textContent: "make run" }), say("; the page finds it by itself.", "，頁面會自動恢復。"));
 const nav = make("nav", {}, make("ul", {}, ...WAYS.map(([href, textContent]) => make("li", {}, make("a", { href, textContent })))));
-nav.setAttribute("aria-label", "Panels");
+nav.setAttribute("aria-label", say("Panels", "其他頁面"));
 nav.querySelector('[href="/chat/"]').setAttribute("aria-current", "page");
-$(".masthead").append(nav);
+$(".motto").after(nav);
 
 // ---- the lever
 
 const slider = make("input", { type: "range", id: "delay", min: 0, max: 4, step: 1, value: 2 });
 const shown = make("output", { id: "delay-now", htmlFor: "delay" });
-const hint = make("p", { className: "fact" }, "Meanwhile tap ", make("span", { lang: "zh-Hant", textContent: "住家" }), " again and again: one forecast, and a word to be patient for every other tap.");
-const lever = make("div", { className: "ttl" }, make("label", { htmlFor: "delay", textContent: "The weather takes" }), shown, slider, hint);
-$(".backstage").prepend(lever);
+const home = make("button", { type: "button", id: "set-home", textContent: say("Set 板橋 as my home", "先把住家設成板橋") });
+const hint = make("p", { className: "fact" },
+  say("A newcomer has no home yet. ", "新朋友還沒有住家。"), home,
+  say(" Then tap ", " 然後趁查詢時連點"), make("span", { lang: "zh-Hant", textContent: "住家" }),
+  say(" again and again while the weather is looked up: one forecast, and a word to be patient for the other taps.", "好幾次：只會有一份預報，其他的會請您稍候。"));
+const lever = make("div", { className: "ttl" }, make("label", { htmlFor: "delay", textContent: say("The weather takes", "查天氣需要") }), shown, slider, hint);
+const lock = make("p", { className: "lock", id: "lock" });
+lock.setAttribute("role", "status");
+if (!isBare) $(".backstage").prepend(lock, lever);
+
+home.addEventListener("click", () => fetch("api/tap", {
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify({ as: person, data: "action=set&type=home&place=65000010", displayText: "把住家設成板橋" }),
+}).catch(() => {}));
 
 function show() {
   shown.value = `${slider.value} s`;
@@ -41,7 +61,7 @@ async function ask(options) {
 
 slider.addEventListener("input", show);
 slider.addEventListener("change", async () => {
-  note("Another bot is being started, with other weather …");
+  note(say("Another bot is being started, with other weather …", "正在啟動另一個機器人…"));
   try {
     await ask({ method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ delay: Number(slider.value) }) });
     note("");
@@ -52,3 +72,27 @@ slider.addEventListener("change", async () => {
 });
 show();
 ask().catch(() => {}); // the stream notices, too, and says so
+
+// ---- the lock
+
+const EVERY = 300;
+
+/** Who has the lock, asked for while somebody looks. */
+async function look() {
+  if (document.visibilityState !== "visible") return;
+  try {
+    const answer = await fetch(`/chat/lock?as=${encodeURIComponent(person)}`);
+    if (answer.ok) drawLock((await answer.json()).remaining);
+  } catch {
+    // The stream notices, too, and says so.
+  }
+}
+
+function drawLock(remaining) {
+  const name = $("#owner").textContent || "Ann", left = remaining.toFixed(1);
+  lock.classList.toggle("held", remaining > 0);
+  const text = remaining > 0 ? say(`The lock: ${name} has it, for ${left} s at most.`, `處理鎖：${name} 持有中，最多再 ${left} 秒。`) : say("The lock is free.", "處理鎖：目前沒有人持有。");
+  if (lock.textContent !== text) lock.textContent = text;
+}
+
+if (!isBare) setInterval(look, EVERY);

@@ -84,7 +84,7 @@ function cardOf(person, status) {
       if (!status.wait) return { says: `${name} asks …`, fact: "", ...ready };
       return { says: `${name} waits, and will be woken by the release.`, fact: "for at most 10 s, without asking over and over", clock: left(status.left), of: status.wait, stop: "Stop waiting" };
     case "refused":
-      return refusedCard(name, status, ready);
+      return refusedCard(name, other, status, ready);
     case "left":
       return { ...ready, ...farewell(name, status) };
     default:
@@ -92,11 +92,11 @@ function cardOf(person, status) {
   }
 }
 
-function refusedCard(name, status, ready) {
+function refusedCard(name, other, status, ready) {
   const clock = left(status.left);
   const waited = status.wait ? `waited ${seconds(status.took)} s in vain` : `answered in ${ms(status.took)}`;
   if (clock > 0 && state.held) {
-    return { ...ready, enter: "Try again", mood: "quiet", clock, of: status.retry_after, says: `Busy, sorry: ${status.holder} has it. When this clock runs out it is free, at the latest.`, fact: waited };
+    return { ...ready, enter: "Try again", mood: "quiet", clock, of: status.retry_after, says: `Busy, sorry: ${other} has it. When this clock runs out it is free, at the latest.`, fact: waited };
   }
   return { ...ready, enter: "Try again", mood: "inviting", says: `It is free now: ${name}’s turn?`, fact: "" };
 }
@@ -196,10 +196,13 @@ function codeLine(text, remark, isNow) {
 
 // ---- the key, and the switch
 
+/** Who of the two has the key; undefined: neither. */
+const holder = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[person].is === "in" && state.people[person].guarded)];
+
 function drawServer() {
   const { held, answers } = state, out = left(state.out_for);
   write($("#key"), state.key);
-  write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${held.holder} for ${seconds(left(held.remaining))} s` : "is free");
+  write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${holder() ?? held.holder} for ${seconds(left(held.remaining))} s` : "is free");
   const outage = $("#outage");
   outage.setAttribute("aria-disabled", out > 0);
   write(outage, out > 0 ? `Stopped, back in ${seconds(out)} s` : "Stop the server for 5 s");

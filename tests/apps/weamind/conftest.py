@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from local_line.local import LocalLine, served
 
-from apps.playground.line.local import LocalLine, served
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.main import create_app

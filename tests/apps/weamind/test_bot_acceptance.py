@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 from linebot.v3.webhooks import GroupSource, RoomSource, UserSource
+from local_line import events
 
-from apps.playground.line import events
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.core.processing_lock import ProcessingLock, ProcessingLockService

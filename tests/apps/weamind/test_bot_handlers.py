@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from linebot.v3 import WebhookParser
+from local_line import events
+from local_line.sources import Source, new_id
 
-from apps.playground.line import events
-from apps.playground.line.sources import Source, new_id
 from apps.weamind.line import messages, texts
 from apps.weamind.line.bot import chat_of
 from apps.weamind.line.events import Mention, Mentionee, Message, parse_webhook

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import httpx2 as httpx
 import pytest
+from local_line import events
+from local_line.local import LocalLine
 
-from apps.playground.line import events
-from apps.playground.line.local import LocalLine
 from dibs.testing import Server
 
 from .conftest import ACCESS_TOKEN, SECRET, Process, signed

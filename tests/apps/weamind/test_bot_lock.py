@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, closing
 
 import pytest
+from local_line import events
+from local_line.sources import Source, new_id
 
-from apps.playground.line import events
-from apps.playground.line.sources import Source, new_id
 from apps.weamind.core.config import SettingsError
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.core.processing_lock import (

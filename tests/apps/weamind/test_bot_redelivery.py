@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from local_line import events
 
-from apps.playground.line import events
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.line.deduplication import Deduplication, Memory
 from apps.weamind.line.events import Event

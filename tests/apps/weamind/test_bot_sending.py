@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from local_line import events
+from local_line.local import LocalLine
 
-from apps.playground.line import events
-from apps.playground.line.local import LocalLine
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.line.outcomes import outcome_of_push, outcome_of_reply
 from apps.weamind.line.sender import Sender

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from local_line import events
 from starlette.requests import Request
 from starlette.types import Message
 
-from apps.playground.line import events
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.line.desk import Desk
 from apps.weamind.line.events import Event, Malformed, parse_webhook

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import redis
+from local_line.local import LocalLine, served
+from local_line.richmenus import check_menu, check_picture
 from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from apps.playground.line.local import LocalLine, served
-from apps.playground.line.richmenus import check_menu, check_picture
 from apps.weamind.cli.arguments import main
 from apps.weamind.cli.checks import account, database, menu, store, weather
 from apps.weamind.cli.doctor import Check, results

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from local_line.local import LocalLine
+from local_line.richmenus import check_menu
 
-from apps.playground.line.local import LocalLine
-from apps.playground.line.richmenus import check_menu
 from apps.weamind.cli.arguments import main
 from apps.weamind.cli.richmenu import described
 from apps.weamind.richmenu.definition import definition, name

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from local_line.local import LocalLine
 
-from apps.playground.line.local import LocalLine
 from apps.weamind.cli.arguments import main
 from apps.weamind.cli.serving import listen
 from dibs.testing import Server

@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from local_line.local import served
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from apps.playground.line.local import served
 from apps.weamind.core.config import SettingsError, read_settings
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.liff.answers import BadToken, NoAnswer, seconds_left, user_id

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
+from local_line.sources import Source, new_id
 
-from apps.playground.line.sources import Source, new_id
 from apps.weamind.line import texts
 from apps.weamind.line.understanding import understand
 from apps.weamind.places.search import search

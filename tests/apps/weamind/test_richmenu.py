@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_line.local import LocalLine
+from local_line.richmenus import LARGEST_IMAGE, check_menu, check_picture
 from PIL import Image, ImageChops, ImageColor
 
-from apps.playground.line.local import LocalLine
-from apps.playground.line.richmenus import LARGEST_IMAGE, check_menu, check_picture
 from apps.weamind.line import texts
 from apps.weamind.richmenu.applying import Applied, apply, remove
 from apps.weamind.richmenu.buttons import BUTTONS, HEIGHT, WIDTH

@@ -1,0 +1,102 @@
+"""`local-line --webhook http://127.0.0.1:5000/callback`: LINE, in front of any bot."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from os import environ
+
+from .accounts import Picture
+from .local import LocalLine
+from .sdks import hints
+
+PORT = 8800
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="local-line",
+        description="LINE's Messaging API on this machine, and a phone in the browser.",
+    )
+    add = parser.add_argument
+    add("--webhook", metavar="URL", default="", help="where the bot listens")
+    add("--secret", default=environ.get("LINE_CHANNEL_SECRET"), help="LINE_CHANNEL_SECRET")
+    add("--token", default=environ.get("LINE_CHANNEL_ACCESS_TOKEN"), help="…_ACCESS_TOKEN")
+    add("--name", default="My bot", help="what the bot is called")
+    add("--picture", metavar="FILE", help="what the bot looks like, PNG or JPEG")
+    add("--host", default="127.0.0.1", help="the address to listen at")
+    add("--port", type=int, default=PORT, help=f"the port to listen at ({PORT}); 0: a free one")
+    add("--channel-id", help="of the channel, for LINE Login")
+    add("--quota", type=int, default=200, help="messages in a month (200); -1: no end")
+    add("--redelivery", action="store_true", help="send webhooks again that have failed")
+    add("--no-rate-limits", action="store_true", help="let the bot call as often as it likes")
+    return parser
+
+
+def _platform(options: argparse.Namespace) -> LocalLine:
+    """ValueError: an empty secret or token, or no picture. OSError: the file cannot be read."""
+    picture = Picture.read(options.picture) if options.picture else None
+    return LocalLine(
+        secret=options.secret or None,
+        access_token=options.token or None,
+        webhook_url=options.webhook,
+        host=options.host,
+        port=options.port,
+        name=options.name,
+        picture=picture,
+        channel_id=options.channel_id,
+        quota=None if options.quota < 0 else options.quota,
+        redelivery=options.redelivery,
+        rate_limits=not options.no_rate_limits,
+    )
+
+
+async def _run(options: argparse.Namespace) -> None:
+    async with _platform(options) as line:
+        print(_greeting(line, options), flush=True)
+        ended = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                asyncio.get_running_loop().add_signal_handler(number, ended.set)
+            except NotImplementedError:  # Windows: Ctrl-C is an exception there
+                pass
+        await ended.wait()
+
+
+def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
+    lines = [
+        f"LINE is at  {line.api_base}",
+        f"The chat    {line.page_url}",
+        f"The bot     {line.webhook_url or 'nowhere yet: start again with --webhook URL'}",
+        "",
+    ]
+    if not options.secret or not options.token:
+        lines += ["Made up for this run; the bot needs both:"]
+        lines += [f"  LINE_CHANNEL_SECRET={line.channel.secret}"]
+        lines += [f"  LINE_CHANNEL_ACCESS_TOKEN={line.channel.access_token}", ""]
+    lines += ["In the bot, the SDK is told where LINE is:"]
+    lines += [f"  {language:<8}{how}" for language, how in hints(line.api_base).items()]
+    return "\n".join([*lines, "", "Ctrl-C ends it."])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code. Wrong options: SystemExit, as argparse does."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.webhook and not options.webhook.startswith(("http://", "https://")):
+        parser.error("--webhook: an address with http:// or https://")
+    if not 0 <= options.port <= 65535:
+        parser.error("--port: a number from 0 to 65535")
+    try:
+        asyncio.run(_run(options))
+    except KeyboardInterrupt:
+        pass
+    except (OSError, ValueError) as error:
+        print(f"local-line: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""LINE's HTTP API, with LINE's own paths, to be mounted where a bot is told that LINE is."""
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from . import (
+    account_api,
+    audience_api,
+    content_api,
+    coupon_api,
+    group_api,
+    insight_api,
+    liff_api,
+    login_api,
+    messaging_api,
+    module_api,
+    richmenu_api,
+)
+from .calls import Asked, Entrance, Row, guarded
+
+if TYPE_CHECKING:
+    from .platform import Platform
+
+LONGEST_BODY = 2 * 1024 * 1024
+_WORDS = {404: "Not found", 405: "Method Not Allowed", 413: "Request Entity Too Large"}
+_PARTS = (
+    messaging_api, content_api, richmenu_api, account_api, group_api, coupon_api, audience_api,
+    insight_api, liff_api, login_api, module_api,
+)  # fmt: skip
+
+
+def entrances(platform: "Platform") -> list[Entrance]:
+    """Every route that is served."""
+    return [entrance for part in _PARTS for entrance in part.entrances(platform)]
+
+
+def create_api(platform: "Platform") -> Starlette:
+    """The API of that platform. What it does not know is answered 404, in LINE's words."""
+    routes = [
+        Route(each.path, guarded(platform, each), methods=[each.method])
+        for each in entrances(platform)
+    ]
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return await _in_lines_words(platform, request, error)
+
+    return Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: refuse},
+        max_body_size=LONGEST_BODY,
+    )
+
+
+async def _in_lines_words(platform: "Platform", request: Request, error: HTTPException) -> Response:
+    """What nobody serves is written down, too: a bot's author looks for it."""
+    words = _WORDS.get(error.status_code, error.detail)
+    response = JSONResponse({"message": words}, error.status_code, dict(error.headers or {}))
+    if error.status_code in (404, 405):
+        asked = Asked(request)
+        await asked.data()
+        row = Row(platform, request.url.path.removeprefix(request.scope.get("root_path", "")))
+        row.write(asked, response, words, is_known=False)
+    return response

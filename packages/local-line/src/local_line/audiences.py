@@ -1,0 +1,73 @@
+"""Audiences: named sets of users, to whom a narrowcast can go."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+
+@dataclass
+class Audience:
+    """One of them."""
+
+    id: int
+    kind: str
+    """`UPLOAD`, `CLICK` or `IMP`."""
+    description: str
+    created: int
+    users: set[str] = field(default_factory=set)
+    more: dict[str, Any] = field(default_factory=dict)
+    """What only some kinds have."""
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """As it is told when it was made."""
+        facts = {"audienceGroupId": self.id, "createRoute": "MESSAGING_API", "type": self.kind}
+        facts |= {"description": self.description, "created": self.created}
+        return facts | {"permission": "READ_WRITE", "isIfaAudience": False} | self.more
+
+    def facts(self) -> dict[str, Any]:
+        """As it is told later."""
+        return self.summary() | {"status": "READY", "audienceCount": len(self.users)}
+
+
+class Audiences:
+    """All of them, by number."""
+
+    def __init__(self) -> None:
+        self._audiences: dict[int, Audience] = {}
+        self._numbers = count(4_389_303_728_991)
+        self._jobs = count(12_345_678)
+
+    def create(
+        self, kind: str, description: str, now: float, more: dict[str, Any] | None = None
+    ) -> Audience:
+        """A new one, with nobody in it."""
+        audience = Audience(next(self._numbers), kind, description, int(now), more=more or {})
+        self._audiences[audience.id] = audience
+        return audience
+
+    def upload(self, audience: Audience, users: Iterable[str], words: str, now: float) -> None:
+        """These users are in it, too."""
+        added = set(users)
+        audience.users |= added
+        job = {"audienceGroupJobId": next(self._jobs), "audienceGroupId": audience.id}
+        job |= {"description": words, "type": "DIFF_ADD", "jobStatus": "FINISHED"}
+        audience.jobs.append(job | {"audienceCount": len(added), "created": int(now)})
+
+    def find(self, number: int) -> Audience | None:
+        """None: there is none of that number."""
+        return self._audiences.get(number)
+
+    def members(self, number: int) -> set[str] | None:
+        """Who is in it. None: there is none of that number."""
+        audience = self._audiences.get(number)
+        return None if audience is None else audience.users
+
+    def delete(self, audience: Audience) -> None:
+        """It is gone."""
+        del self._audiences[audience.id]
+
+    def all(self) -> list[Audience]:
+        """The newest first."""
+        return list(self._audiences.values())[::-1]

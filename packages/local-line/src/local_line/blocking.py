@@ -1,0 +1,178 @@
+"""The platform for programs without a loop: every verb waits until it is done."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from threading import Thread
+from typing import Any, TypeVar
+
+from .chats import Chat
+from .contents import Content
+from .events import Draft, Json
+from .journal import Call, Delivery
+from .local import LocalLine
+from .logins import Login
+from .sources import Source
+
+T = TypeVar("T")
+
+
+class BlockingLine:
+    """LINE, on this machine, in a thread: `with BlockingLine() as line: line.say("嗨")`.
+
+    The options are those of `LocalLine`. Safe to use from any thread.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="local-line", daemon=True)
+        self._open = AsyncExitStack()
+
+    line: LocalLine
+    """The platform itself, for what has no verb here; it belongs to the thread's loop."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __enter__(self) -> "BlockingLine":
+        """OSError: the port is taken."""
+        self._thread.start()
+        try:
+            self.line = self._run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._run(self._open.aclose())
+        self._end()
+
+    async def _start(self) -> LocalLine:
+        return await self._open.enter_async_context(LocalLine(**self._options))
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _do(self, work: Callable[[], T]) -> T:
+        async def done() -> T:
+            return work()
+
+        return self._run(done())
+
+    # ---- where everything is
+
+    @property
+    def api_base(self) -> str:
+        """What a bot is told that LINE's API is."""
+        return self.line.api_base
+
+    @property
+    def page_url(self) -> str:
+        """The chat, to look at in a browser."""
+        return self.line.page_url
+
+    @property
+    def secret(self) -> str:
+        """The channel secret."""
+        return self.line.channel.secret
+
+    @property
+    def access_token(self) -> str:
+        """The channel access token."""
+        return self.line.channel.access_token
+
+    @property
+    def webhook_url(self) -> str:
+        """Where webhooks are sent."""
+        return self.line.webhook_url
+
+    @webhook_url.setter
+    def webhook_url(self, url: str) -> None:
+        self.line.webhook_url = url
+
+    def connect(self, app: Any, path: str = "/callback") -> str:
+        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*."""
+        return self._run(self.line.connect(app, path))
+
+    # ---- what people do
+
+    def somebody(self, name: str | None = None) -> Source:
+        """A new person, who is a friend of the bot; no event tells the bot so."""
+        return self._do(lambda: self.line.somebody(name))
+
+    def say(self, words: str, *, source: Source | None = None) -> Delivery:
+        """Somebody writes."""
+        return self._run(self.line.say(words, source=source))
+
+    def tap(self, data: str, *, source: Source | None = None, **rest: Any) -> Delivery:
+        """Somebody taps a button, or an area of the rich menu, that stands for *data*."""
+        return self._run(self.line.tap(data, source=source, **rest))
+
+    def share_location(
+        self, latitude: float, longitude: float, *, source: Source | None = None, **rest: Any
+    ) -> Delivery:
+        """Somebody shares a place."""
+        return self._run(self.line.share_location(latitude, longitude, source=source, **rest))
+
+    def send_picture(
+        self, content: Content | None = None, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody sends a picture, which the bot can download."""
+        return self._run(self.line.send_picture(content, source=source))
+
+    def follow(self, *, source: Source | None = None) -> Delivery:
+        """Somebody adds the bot, or takes back a block."""
+        return self._run(self.line.follow(source=source))
+
+    def unfollow(self, *, source: Source | None = None) -> Delivery:
+        """Somebody blocks the bot."""
+        return self._run(self.line.unfollow(source=source))
+
+    def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
+        """Anything of `events`, in a webhook of its own."""
+        return self._run(self.line.send(draft, source=source))
+
+    def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
+        """All of it in one webhook."""
+        return self._run(self.line.batch(drafts, source=source))
+
+    def redeliver(self, event_id: str, *, is_flagged: bool = True) -> Delivery:
+        """The same event again, *is_flagged* as such or not. KeyError: there was none."""
+        return self._run(self.line.redeliver(event_id, is_flagged=is_flagged))
+
+    def log_in(self, source: Source | None = None) -> Login:
+        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        return self._do(lambda: self.line.log_in(source))
+
+    # ---- what can be seen of it
+
+    def chat(self, source: Source | None = None) -> Chat:
+        """The conversation there: `texts`, `sent`, `quick_reply`, `entries`."""
+        return self.line.chat(source)
+
+    def wait_for_messages(
+        self, number: int, *, source: Source | None = None, within: float = 10.0
+    ) -> list[Json]:
+        """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
+        return self._run(self.line.wait_for_messages(number, source=source, within=within))
+
+    def fail_next(self, route: str, **fault: Any) -> None:
+        """The next calls of *route* are refused with *status*, or answered *delay* s late."""
+        self._do(lambda: self.line.fail_next(route, **fault))
+
+    @property
+    def calls(self) -> list[Call]:
+        """What the bot has asked of the API, the oldest first."""
+        return self._do(lambda: self.line.calls)
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """The webhooks, in the order in which they were answered."""
+        return self._do(lambda: self.line.deliveries)

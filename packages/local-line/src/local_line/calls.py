@@ -1,0 +1,203 @@
+"""A call to LINE's API: who may make it, how it is read, answered and written down."""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
+from uuid import uuid4
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from .faults import refuse
+from .journal import Call
+from .refusals import Refusal, wrong_parameter
+from .sources import is_id
+
+if TYPE_CHECKING:
+    from .platform import Platform
+
+_UNKNOWN = (
+    "Authentication failed due to the following reason: invalid token. "
+    "Confirm that the access token in the authorization header is valid."
+)
+_TOO_OFTEN = "The API rate limit has been exceeded. Try again later."
+_SHOWN_HEADERS = ("content-type", "x-line-retry-key", "x-line-delivery-tag")
+_CHATS = ("userId", "chatId")
+_KEPT_BODY = 128 * 1024
+"""Longer bodies, such as pictures, are not kept in the journal."""
+
+
+class Asked:
+    """One call: its parts, checked as they are read."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.request_id = str(uuid4())
+        self.chat_id: str | None = _chat_in(request)
+        """Whose chat it is about, once that is known."""
+        self.body: Any = None
+        self.sent = b""
+
+    def part(self, name: str) -> str:
+        """A part of the address."""
+        return self.request.path_params[name]
+
+    def user(self) -> str:
+        """The user whom the address names. Refusal: 400, that is no user id."""
+        if not is_id(self.part("userId"), "U"):
+            raise wrong_parameter("userId")
+        return self.part("userId")
+
+    def query(self, name: str) -> str | None:
+        """None: it was not asked with."""
+        return self.request.query_params.get(name)
+
+    def header(self, name: str) -> str | None:
+        """None: it was not sent."""
+        return self.request.headers.get(name)
+
+    @property
+    def media_type(self) -> str:
+        """Of the body, without its parameters."""
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def bearer(self) -> str:
+        """The access token that was sent; empty: none."""
+        scheme, _, token = (self.header("authorization") or "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    async def data(self) -> bytes:
+        """The body as it came."""
+        self.sent = await self.request.body()
+        return self.sent
+
+    async def json(self) -> dict[str, Any]:
+        """The body. Refusal: 400 or 415, it is not a JSON object."""
+        if self.media_type != "application/json":
+            raise Refusal(415, f"The content type, {self.media_type}, is not supported")
+        self.body = _parsed(await self.data())
+        if not isinstance(self.body, dict):
+            raise Refusal(400, "The request body could not be parsed as JSON (line: 1, column: 1)")
+        return self.body
+
+    async def form(self) -> dict[str, str]:
+        """The fields of a form."""
+        self.body = dict(parse_qsl((await self.data()).decode("utf-8", "replace")))
+        return self.body
+
+
+def _chat_in(request: Request) -> str | None:
+    for name in _CHATS:
+        if is_id(request.path_params.get(name)):
+            return request.path_params[name]
+    return None
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        place = f"(line: {error.lineno}, column: {error.colno})"
+    except (ValueError, RecursionError):
+        place = "(line: -, column: -)"
+    raise Refusal(400, f"The request body could not be parsed as JSON {place}")
+
+
+Handler = Callable[[Asked], Awaitable[Response]]
+
+
+class Entrance(NamedTuple):
+    """One route of the API."""
+
+    method: str
+    path: str
+    handler: Handler
+    is_open: bool = False
+    """True: no channel access token is asked for; the handler looks for itself."""
+
+
+def done(body: dict[str, Any] | None = None, status: int = 200) -> Response:
+    """It was done; many calls have nothing to tell."""
+    return JSONResponse(body or {}, status)
+
+
+def guarded(platform: "Platform", entrance: Entrance) -> Callable[[Request], Awaitable[Response]]:
+    """What the web server calls: every call is answered in LINE's words, and written down."""
+
+    async def answer(request: Request) -> Response:
+        asked, row, note = Asked(request), Row(platform, entrance.path), ""
+        fault = None
+        try:
+            if not entrance.is_open:
+                _authorize(platform, asked)
+            _admit(platform, entrance)
+            fault = platform.faults.take(entrance.path)
+            refuse(fault)
+            response = await entrance.handler(asked)
+        except Refusal as refusal:
+            response, note = refusal.response(), refusal.message
+        except HTTPException as error:  # a body that is too long
+            row.write(asked, Response(status_code=error.status_code), error.detail)
+            raise
+        row.write(asked, response, note)
+        if fault is not None:
+            await platform.faults.dawdle(fault)
+        return response
+
+    return answer
+
+
+class Row:
+    """A call in the journal: it begins with the call, and is written when that is answered."""
+
+    def __init__(self, platform: "Platform", route: str) -> None:
+        self._platform = platform
+        self._route = route
+        self._at, self._since = platform.clock(), monotonic()
+        self._number = platform.journal.begin()
+
+    def write(
+        self, asked: Asked, response: Response, note: str = "", *, is_known: bool = True
+    ) -> None:
+        """It was answered like this."""
+        response.headers["x-line-request-id"] = asked.request_id
+        is_cut = len(asked.sent) > _KEPT_BODY
+        shown = {name: value for name in _SHOWN_HEADERS if (value := asked.header(name))}
+        call = Call(
+            self._at, asked.request.method, self._route, response.status_code,
+            monotonic() - self._since, asked.request_id, note, asked.body, self._number,
+            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut, _told(response),
+            is_known,
+        )  # fmt: skip
+        self._platform.journal.called(call, asked.chat_id)
+
+
+def _path_of(request: Request) -> str:
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    return f"{path}?{request.url.query}" if request.url.query else path
+
+
+def _told(response: Response) -> Any:
+    if isinstance(response, JSONResponse):
+        return json.loads(bytes(response.body))
+    return f"({response.media_type or 'no content type'}, {len(response.body)} bytes)"
+
+
+def _authorize(platform: "Platform", asked: Asked) -> None:
+    if not platform.is_channel_token(asked.bearer):
+        raise Refusal(401, _UNKNOWN)
+
+
+def _admit(platform: "Platform", entrance: Entrance) -> None:
+    if not platform.rates.admit(entrance.method, entrance.path, platform.clock()):
+        raise Refusal(429, _TOO_OFTEN)
+
+
+def same(one: str, other: str) -> bool:
+    """Compared in a time that tells nothing."""
+    return hmac.compare_digest(one.encode(), other.encode())

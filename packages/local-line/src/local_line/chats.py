@@ -1,0 +1,99 @@
+"""The conversations: what was said in them, and whether the bot is just thinking."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any
+
+Json = dict[str, Any]
+_KEPT = 500
+"""How many messages of a chat are kept."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message in a chat."""
+
+    id: str
+    author: str
+    """`bot` or `person`."""
+    message: Json
+    at: float
+    event_id: str | None = None
+    """The event by which the bot heard of it."""
+    via: str | None = None
+    """`reply`, `push`, `multicast` …, for what the bot said."""
+    user_id: str | None = None
+    """Who said it, if LINE tells."""
+    name: str | None = None
+    is_unsent: bool = False
+    """True: it was taken back; nobody sees what it was."""
+
+    def json(self) -> Json:
+        """For the page."""
+        return dict(vars(self))
+
+
+class Chat:
+    """One person's chat with the bot, or a group's."""
+
+    def __init__(self, chat_id: str) -> None:
+        self.id = chat_id
+        self.entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._loading_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Chat: {len(self.entries)} messages>"
+
+    def add(self, entry: Entry) -> None:
+        """It was said. The loading dots end with what the bot says next."""
+        self.entries.append(entry)
+        if entry.author == "bot":
+            self._loading_until = 0.0
+
+    def take_back(self, message_id: str) -> None:
+        """What it said is not shown any more."""
+        for index, entry in enumerate(self.entries):
+            if entry.id == message_id:
+                self.entries[index] = replace(entry, message={"type": "unsent"}, is_unsent=True)
+
+    def load(self, until: float) -> None:
+        """The bot is thinking, until then at the most."""
+        self._loading_until = until
+
+    def loading(self, now: float) -> float:
+        """For how many seconds the dots are shown from now on; 0.0: they are not."""
+        return max(self._loading_until - now, 0.0)
+
+    @property
+    def sent(self) -> list[Json]:
+        """What the bot said, as it sent it, the oldest first."""
+        return [entry.message for entry in self.entries if entry.author == "bot"]
+
+    @property
+    def texts(self) -> list[str]:
+        """What the bot said, as somebody reads it: texts, and what cards and pictures stand for."""
+        return [words_of(message) for message in self.sent]
+
+    @property
+    def quick_reply(self) -> list[Json]:
+        """The buttons below the last message. None any more once anything else was said."""
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.author != "bot":
+            return []
+        return last.message.get("quickReply", {}).get("items", [])
+
+
+class Chats:
+    """All conversations, by the id of the person, group or room."""
+
+    def __init__(self) -> None:
+        self._chats: dict[str, Chat] = {}
+
+    def open(self, chat_id: str) -> Chat:
+        """That conversation, empty at first."""
+        return self._chats.setdefault(chat_id, Chat(chat_id))
+
+
+def words_of(message: Json) -> str:
+    """The text of a message; of what is drawn, the text that stands for it, or its kind."""
+    return message.get("text") or message.get("altText") or f"({message['type']})"

@@ -1,0 +1,93 @@
+"""Webhooks on their way to the bot: signed, timed, and each on a connection of its own.
+
+By hand, because hundreds leave at once: in a big client library they would wait for each other.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from functools import cache
+from time import monotonic
+from urllib.parse import SplitResult, quote, urlsplit
+
+from .accounts import Channel
+from .events import Json, body_of, redelivered, signature
+from .journal import Delivery
+
+PATIENCE = 2.0
+"""The time within which a bot must answer, in seconds."""
+_PORTS = {"http": 80, "https": 443}
+
+_certificates = cache(ssl.create_default_context)
+"""Read when the first bot with https is called: most are on this machine."""
+
+
+class Postman:
+    """Carries webhooks, any number at a time."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        patience: float,
+        clock: Callable[[], float],
+        begin: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._channel = channel
+        self._patience = patience
+        self._clock = clock
+        self._begin = begin
+
+    async def deliver(self, url: str, events: Sequence[Json], *, again: bool = False) -> Delivery:
+        """What came of it; a bot that does not answer is no exception. *again*: flagged as such."""
+        carried = tuple(redelivered(event) for event in events) if again else tuple(events)
+        at, since, number = self._clock(), monotonic(), self._begin()
+        body = body_of(self._channel.bot_id, carried)
+        sign = signature(self._channel.secret, body)
+        status, reason = await self._post(url, body, sign)
+        return Delivery(
+            at, carried, status, reason, monotonic() - since, is_redelivery=again, number=number,
+            url=url, body=body, signature=sign,
+        )  # fmt: skip
+
+    async def _post(self, url: str, body: bytes, sign: str) -> tuple[int | None, str]:
+        target = urlsplit(url)
+        request = _head(target, body, sign) + body
+        try:
+            async with asyncio.timeout(self._patience):
+                status = await _exchange(target, request)
+        except TimeoutError:
+            return None, "request_timeout"
+        except OSError:
+            return None, "could_not_connect"
+        except (EOFError, ValueError, asyncio.LimitOverrunError):
+            return None, "unclassified"  # an answer, but none of HTTP
+        return status, "ok" if 200 <= status < 300 else "error_status_code"
+
+
+def _head(target: SplitResult, body: bytes, sign: str) -> bytes:
+    path = quote(target.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    query = f"?{quote(target.query, safe='/%:@!$&*+,;=~-._?')}" if target.query else ""
+    lines = [
+        f"POST {path}{query} HTTP/1.1",
+        f"Host: {target.netloc.rpartition('@')[2]}",
+        "User-Agent: LineBotWebhook/2.0",
+        "Content-Type: application/json; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"x-line-signature: {sign}",
+        "Connection: close",
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+async def _exchange(target: SplitResult, request: bytes) -> int:
+    """The status. OSError: no connection. EOFError, ValueError: what came is no answer."""
+    tls = _certificates() if target.scheme == "https" else None
+    port = target.port or _PORTS[target.scheme]
+    reader, writer = await asyncio.open_connection(target.hostname, port, ssl=tls)
+    try:
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+    finally:
+        writer.close()
+    return int(head.split(b" ", 2)[1])

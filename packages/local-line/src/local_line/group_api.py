@@ -1,0 +1,76 @@
+"""Groups and rooms that the bot is in.
+
+GET  /v2/bot/{group|room}/{id}/member/{userId}, …/members/ids, …/members/count
+GET  /v2/bot/group/{groupId}/summary · POST /v2/bot/{group|room}/{id}/leave
+"""
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from .calls import Asked, Entrance, done
+from .pages import page_of
+from .refusals import not_found
+
+if TYPE_CHECKING:
+    from .platform import Platform
+
+_MOST_IDS = 100
+
+
+def entrances(platform: "Platform") -> list[Entrance]:
+    """The routes."""
+    api = GroupApi(platform)
+    found = [Entrance("GET", "/v2/bot/group/{chatId}/summary", api.summary)]
+    for kind in ("group", "room"):
+        chat = f"/v2/bot/{kind}/{{chatId}}"
+        found += [
+            Entrance("GET", f"{chat}/member/{{userId}}", api.member),
+            Entrance("GET", f"{chat}/members/ids", api.member_ids),
+            Entrance("GET", f"{chat}/members/count", api.member_count),
+            Entrance("POST", f"{chat}/leave", api.leave),
+        ]
+    return found
+
+
+class GroupApi:
+    """Who is in there with the bot."""
+
+    def __init__(self, platform: "Platform") -> None:
+        self._platform = platform
+
+    async def summary(self, asked: Asked) -> Response:
+        """A group that the bot is in."""
+        self._members(asked)
+        chat_id = asked.part("chatId")
+        return done({"groupId": chat_id, "groupName": self._platform.accounts.group_name(chat_id)})
+
+    async def member(self, asked: Asked) -> Response:
+        """Somebody in a group or room that the bot is in, a friend or not."""
+        user_id = asked.user()
+        if user_id not in self._members(asked):
+            raise not_found()
+        person = self._platform.accounts.person(user_id)
+        picture = {"pictureUrl": person.picture_url} if person.picture_url else {}
+        return done({"userId": user_id, "displayName": person.name} | picture)
+
+    async def member_ids(self, asked: Asked) -> Response:
+        """All of them, a hundred at a time."""
+        ids, more = page_of(sorted(self._members(asked)), asked, most=_MOST_IDS)
+        return done({"memberIds": ids} | more)
+
+    async def member_count(self, asked: Asked) -> Response:
+        """How many they are, without the bot."""
+        return done({"count": len(self._members(asked))})
+
+    async def leave(self, asked: Asked) -> Response:
+        """The bot is not in there any more."""
+        self._members(asked)
+        self._platform.accounts.leave(asked.part("chatId"))
+        return done()
+
+    def _members(self, asked: Asked) -> set[str]:
+        members = self._platform.accounts.members(asked.part("chatId"))
+        if members is None:
+            raise not_found()
+        return members

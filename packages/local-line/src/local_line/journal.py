@@ -1,0 +1,192 @@
+"""What went over the wire: webhooks to the bot and calls from it, told to those who watch.
+
+Every row has a number, given when it began: by it a page shows rows in that order.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+Json = dict[str, Any]
+_KEPT = 2000
+_BACKLOG = 200
+"""How many messages a slow window may be behind before it misses some."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One webhook, and what came of it."""
+
+    at: float
+    events: tuple[Json, ...] = field(repr=False)
+    status: int | None
+    """None: there was no answer."""
+    reason: str
+    """`ok`, or as LINE calls it: `error_status_code`, `request_timeout`, `could_not_connect`."""
+    took: float
+    """Seconds until the answer, or until there was none."""
+    is_redelivery: bool = False
+    number: int = 0
+    """The place among all rows: webhooks and calls are counted together, as they begin."""
+    url: str = field(default="", repr=False)
+    body: bytes = field(default=b"", repr=False)
+    """What was sent, to the byte."""
+    signature: str = field(default="", repr=False)
+
+    @property
+    def is_ok(self) -> bool:
+        """True: the bot has answered 2xx in time, and has the events now."""
+        return self.reason == "ok"
+
+    @property
+    def event_ids(self) -> list[str]:
+        """By which the bot can tell the events apart."""
+        return [event["webhookEventId"] for event in self.events]
+
+    def json(self) -> Json:
+        """For the page."""
+        facts = {"at": self.at, "status": self.status, "reason": self.reason, "took": self.took}
+        standby = any(event["mode"] == "standby" for event in self.events)
+        facts |= {"events": [_name(event) for event in self.events], "ids": self.event_ids}
+        facts |= {"number": self.number}
+        return facts | {"isRedelivery": self.is_redelivery, "isStandby": standby}
+
+
+def _name(event: Json) -> str:
+    if event["type"] == "postback":
+        return f"postback {event['postback']['data']}"
+    return event.get("message", event)["type"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the bot to LINE's API, and its answer."""
+
+    at: float
+    method: str
+    route: str
+    status: int
+    took: float
+    request_id: str
+    note: str = ""
+    """What a refusal said."""
+    body: Any = field(default=None, repr=False)
+    """The JSON that was sent, for tests."""
+    number: int = 0
+    """The place among all rows: webhooks and calls are counted together, as they begin."""
+    path: str = field(default="", repr=False)
+    """The address below the API's, with its query."""
+    headers: Json = field(default_factory=dict, repr=False)
+    """Of what was sent, those that matter; the access token is not among them."""
+    sent: bytes = field(default=b"", repr=False)
+    """The body; of a long one, nothing."""
+    is_cut: bool = False
+    """True: the body was too long to be kept."""
+    answer: Any = field(default=None, repr=False)
+    """The JSON that was answered; of other answers, what they are."""
+    is_known: bool = True
+    """False: the platform has no such route."""
+
+    def json(self) -> Json:
+        """For the page."""
+        facts = {"at": self.at, "method": self.method, "route": self.route, "note": self.note}
+        facts |= {"number": self.number, "isKnown": self.is_known}
+        return facts | {"status": self.status, "took": self.took}
+
+
+@dataclass(frozen=True)
+class News:
+    """Something that a page may want to draw."""
+
+    kind: str
+    facts: Json
+    chat_id: str | None
+    """None: it concerns everybody."""
+
+
+class Window:
+    """Where one page hears what happens in its chats."""
+
+    def __init__(self, chat_ids: Collection[str]) -> None:
+        self._chat_ids = chat_ids
+        self._queue: asyncio.Queue[News | None] = asyncio.Queue()
+        self.has_missed = False
+        """True: it was too slow, and should look at everything again."""
+
+    def show(self, news: News) -> None:
+        """Heard, if it concerns this window and there is room."""
+        if news.chat_id is not None and news.chat_id not in self._chat_ids:
+            return
+        if self._queue.qsize() >= _BACKLOG:
+            self.has_missed = True
+        else:
+            self._queue.put_nowait(news)
+
+    async def next(self) -> News | None:
+        """Waits for it. None: it is over."""
+        return await self._queue.get()
+
+    def end(self) -> None:
+        """After what it has heard so far, it is over."""
+        self._queue.put_nowait(None)
+
+    def clear(self) -> None:
+        """What has not been looked at is not needed any more."""
+        self.has_missed = False
+        is_over = False
+        while not self._queue.empty():
+            is_over = self._queue.get_nowait() is None or is_over
+        if is_over:
+            self.end()
+
+
+class Journal:
+    """The last webhooks and calls, and the windows in which they are watched."""
+
+    def __init__(self) -> None:
+        self.deliveries: deque[Delivery] = deque(maxlen=_KEPT)
+        self.calls: deque[Call] = deque(maxlen=_KEPT)
+        self._windows: set[Window] = set()
+        self._numbers = count(1)
+        self._lately: deque[News] = deque(maxlen=_KEPT)
+
+    def begin(self) -> int:
+        """The number of a row that begins now."""
+        return next(self._numbers)
+
+    def delivered(self, delivery: Delivery, chat_id: str | None) -> None:
+        """A webhook is over, well or not."""
+        self.deliveries.append(delivery)
+        self._write(News("delivery", delivery.json(), chat_id))
+
+    def called(self, call: Call, chat_id: str | None) -> None:
+        """A call was answered."""
+        self.calls.append(call)
+        self._write(News("call", call.json(), chat_id))
+
+    def _write(self, news: News) -> None:
+        self._lately.append(news)
+        self.tell(news)
+
+    def lately(self, chat_ids: Collection[str], most: int) -> list[News]:
+        """What went over the wire of late for those chats, or for nobody in particular."""
+        mine = [each for each in self._lately if each.chat_id is None or each.chat_id in chat_ids]
+        return mine[-most:]
+
+    def tell(self, news: News) -> None:
+        """Everybody whom it concerns hears of it; nothing is written down."""
+        for window in self._windows:
+            window.show(news)
+
+    def open_window(self, chat_ids: Collection[str]) -> Window:
+        """What happens in those chats from now on."""
+        window = Window(chat_ids)
+        self._windows.add(window)
+        return window
+
+    def close_window(self, window: Window) -> None:
+        """Nobody looks there any more."""
+        self._windows.discard(window)

@@ -1,0 +1,208 @@
+"""The platform on a loopback port, for tests and for bots in other processes."""
+
+import asyncio
+import secrets as _secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from inspect import iscoroutinefunction
+from socketserver import ThreadingMixIn
+from threading import Thread
+from typing import Any, Literal
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from .panel import ChatPanel, create_page
+from .platform import Platform
+
+_FAREWELL = 2.0
+"""The most that answers under way may take at the end, in seconds."""
+_LOOK = 0.005
+"""Between two looks whether they are given: not the tenth of a second that uvicorn takes."""
+
+
+class LocalLine(Platform):
+    """LINE, on this machine: `async with LocalLine() as line:`.
+
+    The bot is given `line.api_base` as LINE's address, and `line.webhook_url` is where the bot is;
+    `connect` puts an app there. Everything runs in the loop that entered it: blocking calls to it
+    belong in a thread, or use `BlockingLine`.
+    """
+
+    page_url: str
+    """The chat, to look at in a browser."""
+    _serving: AsyncExitStack
+
+    def __init__(
+        self,
+        *,
+        secret: str | None = None,
+        access_token: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **options: Any,
+    ) -> None:
+        """*secret*, *access_token*: made up, if there are none. *port* 0: a free one.
+
+        The other options are those of `Platform`. ValueError: an empty secret or token.
+        """
+        secret = _secrets.token_hex(16) if secret is None else secret
+        access_token = _secrets.token_urlsafe(48) if access_token is None else access_token
+        super().__init__(secret=secret, access_token=access_token, **options)
+        self._address = (host, port)
+
+    async def __aenter__(self) -> "LocalLine":
+        """OSError: the port is taken."""
+        panel = ChatPanel(self)
+        host, port = self._address
+        async with AsyncExitStack() as serving:
+            await super().__aenter__()
+            serving.push_async_exit(super().__aexit__)
+            app = create_page(panel)
+            url = await serving.enter_async_context(served(app, host=host, port=port))
+            # What happens first at the end: streams, and answers that dawdle, would not end.
+            serving.push_async_callback(panel.send_home)
+            serving.callback(self.faults.end)
+            self._serving = serving.pop_all()
+        self.api_base, self.page_url = url, f"{url}/chat/"
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._serving.aclose()
+
+    async def connect(self, app: Any, path: str = "/callback") -> str:
+        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
+
+        Returns its address. OSError: it does not start.
+        """
+        bot = served(app, lifespan="auto") if is_asgi(app) else served_wsgi(app)
+        url = await self._serving.enter_async_context(bot)
+        self.webhook_url = url + path
+        return self.webhook_url
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, within a loop that is not its own: it looks at no signals, and ends at once."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+        self.end = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self):
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # uvicorn would end the process, which is not its own here
+            raise OSError("the app does not start; its log says why") from None
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.end.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._settle()
+        await self.lifespan.shutdown()
+
+    async def _settle(self) -> None:
+        """Answers under way are given, or given up."""
+        looks = int(_FAREWELL / _LOOK)
+        for _ in range(looks):
+            if not self.server_state.connections and not self.server_state.tasks:
+                break
+            await asyncio.sleep(_LOOK)
+        tasks = set(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def served(
+    app: ASGIApp,
+    *,
+    lifespan: bool | Literal["auto"] = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[str]:
+    """*app* answers at the address that is given, on a free loopback port, until the end.
+
+    OSError: the port is taken, or its lifespan does not start. Nothing is left open then.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="auto" if lifespan == "auto" else "on" if lifespan else "off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+    )
+    server = _Server(config)
+    with _listen(host, port) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        try:
+            await _either(serving, server.is_up)
+            yield f"http://{host}:{listener.getsockname()[1]}"
+        finally:
+            server.end.set()
+            await serving
+
+
+def is_asgi(app: Any) -> bool:
+    """True: it is called with a scope; False: with an environ, as WSGI has it."""
+    return iscoroutinefunction(app) or iscoroutinefunction(type(app).__call__)
+
+
+@asynccontextmanager
+async def served_wsgi(app: Any) -> AsyncIterator[str]:
+    """The same, for a WSGI app: every request in a thread of its own."""
+    server = make_server("127.0.0.1", 0, app, _Threads, _Quiet)
+    serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+
+class _Threads(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the journal has it."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # TCP by name, which socket.create_server leaves out: asyncio sends small answers at once only
+    # where it sees that name. Else each takes 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def _either(serving: "asyncio.Task[None]", is_up: asyncio.Event) -> None:
+    """It is up; or it is not, and says why."""
+    waiting = asyncio.create_task(is_up.wait())
+    await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if not is_up.is_set():
+        waiting.cancel()
+        await serving

@@ -1,0 +1,126 @@
+"""Who is logged in where: access tokens of users and of the channel, and ID tokens.
+
+Nothing here looks at a clock: the time is handed in.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from .accounts import Channel, Person
+
+ISSUER = "https://access.line.me"
+USER_TTL, ID_TTL = 30 * 24 * 3600, 3600
+SHORT_TTL, STATELESS_TTL = 30 * 24 * 3600, 15 * 60
+"""How long tokens are good, in seconds, as LINE has it."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """What a page gets when somebody has logged in, as LIFF hands it out."""
+
+    user_id: str
+    access_token: str = field(repr=False)
+    id_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Token:
+    until: float
+    user_id: str | None = None
+    key_id: str | None = None
+
+
+class Logins:
+    """All tokens that were handed out, but for the one of the console."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._tokens: dict[str, _Token] = {}
+
+    # ---- users
+
+    def log_in(self, person: Person, now: float, *, nonce: str | None = None) -> Login:
+        """This person has logged in."""
+        token = secrets.token_urlsafe(32)
+        self._tokens[token] = _Token(now + USER_TTL, person.user_id)
+        return Login(person.user_id, token, self._id_token(person, now, nonce))
+
+    def user(self, token: str, now: float) -> str | None:
+        """Whose it is. None: nobody's, or too old."""
+        known = self._tokens.get(token)
+        return known.user_id if known is not None and now < known.until else None
+
+    def _id_token(self, person: Person, now: float, nonce: str | None) -> str:
+        claims: dict[str, Any] = {"iss": ISSUER, "sub": person.user_id}
+        claims |= {"aud": self._channel.channel_id, "exp": int(now) + ID_TTL, "iat": int(now)}
+        claims |= {"amr": ["linesso"], "name": person.name}
+        claims |= {"nonce": nonce} if nonce else {}
+        claims |= {"picture": person.picture_url} if person.picture_url else {}
+        return self._signed(claims)
+
+    def _signed(self, claims: dict[str, Any]) -> str:
+        parts = [{"typ": "JWT", "alg": "HS256"}, claims]
+        body = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
+        return f"{body}.{_encoded(self._signature(body))}"
+
+    def _signature(self, body: str) -> bytes:
+        return hmac.digest(self._channel.secret.encode(), body.encode(), hashlib.sha256)
+
+    def claims(self, id_token: str, now: float) -> dict[str, Any]:
+        """What an ID token says. ValueError: in LINE's words, why it says nothing."""
+        body, _, sign = id_token.rpartition(".")
+        if not hmac.compare_digest(_encoded(self._signature(body)).encode(), sign.encode()):
+            raise ValueError("Invalid IdToken.")
+        claims = json.loads(_decoded(body.partition(".")[2]))
+        if now >= claims["exp"]:
+            raise ValueError("IdToken expired.")
+        return claims
+
+    # ---- the channel
+
+    def issue(self, now: float, *, ttl: float, key_id: str | None = None) -> str:
+        """A new access token of the channel."""
+        token = secrets.token_urlsafe(64)
+        self._tokens[token] = _Token(now + ttl, None, key_id)
+        return token
+
+    def left(self, token: str, now: float) -> float | None:
+        """For how long it is good, a user's or the channel's. None: it is not."""
+        known = self._tokens.get(token)
+        return known.until - now if known is not None and now < known.until else None
+
+    def is_channels(self, token: str, now: float) -> bool:
+        """True: it is one of the channel, and good."""
+        known = self._tokens.get(token)
+        return known is not None and known.user_id is None and now < known.until
+
+    def key_ids(self, now: float) -> list[str]:
+        """Of the channel's tokens that are good."""
+        return [each.key_id for each in self._tokens.values() if each.key_id and now < each.until]
+
+    def revoke(self, token: str) -> None:
+        """It is not good any more."""
+        self._tokens.pop(token, None)
+
+
+def issuer_of(assertion: str) -> str | None:
+    """Who has signed a JWT, as it says itself: nobody here has the key to look. None: no JWT."""
+    try:
+        _, claims, _ = assertion.split(".")
+        issuer = json.loads(_decoded(claims))["iss"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return issuer if isinstance(issuer, str) else None
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,393 @@
+"""The platform: people, chats, menus and a bot, and what people can do on their phones.
+
+Every verb of a person (`say`, `tap`, `follow` …) is one webhook to the bot, and returns when the
+bot has answered it, or has not within two seconds. What the bot says back is in `chat().sent`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from itertools import count
+from time import time
+from typing import Any
+
+from starlette.applications import Starlette
+
+from . import events
+from .accounts import Accounts, Channel, Picture
+from .api import create_api
+from .audiences import Audiences
+from .calls import same
+from .chats import Chat, Chats, Entry
+from .contents import Content, Contents
+from .deliveries import PATIENCE, Postman
+from .events import Draft, Json, Stamp
+from .faults import Fault, Faults
+from .journal import Call, Delivery, Journal, News
+from .logins import Login, Logins
+from .rates import Rates
+from .richmenus import RichMenus
+from .sendings import Sendings
+from .sources import Source, new_id
+from .tokens import LinkTokens, ReplyTokens, RetryKeys
+
+REDELIVERED_AFTER = (1.0, 5.0, 20.0)
+"""Seconds until a webhook that failed is sent again, and again; LINE does not tell its own."""
+
+_MOST_EVENTS = 10_000
+"""How many events are kept, to be delivered again."""
+
+
+class Platform:
+    """LINE, for one bot. `app` is its API; it can be used while it is entered."""
+
+    def __init__(
+        self,
+        *,
+        secret: str,
+        access_token: str,
+        webhook_url: str = "",
+        reply_token_ttl: float = 60.0,
+        redelivery: bool = False,
+        redelivered_after: Sequence[float] = REDELIVERED_AFTER,
+        webhook_patience: float = PATIENCE,
+        quota: int | None = 200,
+        rate_limits: bool = True,
+        name: str = "My bot",
+        picture: Picture | None = None,
+        picture_url: str | None = None,
+        channel_id: str | None = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        """ValueError: no secret, no token. *webhook_url* is needed at the first event only.
+
+        *quota*: messages in a month, None: no end. *rate_limits*: False: call as often as you like.
+        """
+        known = {"channel_id": channel_id} if channel_id is not None else {}
+        self.channel = Channel(secret, access_token, name, picture, picture_url, **known)
+        self.webhook_url = webhook_url
+        self.api_base = "https://api.line.me"
+        """What a bot is told that LINE's API is."""
+        self.redelivery = redelivery
+        self.quota = quota
+        self.used = 0
+        """How many messages of the quota were pushed."""
+        self.clock = clock
+        self.accounts = Accounts()
+        self.chats = Chats()
+        self.menus = RichMenus()
+        self.journal = Journal()
+        self.reply_tokens = ReplyTokens(ttl=reply_token_ttl)
+        self.retry_keys = RetryKeys()
+        self.link_tokens = LinkTokens()
+        self.read_tokens: dict[str, str] = {}
+        """Which chat a `markAsReadToken` is of."""
+        self.logins = Logins(self.channel)
+        self.contents = Contents()
+        self.sendings = Sendings()
+        self.audiences = Audiences()
+        self.rates = Rates(enabled=rate_limits)
+        self.faults = Faults()
+        self.me = Source.user(new_id("user"))
+        """The person who does what nobody else is named for."""
+        self._redelivered_after = tuple(redelivered_after)
+        self._postman = Postman(
+            self.channel, patience=webhook_patience, clock=clock, begin=self.journal.begin
+        )
+        self._events: dict[str, Json] = {}
+        self._numbers = count(500_000_000_000_000_001)
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self.app: Starlette = create_api(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.journal.deliveries)} webhooks>"
+
+    async def __aenter__(self) -> "Platform":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Webhooks under way are given up."""
+        for task in self._under_way:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    # ---- what people do
+
+    async def say(self, words: str, *, source: Source | None = None) -> Delivery:
+        """Somebody writes."""
+        return await self.send(events.text(words), source=source)
+
+    async def tap(
+        self,
+        data: str,
+        *,
+        display_text: str | None = None,
+        params: Json | None = None,
+        source: Source | None = None,
+    ) -> Delivery:
+        """Somebody taps a button, or an area of the rich menu, that stands for *data*."""
+        draft = events.postback(data, display_text=display_text, params=params)
+        return await self.send(draft, source=source)
+
+    async def share_location(
+        self,
+        latitude: float,
+        longitude: float,
+        *,
+        title: str | None = None,
+        address: str | None = None,
+        source: Source | None = None,
+    ) -> Delivery:
+        """Somebody shares a place."""
+        draft = events.location(latitude, longitude, title=title, address=address)
+        return await self.send(draft, source=source)
+
+    async def follow(self, *, source: Source | None = None) -> Delivery:
+        """Somebody adds the bot, or takes back a block."""
+        return await self.send(self.following(source or self.me))
+
+    async def unfollow(self, *, source: Source | None = None) -> Delivery:
+        """Somebody blocks the bot."""
+        return await self.send(self.unfollowing(source or self.me))
+
+    async def join(self, *, source: Source) -> Delivery:
+        """The bot is invited to that group or room."""
+        return await self.send(events.join(), source=source)
+
+    async def leave(self, *, source: Source) -> Delivery:
+        """The bot is removed from that group or room."""
+        return await self.send(events.leave(), source=source)
+
+    async def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
+        """Somebody takes back what they have sent."""
+        return await self.send(events.unsend(message_id), source=source)
+
+    async def send_picture(
+        self, content: Content | None = None, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody sends a picture, which the bot can download."""
+        return await self.send(events.image(content), source=source)
+
+    async def link_account(
+        self, link_token: str, nonce: str, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        person = source or self.me
+        is_ok = self.link_tokens.spend(link_token, self.clock()) == person.chat_id
+        return await self.send(events.account_link(nonce, is_ok=is_ok), source=person)
+
+    def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
+        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        person = self.accounts.person((source or self.me).chat_id)
+        return self.logins.log_in(person, self.clock(), nonce=nonce)
+
+    async def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
+        """All of it in one webhook."""
+        return await self.start(self.happen(drafts, source=source))
+
+    async def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
+        """Anything of `events`, in a webhook of its own."""
+        return await self.batch([draft], source=source)
+
+    async def redeliver(self, event_id: str, *, is_flagged: bool = True) -> Delivery:
+        """The same event again, *is_flagged* as such or not. KeyError: there was none."""
+        return await self.start_again(event_id, is_flagged=is_flagged)
+
+    async def verify(self, url: str | None = None) -> Delivery:
+        """The button in LINE's console: a webhook without events. Not in the journal."""
+        return await self._postman.deliver(url or self.webhook_url, ())
+
+    def somebody(self, name: str | None = None) -> Source:
+        """A new person, who is a friend of the bot; no event tells the bot so."""
+        source = Source.user(new_id("user"))
+        person = self.accounts.person(source.chat_id)
+        person.is_friend = True
+        person.name = name or person.name
+        return source
+
+    def is_channel_token(self, token: str) -> bool:
+        """True: whoever has it is the bot."""
+        is_console = same(token, self.channel.access_token)
+        return is_console or self.logins.is_channels(token, self.clock())
+
+    # ---- what can be seen of it
+
+    def chat(self, source: Source | None = None) -> Chat:
+        """The conversation there: `entries`, `sent`, `quick_reply`, `loading`."""
+        return self.chats.open((source or self.me).chat_id)
+
+    @property
+    def calls(self) -> list[Call]:
+        """What the bot has asked of the API, the oldest first."""
+        return list(self.journal.calls)
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """The webhooks, in the order in which they were answered."""
+        return list(self.journal.deliveries)
+
+    async def wait_for_messages(
+        self, number: int, *, source: Source | None = None, within: float = 10.0
+    ) -> list[Json]:
+        """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
+        chat = self.chat(source)
+        window = self.journal.open_window([chat.id])
+        try:
+            async with asyncio.timeout(within):
+                while len(chat.sent) < number:
+                    await window.next()
+        finally:
+            self.journal.close_window(window)
+        return chat.sent
+
+    def fail_next(
+        self, route: str, *, status: int | None = None, delay: float = 0.0, times: int = 1
+    ) -> None:
+        """The next calls of *route* are refused with *status*, or done and answered late."""
+        self.faults.add(route, Fault(status, delay, times))
+
+    # ---- how it is done
+
+    def following(self, source: Source) -> Draft:
+        """This person is a friend now. ValueError: the bot is nowhere."""
+        self._find_bot()
+        person = self.accounts.person(source.chat_id)
+        draft = events.follow(is_unblocked=person.has_blocked).by(source)
+        person.is_friend, person.has_blocked = True, False
+        return draft
+
+    def unfollowing(self, source: Source) -> Draft:
+        """This person has blocked the bot now. ValueError: the bot is nowhere."""
+        self._find_bot()
+        person = self.accounts.person(source.chat_id)
+        person.is_friend, person.has_blocked = False, True
+        return events.unfollow().by(source)
+
+    def happen(self, drafts: Sequence[Draft], *, source: Source | None = None) -> list[Json]:
+        """It is in the chats, and there are events of it. ValueError: the bot is nowhere."""
+        self._find_bot()
+        return [self._happen(draft, draft.source or source or self.me) for draft in drafts]
+
+    def _find_bot(self) -> None:
+        if not self.webhook_url:
+            raise ValueError("Set webhook_url first: nobody knows where the bot is.")
+
+    def start(
+        self, made: list[Json], *, redelivery: bool | None = None
+    ) -> "asyncio.Task[Delivery]":
+        """One webhook with all of it leaves now."""
+        again = self.redelivery if redelivery is None else redelivery
+        return self._spawn(self._deliver(made, redelivery=again))
+
+    def start_again(self, event_id: str, *, is_flagged: bool = True) -> "asyncio.Task[Delivery]":
+        """The event leaves once more, now. KeyError: there was none."""
+        return self._spawn(self._repeat([self._events[event_id]], is_flagged=is_flagged))
+
+    def repeat(self, delivery: Delivery) -> "asyncio.Task[Delivery]":
+        """The same webhook leaves once more, now: a duplicate that says nothing of it."""
+        made = [event | {"deliveryContext": {"isRedelivery": False}} for event in delivery.events]
+        return self._spawn(self._repeat(made, is_flagged=False))
+
+    def _happen(self, draft: Draft, source: Source) -> Json:
+        """It is in the chat, and an event of it is made."""
+        now = self.clock()
+        self.accounts.meet(source)
+        stamp = self._stamp(now)
+        event = events.compose(draft, source, stamp)
+        self._remember(event)
+        self._change_members(draft, source)
+        if "replyToken" in event:
+            self.reply_tokens.issue(stamp.reply_token, source.chat_id, now)
+        if draft.type == "message":
+            self._remember_token(stamp.read_token, source.chat_id)
+        if draft.carried is not None:
+            self.contents.add(stamp.message_id, draft.carried)
+        if draft.takes_back is not None:
+            self._take_back(source.chat_id, draft.takes_back)
+        if draft.shown is not None:
+            self.add_entry(source.chat_id, self._entry(draft.shown, source, stamp))
+        return event
+
+    def _entry(self, message: Json, source: Source, stamp: Stamp) -> Entry:
+        person = self.accounts.find(source.user_id or "")
+        name = person.name if person is not None else None
+        return Entry(
+            stamp.message_id, "person", message, stamp.at, stamp.event_id,
+            user_id=source.user_id, name=name,
+        )  # fmt: skip
+
+    def _change_members(self, draft: Draft, source: Source) -> None:
+        if draft.type == "leave":
+            self.accounts.leave(source.chat_id)
+        for member in draft.content.get("joined", {}).get("members", []):
+            self.accounts.enter(source.chat_id, member["userId"])
+        for member in draft.content.get("left", {}).get("members", []):
+            self.accounts.part(source.chat_id, member["userId"])
+
+    def _take_back(self, chat_id: str, message_id: str) -> None:
+        self.contents.forget(message_id)
+        self.chats.open(chat_id).take_back(message_id)
+        self.journal.tell(News("unsent", {"id": message_id}, chat_id))
+
+    def _remember(self, event: Json) -> None:
+        self._events[event["webhookEventId"]] = event
+        if len(self._events) > _MOST_EVENTS:
+            del self._events[next(iter(self._events))]
+
+    def _remember_token(self, token: str, chat_id: str) -> None:
+        self.read_tokens[token] = chat_id
+        if len(self.read_tokens) > _MOST_EVENTS:
+            del self.read_tokens[next(iter(self.read_tokens))]
+
+    def _stamp(self, now: float) -> Stamp:
+        event_id = events.ulid(now, secrets.randbits(80))
+        return Stamp(
+            now, event_id, secrets.token_hex(16), self.next_number(), secrets.token_urlsafe(24),
+            secrets.token_urlsafe(24),
+        )  # fmt: skip
+
+    def next_number(self) -> str:
+        """The id of a message."""
+        return str(next(self._numbers))
+
+    def add_entry(self, chat_id: str, entry: Entry) -> None:
+        """It is in the chat, and those who watch see it."""
+        self.chats.open(chat_id).add(entry)
+        self.journal.tell(News("entry", entry.json(), chat_id))
+
+    async def _deliver(self, made: list[Json], *, redelivery: bool) -> Delivery:
+        delivery = await self._postman.deliver(self.webhook_url, made)
+        self._record(delivery)
+        if redelivery and not delivery.is_ok:
+            self._spawn(self._keep_trying(made))
+        return delivery
+
+    async def _keep_trying(self, made: list[Json]) -> None:
+        for pause in self._redelivered_after:
+            await asyncio.sleep(pause)
+            if (await self._repeat(made, is_flagged=True)).is_ok:
+                return
+
+    async def _repeat(self, made: list[Json], *, is_flagged: bool) -> Delivery:
+        for event in made:
+            self.reply_tokens.renew(event.get("replyToken", ""), self.clock())
+        delivery = await self._postman.deliver(self.webhook_url, made, again=is_flagged)
+        self._record(delivery)
+        return delivery
+
+    def _record(self, delivery: Delivery) -> None:
+        places: Collection[str] = {chat_of(event) for event in delivery.events}
+        self.journal.delivered(delivery, places.pop() if len(places) == 1 else None)
+
+    def _spawn(self, work: "Coroutine[Any, Any, Any]") -> "asyncio.Task[Any]":
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+
+def chat_of(event: Json) -> str:
+    """Where it happened."""
+    source = event["source"]
+    return source[f"{source['type']}Id"]

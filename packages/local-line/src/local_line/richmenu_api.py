@@ -1,0 +1,218 @@
+"""Rich menus over HTTP: made, checked, drawn on, shown to all or to one, and named.
+
+/v2/bot/richmenu…, /v2/bot/user/all/richmenu…, /v2/bot/user/{userId}/richmenu…
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from .calls import Asked, Entrance, done
+from .journal import News
+from .refusals import Detail, wrong_body, wrong_parameter
+from .richmenus import RichMenus, check_menu, check_operations, check_picture
+from .sendings import iso
+from .sources import is_id
+
+if TYPE_CHECKING:
+    from .platform import Platform
+
+
+def entrances(platform: "Platform") -> list[Entrance]:
+    """The routes; what is fixed stands before what is not."""
+    api = RichMenuApi(platform)
+    menu, alias = "/v2/bot/richmenu", "/v2/bot/richmenu/alias"
+    everybody, one = "/v2/bot/user/all/richmenu", "/v2/bot/user/{userId}/richmenu"
+    return [
+        Entrance("POST", menu, api.create),
+        Entrance("POST", f"{menu}/validate", api.validate),
+        Entrance("GET", f"{menu}/list", api.list_all),
+        Entrance("POST", alias, api.create_alias),
+        Entrance("GET", f"{alias}/list", api.list_aliases),
+        Entrance("GET", f"{alias}/{{aliasId}}", api.get_alias),
+        Entrance("POST", f"{alias}/{{aliasId}}", api.update_alias),
+        Entrance("DELETE", f"{alias}/{{aliasId}}", api.delete_alias),
+        Entrance("POST", f"{menu}/batch", api.batch),
+        Entrance("POST", f"{menu}/validate/batch", api.validate_batch),
+        Entrance("GET", f"{menu}/progress/batch", api.batch_progress),
+        Entrance("POST", f"{menu}/bulk/link", api.link_many),
+        Entrance("POST", f"{menu}/bulk/unlink", api.unlink_many),
+        Entrance("GET", f"{menu}/{{richMenuId}}", api.get),
+        Entrance("DELETE", f"{menu}/{{richMenuId}}", api.delete),
+        Entrance("POST", f"{menu}/{{richMenuId}}/content", api.upload),
+        Entrance("GET", f"{menu}/{{richMenuId}}/content", api.download),
+        Entrance("GET", everybody, api.get_default),
+        Entrance("DELETE", everybody, api.cancel_default),
+        Entrance("POST", f"{everybody}/{{richMenuId}}", api.set_default),
+        Entrance("GET", one, api.get_linked),
+        Entrance("DELETE", one, api.unlink),
+        Entrance("POST", f"{one}/{{richMenuId}}", api.link),
+    ]
+
+
+class RichMenuApi:
+    """The menus of the bot."""
+
+    def __init__(self, platform: "Platform") -> None:
+        self._platform = platform
+
+    @property
+    def _menus(self) -> RichMenus:
+        return self._platform.menus
+
+    def _changed(self) -> Response:
+        """Everybody should look at their menu again."""
+        self._platform.journal.tell(News("menu", {}, None))
+        return done()
+
+    # ---- the menus
+
+    async def create(self, asked: Asked) -> Response:
+        """A new one, without a picture yet."""
+        return done({"richMenuId": self._menus.create(check_menu(await asked.json()))})
+
+    async def validate(self, asked: Asked) -> Response:
+        """Whether it could be made; nothing is."""
+        check_menu(await asked.json())
+        return done()
+
+    async def list_all(self, asked: Asked) -> Response:
+        """All of them."""
+        return done({"richmenus": self._menus.all()})
+
+    async def get(self, asked: Asked) -> Response:
+        """One of them."""
+        return done(self._menus.get(asked.part("richMenuId")))
+
+    async def delete(self, asked: Asked) -> Response:
+        """It is gone, from every phone, too."""
+        self._menus.delete(asked.part("richMenuId"))
+        return self._changed()
+
+    async def upload(self, asked: Asked) -> Response:
+        """Its picture; it can have only one, for ever."""
+        menu_id = asked.part("richMenuId")
+        self._menus.get(menu_id)
+        picture = check_picture(await asked.data(), asked.media_type)
+        self._menus.upload(menu_id, picture)
+        return done()
+
+    async def download(self, asked: Asked) -> Response:
+        """Its picture."""
+        picture = self._menus.picture(asked.part("richMenuId"))
+        return Response(picture.data, media_type=picture.media_type)
+
+    # ---- who sees it
+
+    async def get_default(self, asked: Asked) -> Response:
+        """What everybody sees."""
+        return done({"richMenuId": self._menus.default})
+
+    async def set_default(self, asked: Asked) -> Response:
+        """Everybody sees it."""
+        self._menus.set_default(asked.part("richMenuId"))
+        return self._changed()
+
+    async def cancel_default(self, asked: Asked) -> Response:
+        """Nobody sees it."""
+        self._menus.cancel_default()
+        return self._changed()
+
+    async def get_linked(self, asked: Asked) -> Response:
+        """What this person sees, and not everybody."""
+        return done({"richMenuId": self._menus.linked(asked.user())})
+
+    async def link(self, asked: Asked) -> Response:
+        """This person sees it."""
+        self._menus.link(asked.user(), asked.part("richMenuId"))
+        return self._changed()
+
+    async def unlink(self, asked: Asked) -> Response:
+        """This person sees what everybody sees."""
+        self._menus.unlink(asked.user())
+        return self._changed()
+
+    async def link_many(self, asked: Asked) -> Response:
+        """These people see it."""
+        body = await asked.json()
+        for user_id in _users(body):
+            self._menus.link(user_id, _word(body, "richMenuId"))
+        self._changed()
+        return done(status=202)
+
+    async def unlink_many(self, asked: Asked) -> Response:
+        """These people see what everybody sees."""
+        for user_id in _users(await asked.json()):
+            self._menus.unlink(user_id)
+        self._changed()
+        return done(status=202)
+
+    # ---- all at once
+
+    async def batch(self, asked: Asked) -> Response:
+        """Who sees one menu sees another from now on, or none."""
+        operations = check_operations(await asked.json())
+        for operation in operations:
+            self._menus.replace(operation)
+        self._platform.menus.note_batch(asked.request_id, self._platform.clock())
+        self._changed()
+        return done(status=202)
+
+    async def validate_batch(self, asked: Asked) -> Response:
+        """Whether it could be done; nothing is."""
+        check_operations(await asked.json())
+        return done()
+
+    async def batch_progress(self, asked: Asked) -> Response:
+        """How it went. Refusal: 404, there was none."""
+        request_id = asked.query("requestId")
+        if not request_id:
+            raise wrong_parameter("requestId")
+        at = iso(self._menus.batch(request_id))
+        return done({"phase": "succeeded", "acceptedTime": at, "completedTime": at})
+
+    # ---- other names
+
+    async def create_alias(self, asked: Asked) -> Response:
+        """A new name for a menu."""
+        body = await asked.json()
+        alias = _word(body, "richMenuAliasId", most=32)
+        self._menus.name(alias, _word(body, "richMenuId"), is_new=True)
+        return done()
+
+    async def update_alias(self, asked: Asked) -> Response:
+        """The name means another menu now."""
+        menu_id = _word(await asked.json(), "richMenuId")
+        self._menus.name(asked.part("aliasId"), menu_id, is_new=False)
+        return done()
+
+    async def get_alias(self, asked: Asked) -> Response:
+        """What the name means."""
+        alias = asked.part("aliasId")
+        return done({"richMenuAliasId": alias, "richMenuId": self._menus.named(alias)})
+
+    async def list_aliases(self, asked: Asked) -> Response:
+        """All names."""
+        names = self._menus.names().items()
+        return done({"aliases": [{"richMenuAliasId": a, "richMenuId": m} for a, m in names]})
+
+    async def delete_alias(self, asked: Asked) -> Response:
+        """The name means nothing any more."""
+        self._menus.forget_name(asked.part("aliasId"))
+        return done()
+
+
+def _users(body: dict[str, Any]) -> list[str]:
+    users = body.get("userIds")
+    if not isinstance(users, list) or not 1 <= len(users) <= 500:
+        raise wrong_body([Detail("userIds", "Size must be between 1 and 500")])
+    if not all(is_id(user, "U") for user in users):
+        raise wrong_body([Detail("userIds", "invalid userId")])
+    return users
+
+
+def _word(body: dict[str, Any], name: str, *, most: int = 100) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not 1 <= len(value) <= most:
+        raise wrong_body([Detail(name, f"invalid {name}")])
+    return value

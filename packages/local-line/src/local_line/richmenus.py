@@ -1,0 +1,270 @@
+"""Rich menus: the JSON, its picture, who sees which one, and their other names."""
+
+import io
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from .actions import in_rich_menu
+from .findings import (
+    Check,
+    Finding,
+    Findings,
+    Path,
+    boolean,
+    by_type,
+    fields,
+    listed,
+    number,
+    text,
+)
+from .refusals import Detail, Refusal, not_found, wrong_body
+
+Json = dict[str, Any]
+MOST_MENUS = 1000
+LARGEST_IMAGE = 1024 * 1024
+_FLATTEST = 1.45
+"""Width by height, at least."""
+FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
+
+
+# ---- the JSON
+
+_whole = number(0, 2**31 - 1)
+_bounds = fields({"x": _whole, "y": _whole, "width": _whole, "height": _whole}, {})
+_area = fields({"bounds": _bounds, "action": in_rich_menu}, {})
+_REQUIRED: dict[str, Check] = {
+    "size": fields({"width": number(800, 2500), "height": number(250, 2500)}, {}),
+    "selected": boolean,
+    "name": text(300),
+    "chatBarText": text(14),
+    "areas": listed(_area, least=0, most=20),
+}
+_menu = fields(_REQUIRED, {})
+
+
+def check_menu(body: Json) -> Json:
+    """A rich menu that can be made. Refusal: 400, and what is wrong with it."""
+    mistakes = list(_menu(body, ())) or list(_proportions(body))
+    if mistakes:
+        raise wrong_body([Detail(each.dotted, each.message) for each in mistakes])
+    return {name: body[name] for name in _REQUIRED}
+
+
+def _proportions(body: Json) -> Findings:
+    size = body["size"]
+    if size["width"] / size["height"] < _FLATTEST:
+        yield Finding(("size",), f"the width must be at least {_FLATTEST} times the height")
+    for index, area in enumerate(body["areas"]):
+        yield from _inside(area["bounds"], size, ("areas", index, "bounds"))
+
+
+def _inside(bounds: Json, size: Json, path: Path) -> Findings:
+    """An area begins inside of the menu; it may reach beyond, as in LINE's own example of tabs."""
+    for start, length in (("x", "width"), ("y", "height")):
+        if not bounds[length]:
+            yield Finding((*path, length), "must be greater than or equal to 1")
+        if bounds[start] >= size[length]:
+            yield Finding(path, f"must be inside of the {length} of the rich menu")
+
+
+# ---- changes for everybody who sees a menu
+
+_menu_id = text(100)
+_OPERATIONS: dict[str, Check] = {
+    "link": fields({"from": _menu_id, "to": _menu_id}, {}),
+    "unlink": fields({"from": _menu_id}, {}),
+    "unlinkAll": fields({}, {}),
+}
+_operations = listed(by_type(_OPERATIONS), least=1, most=1000)
+
+
+def check_operations(body: Json) -> list[Json]:
+    """The operations of a batch. Refusal: 400, and what is wrong with them."""
+    mistakes = list(_operations(body.get("operations"), ("operations",)))
+    if mistakes:
+        raise wrong_body([Detail(each.dotted, each.message) for each in mistakes])
+    return body["operations"]
+
+
+# ---- the picture
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a rich menu looks like."""
+
+    data: bytes
+    media_type: str
+
+
+def check_picture(data: bytes, media_type: str) -> Picture:
+    """A picture that a rich menu can have. Refusal: 400, 413 or 415."""
+    if media_type not in FORMATS:
+        raise Refusal(415, f"The content type, {media_type}, is not supported")
+    if len(data) > LARGEST_IMAGE:
+        raise Refusal(413, "Request Entity Too Large")
+    width, height = _measured(data, FORMATS[media_type])
+    if not 800 <= width <= 2500 or height < 250 or width / height < _FLATTEST:
+        raise Refusal(400, "The image size is not allowed for richmenu")
+    return Picture(data, media_type)
+
+
+def _measured(data: bytes, format: str) -> tuple[int, int]:
+    """From its head; it is not unpacked."""
+    try:
+        with Image.open(io.BytesIO(data), formats=[format]) as image:
+            return image.size
+    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError):
+        raise Refusal(400, "The image format is not allowed for richmenu") from None
+
+
+# ---- all of them
+
+
+class RichMenus:
+    """The menus of one bot: made once and never changed."""
+
+    def __init__(self) -> None:
+        self._menus: dict[str, Json] = {}
+        self._pictures: dict[str, Picture] = {}
+        self._default: str | None = None
+        self._linked: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+        self._batches: dict[str, float] = {}
+
+    def create(self, menu: Json) -> str:
+        """Its id. Refusal: there are too many."""
+        if len(self._menus) >= MOST_MENUS:
+            raise Refusal(400, "The maximum number of rich menus has been reached")
+        menu_id = f"richmenu-{secrets.token_hex(16)}"
+        self._menus[menu_id] = {"richMenuId": menu_id} | menu
+        return menu_id
+
+    def all(self) -> list[Json]:
+        """The oldest first."""
+        return list(self._menus.values())
+
+    def get(self, menu_id: str) -> Json:
+        """Refusal: there is none."""
+        if menu_id not in self._menus:
+            raise not_found("richmenu not found")
+        return self._menus[menu_id]
+
+    def delete(self, menu_id: str) -> None:
+        """Nobody sees it any more. Refusal: there is none."""
+        self.get(menu_id)
+        del self._menus[menu_id]
+        self._pictures.pop(menu_id, None)
+        self._default = None if self._default == menu_id else self._default
+        self._linked = {user: id for user, id in self._linked.items() if id != menu_id}
+        self._aliases = {alias: id for alias, id in self._aliases.items() if id != menu_id}
+
+    # ---- its picture
+
+    def upload(self, menu_id: str, picture: Picture) -> None:
+        """Refusal: it has one already, which cannot be replaced."""
+        self.get(menu_id)
+        if menu_id in self._pictures:
+            raise Refusal(400, "An image has already been uploaded to the richmenu")
+        self._pictures[menu_id] = picture
+
+    def picture(self, menu_id: str) -> Picture:
+        """Refusal: there is no menu, or it has none."""
+        if menu_id not in self._pictures:
+            raise not_found()
+        return self._pictures[menu_id]
+
+    # ---- who sees it
+
+    def _ready(self, menu_id: str) -> str:
+        if menu_id not in self._menus:
+            raise not_found()
+        if menu_id not in self._pictures:
+            raise Refusal(400, "must upload richmenu image before applying it to user", ())
+        return menu_id
+
+    @property
+    def default(self) -> str:
+        """What everybody sees. Refusal: there is none."""
+        if self._default is None:
+            raise not_found("no default richmenu")
+        return self._default
+
+    def set_default(self, menu_id: str) -> None:
+        """Everybody sees it who has no menu of their own. Refusal: it is not there or not ready."""
+        self._default = self._ready(menu_id)
+
+    def cancel_default(self) -> None:
+        """Nobody sees a menu who has none of their own."""
+        self._default = None
+
+    def link(self, user_id: str, menu_id: str) -> None:
+        """This person sees it, whatever the others see."""
+        self._linked[user_id] = self._ready(menu_id)
+
+    def linked(self, user_id: str) -> str:
+        """This person's own menu. Refusal: there is none."""
+        if user_id not in self._linked:
+            raise not_found("the user has no richmenu")
+        return self._linked[user_id]
+
+    def unlink(self, user_id: str) -> None:
+        """This person sees what everybody sees."""
+        self._linked.pop(user_id, None)
+
+    def seen_by(self, user_id: str) -> Json | None:
+        """The menu on this person's phone, if any."""
+        menu_id = self._linked.get(user_id, self._default)
+        return self._menus.get(menu_id) if menu_id else None
+
+    def replace(self, operation: Json) -> None:
+        """Who has this menu of their own has that one, or none. Refusal: it is not ready."""
+        if operation["type"] == "unlinkAll":
+            self._linked = {}
+            return
+        before = [user for user, menu_id in self._linked.items() if menu_id == operation["from"]]
+        for user in before:
+            if operation["type"] == "link":
+                self.link(user, operation["to"])
+            else:
+                self.unlink(user)
+
+    def note_batch(self, request_id: str, at: float) -> None:
+        """It is done."""
+        self._batches[request_id] = at
+
+    def batch(self, request_id: str) -> float:
+        """When it was done. Refusal: 404, there was none."""
+        if request_id not in self._batches:
+            raise not_found()
+        return self._batches[request_id]
+
+    # ---- other names
+
+    def name(self, alias: str, menu_id: str, *, is_new: bool) -> None:
+        """*alias* means that menu now. Refusal: new and taken, or not new and unknown."""
+        if is_new and alias in self._aliases:
+            raise Refusal(400, "conflict richmenu alias id", ())
+        if not is_new:
+            self.named(alias)
+        if menu_id not in self._pictures:
+            raise Refusal(400, "richmenu not found", ())
+        self._aliases[alias] = menu_id
+
+    def named(self, alias: str) -> str:
+        """The menu of that name. Refusal: there is none."""
+        if alias not in self._aliases:
+            raise not_found("richmenu alias not found")
+        return self._aliases[alias]
+
+    def forget_name(self, alias: str) -> None:
+        """Refusal: nothing has that name."""
+        self.named(alias)
+        del self._aliases[alias]
+
+    def names(self) -> dict[str, str]:
+        """All other names, and what they mean."""
+        return dict(self._aliases)

@@ -1,0 +1,73 @@
+"""What was sent to whom, by which call: for progress, counts and statistics."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+JAPAN = timezone(timedelta(hours=9))
+"""LINE counts days by Japan's time."""
+_KEPT = 10_000
+
+
+@dataclass(frozen=True)
+class Sending:
+    """One call that has sent messages."""
+
+    request_id: str
+    kind: str
+    """`reply`, `push`, `multicast`, `narrowcast` or `broadcast`."""
+    at: float
+    recipients: tuple[str, ...]
+    units: tuple[str, ...] = ()
+    failure: int | None = None
+    """Of a narrowcast that went to nobody: LINE's error code."""
+
+
+class Sendings:
+    """The calls of late, by the id of the request, and how many messages went out on which day."""
+
+    def __init__(self) -> None:
+        self._sendings: dict[str, Sending] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, sending: Sending) -> None:
+        """It was sent."""
+        self._sendings[sending.request_id] = sending
+        self._counts[sending.kind, day_of(sending.at)] += len(sending.recipients)
+        if len(self._sendings) > _KEPT:
+            del self._sendings[next(iter(self._sendings))]
+
+    def find(self, request_id: str) -> Sending | None:
+        """None: there was no such call, or it is long ago."""
+        return self._sendings.get(request_id)
+
+    def count(self, kind: str, day: str) -> int:
+        """How many messages of that kind went out on that day, one for each who got it."""
+        return self._counts[kind, day]
+
+    def units(self, month: str) -> list[str]:
+        """The aggregation units of that month, by name."""
+        lately = [each for each in self._sendings.values() if day_of(each.at)[:6] == month]
+        return sorted({unit for each in lately for unit in each.units})
+
+
+def day_of(at: float) -> str:
+    """`20261115`, in Japan."""
+    return datetime.fromtimestamp(at, JAPAN).strftime("%Y%m%d")
+
+
+def is_day(text: str | None) -> bool:
+    """True: it is written like a day, and there is one."""
+    if text is None or len(text) != 8 or not text.isascii() or not text.isdigit():
+        return False
+    try:
+        datetime.strptime(text, "%Y%m%d").replace(tzinfo=JAPAN)
+    except ValueError:
+        return False
+    return True
+
+
+def iso(at: float) -> str:
+    """`2026-11-15T10:15:30.121Z`."""
+    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,95 @@
+// What went over the wire: a row for each webhook and call, in the order in which they began, and all of it on click.
+
+import { word } from "./chat-words.js";
+
+const MOST_ROWS = 100;
+const list = document.querySelector("#wire"), empty = document.querySelector("#wire-empty");
+const make = (tag, className, ...children) => {
+  const element = Object.assign(document.createElement(tag), { className });
+  element.append(...children);
+  return element;
+};
+
+const took = (seconds) => (seconds < 1 ? `${Math.max(Math.round(seconds * 1000), 1)} ms` : `${seconds.toFixed(2)} s`);
+const REASON = { request_timeout: "noAnswer", could_not_connect: "nobodyThere" };
+
+function clock(at) {
+  const date = new Date(at * 1000);
+  return `${date.toLocaleTimeString("en-GB")}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** All rows anew; the newest stands first. */
+export function drawRows(rows, act) {
+  list.replaceChildren();
+  for (const row of rows) addRow(row, act);
+  empty.hidden = list.children.length > 0;
+}
+
+/** A row is written when it is answered, and stands where it began. */
+export function addRow(row, act) {
+  const later = [...list.children].findLast((each) => Number(each.dataset.number) > row.number);
+  if (later) later.after(wireRow(row, act));
+  else list.prepend(wireRow(row, act));
+  empty.hidden = true;
+  while (list.children.length > MOST_ROWS) list.lastChild.remove();
+}
+
+function wireRow(row, act) {
+  const isWebhook = row.kind === "delivery";
+  const isFine = isWebhook ? row.reason === "ok" : row.status < 400;
+  const line = make("li", `${isWebhook ? "out" : "in"} ${isFine ? "fine" : "failed"}${row.isKnown === false ? " unknown" : ""}`);
+  line.dataset.number = row.number;
+  const arrow = make("b", "arrow", isWebhook ? "→" : "←");
+  arrow.setAttribute("aria-hidden", "true");
+  const what = make("span", "what", make("span", "unseen", word(isWebhook ? "webhookRow" : "callRow")), ...(isWebhook ? events(row) : call(row)));
+  const status = make("span", "status", String(row.status ?? "–"));
+  const summary = make("summary", "", make("time", "", clock(row.at)), arrow, what, status, make("span", "took", took(row.took)));
+  const remark = isWebhook ? word(REASON[row.reason] ?? "") : row.note;
+  if (remark) summary.append(make("small", "remark", remark));
+  const details = make("details", "", summary);
+  details.addEventListener("toggle", () => open(details, row.number, act), { once: true });
+  line.append(details);
+  return line;
+}
+
+function events({ events, isRedelivery, isStandby }) {
+  const tags = [isRedelivery && word("redelivered"), isStandby && word("onStandby")].filter(Boolean);
+  return [events.join(" + "), ...tags.map((tag) => make("em", "", tag))];
+}
+
+function call({ method, route, isKnown }) {
+  const tags = isKnown === false ? [make("em", "", word("unknownCall"))] : [];
+  return [`${method} `, make("code", "", route.replace("/v2/bot/", "")), ...tags];
+}
+
+// ---- in full
+
+async function open(details, number, act) {
+  const answer = await fetch(`api/row/${number}`).catch(() => null);
+  if (!answer?.ok) return;
+  const { request, answer: answered, curl, reference } = await answer.json();
+  const buttons = make("p", "row-buttons", button("curl", () => act.copy(curl)), button("replay", () => act.replay(number)));
+  if (reference) buttons.append(Object.assign(make("a", "", word("reference")), { href: reference, target: "_blank", rel: "noopener noreferrer" }));
+  const parts = [make("h3", "", word("request")), pretty(request)];
+  if (answered !== null) parts.push(make("h3", "", word("answer")), pretty(answered));
+  details.append(make("div", "in-full", buttons, ...parts));
+}
+
+function button(name, act) {
+  const element = Object.assign(make("button", "", word(name)), { type: "button" });
+  element.addEventListener("click", act);
+  return element;
+}
+
+/** JSON with its words in colour. */
+function pretty(value) {
+  if (value === null) return make("pre", "", word("nothing"));
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  const parts = text.split(/("(?:[^"\\]|\\.)*"(?:\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/);
+  const box = make("pre", "");
+  box.tabIndex = 0;
+  parts.forEach((part, index) => box.append(index % 2 ? make("span", kindOf(part), part) : part));
+  return box;
+}
+
+const kindOf = (part) => (part.endsWith(":") ? "json-key" : part.startsWith('"') ? "json-text" : "json-value");

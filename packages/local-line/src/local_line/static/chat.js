@@ -1,0 +1,291 @@
+// A phone. The page decides nothing: it shows what was said, and every tap leaves at once.
+//
+// The address says whose phone it is, where, and in which language: ?as=ben&place=group&lang=zh
+
+import { switchLanguage, translate, word } from "./chat-words.js";
+import { bubble, dots, mark, takeBack } from "./chat-bubbles.js";
+import { drawMenu } from "./chat-menu.js";
+import { drawPeople } from "./chat-people.js";
+import { askForPlace } from "./chat-places.js";
+import { askForTime } from "./chat-times.js";
+import { addRow, drawRows } from "./chat-wire.js";
+
+const $ = (selector) => document.querySelector(selector);
+const address = new URLSearchParams(location.search);
+const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
+const isBare = address.has("bare"); // a phone beside another one: no backstage
+
+let state = null; // what the stream has told so far
+const arrived = new Map(); // event id → whether the bot has it
+let dismissed = null; // the message whose quick replies were used
+let quoted = null; // the message that the next one answers
+
+translate();
+document.body.classList.toggle("bare", isBare);
+$(`[name=place][value="${CSS.escape(address.get("place") ?? "private")}"]`)?.click();
+$("#language").addEventListener("click", switchLanguage);
+
+const place = () => $("[name=place]:checked").value;
+const chatName = () => (place() === "anonymous" ? "group" : place());
+const chat = () => state.chats[chatName()];
+
+// ---- taps go out, each at once
+
+const wished = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
+
+async function post(path, options) {
+  try {
+    const answer = await fetch(path, { method: "POST", ...options });
+    note(answer.ok ? "" : (await answer.json()).error);
+  } catch {
+    // The stream notices, too, and says so.
+  }
+}
+
+const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...wished(), ...facts }) });
+
+function upload(file) {
+  const query = new URLSearchParams({ wish: JSON.stringify(wished()), name: file.name });
+  return post(`api/upload?${query}`, { headers: { "Content-Type": file.type || "application/octet-stream" }, body: file });
+}
+
+const note = (text) => { $("#note").textContent = text; };
+
+const actions = {
+  message: (action) => send("say", { text: action.text }),
+  postback: (action) => send("tap", { data: action.data, displayText: action.displayText ?? action.text }),
+  uri: (action) => open(action.uri),
+  location: () => shareLocation(),
+  camera: () => send("image"),
+  cameraRoll: () => send("image"),
+  richmenuswitch: (action) => send("switch", { alias: action.richMenuAliasId, data: action.data }),
+  clipboard: (action) => copy(action.clipboardText),
+  unsend: ({ id }) => send("unsend", { id }),
+  quote: (entry) => quote(entry),
+  async datetimepicker(action) {
+    const picked = await askForTime(action);
+    if (picked) send("tap", { data: action.data, params: { [action.mode]: picked } });
+  },
+};
+
+/** What a button, an area or a card does. */
+function act(action) {
+  actions[action.type]?.(action);
+  if (action.inputOption === "openKeyboard") { $("#say").value = action.fillInText ?? ""; $("#say").focus(); }
+  if (action.inputOption === "closeRichMenu") toggleMenu(false);
+  if (action.inputOption === "openRichMenu") toggleMenu(true);
+}
+
+function open(uri) {
+  if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
+  else note(word("wouldOpen", uri));
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    note(word("copied"));
+  } catch {
+    note(word("wouldCopy", text));
+  }
+}
+
+async function shareLocation() {
+  const found = await askForPlace();
+  if (found) send("location", found);
+}
+
+$("#say-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = $("#say").value.trim();
+  if (!text) return;
+  $("#say").value = "";
+  send("say", { text, ...(quoted && { quoting: quoted.id }) });
+  quote(null);
+});
+
+function quote(entry) {
+  quoted = entry;
+  $("#quoting").hidden = !entry;
+  $("#quoting span").textContent = entry ? word("quoting", entry.words) : "";
+  if (entry) $("#say").focus();
+}
+$("#quoting button").addEventListener("click", () => quote(null));
+
+const extras = {
+  location: shareLocation,
+  sticker: () => send("sticker"),
+  image: () => send("image"),
+  file: () => $("#file").click(),
+  mention: () => { $("#say").value = `@${state.bot} ${$("#say").value}`; $("#say").focus(); },
+};
+$("#extras").addEventListener("click", (event) => {
+  const extra = extras[event.target.dataset.extra];
+  if (!extra) return;
+  $("#extras-toggle").focus();
+  toggleExtras(false);
+  extra();
+});
+$("#extras-toggle").addEventListener("click", () => toggleExtras($("#extras").hidden));
+$("#file").addEventListener("change", () => {
+  for (const file of $("#file").files) upload(file);
+  $("#file").value = "";
+});
+
+function toggleExtras(isOpen) {
+  $("#extras").hidden = !isOpen;
+  $("#extras-toggle").setAttribute("aria-expanded", isOpen);
+}
+
+for (const lever of document.querySelectorAll("[data-verb]")) {
+  lever.addEventListener("click", () => send(lever.dataset.verb));
+}
+
+for (const choice of document.querySelectorAll("[name=place]")) {
+  choice.addEventListener("change", () => {
+    enter();
+    const here = new URL(window.location.href);
+    here.searchParams.set("place", place());
+    history.replaceState(null, "", here);
+    note("");
+    draw();
+  });
+}
+
+/** The bot is invited to a group or room as soon as somebody looks in there. */
+function enter() {
+  if (!state || place() === "private" || state.joined.includes(chatName())) return;
+  state.joined.push(chatName());
+  send("join");
+}
+
+// ---- the stream comes in
+
+const stream = new EventSource(`api/events?as=${person}`);
+const on = (kind, listener) => stream.addEventListener(kind, (message) => listener(JSON.parse(message.data)));
+stream.addEventListener("open", () => { $("#gone").hidden = true; });
+stream.addEventListener("error", () => { $("#gone").hidden = false; });
+
+let isWaking = false;
+on("opening", () => { isWaking = true; note(word("waking")); });
+on("closed", ({ error }) => { isWaking = false; state = null; note(error); });
+on("state", (told) => {
+  state = told;
+  if (isWaking) note("");
+  isWaking = false;
+  for (const name of Object.keys(state.chats)) load(name, state.chats[name].loading);
+  for (const row of state.log) if (row.kind === "delivery") remember(row);
+  drawRows(state.log, wireActions);
+  drawPeople(state, { isBare });
+  enter();
+  draw();
+});
+on("entry", (entry) => {
+  const { entries } = state.chats[entry.chat];
+  entries.push(entry);
+  if (entry.author === "bot") load(entry.chat, 0);
+  if (entry.chat === chatName()) { $("#talk").append(drawn(entry)); drawEnd(); }
+});
+on("loading", ({ chat, seconds }) => { load(chat, seconds); drawEnd(); });
+on("unsent", ({ chat, id }) => {
+  const entry = state.chats[chat].entries.find((each) => each.id === id);
+  if (entry) Object.assign(entry, { message: { type: "unsent" }, is_unsent: true });
+  takeBack(id);
+});
+on("delivery", (row) => { remember(row); addRow({ ...row, kind: "delivery" }, wireActions); });
+on("call", (row) => addRow({ ...row, kind: "call" }, wireActions));
+on("menu", ({ menu }) => { state.menu = menu; drawPhoneMenu(); });
+on("friendship", (facts) => { Object.assign(state, facts); drawFriendship(); });
+
+const wireActions = { copy, replay: (number) => send("replay", { number }) };
+
+function load(name, seconds) {
+  const loading = state.chats[name];
+  clearTimeout(loading.timer);
+  loading.isLoading = seconds > 0;
+  if (seconds > 0) loading.timer = setTimeout(() => { loading.isLoading = false; drawEnd(); }, seconds * 1000);
+}
+
+function remember({ ids, reason }) {
+  for (const id of ids) {
+    const isThere = reason === "ok" || arrived.get(id) === true;
+    arrived.set(id, isThere);
+    for (const row of document.querySelectorAll(`[data-event="${id}"]`)) mark(row, isThere);
+  }
+}
+
+// ---- the phone
+
+const drawn = (entry) => bubble(entry, act, { hasArrived: arrived.get(entry.event_id), me: state.me, hasFace: state.hasFace });
+
+function draw() {
+  if (!state) return;
+  $("#bot-name").textContent = state.bot;
+  $("#owner").textContent = state.people[state.person];
+  $("#where").textContent = word(place());
+  $("#portrait").hidden = !state.hasFace;
+  if (state.hasFace) $("#portrait").src = "api/face";
+  $("#mention").hidden = place() === "private";
+  $("#leave").hidden = place() === "private";
+  $("#talk").replaceChildren(...chat().entries.map(drawn));
+  drawEnd();
+  drawPhoneMenu();
+  drawFriendship();
+}
+
+/** What is below the last message: dots, quick replies, and the end itself in sight. */
+function drawEnd() {
+  const talk = $("#talk"), waiting = talk.querySelector(".dots");
+  waiting?.remove();
+  if (chat().isLoading) talk.append(waiting ?? dots());
+  drawQuick(chat().entries.at(-1));
+  talk.scrollTop = talk.scrollHeight;
+}
+
+function drawQuick(last) {
+  const items = last?.author === "bot" && last.id !== dismissed ? last.message.quickReply?.items ?? [] : [];
+  $("#quick").hidden = items.length === 0;
+  $("#quick").replaceChildren(...items.map(({ action }) => quickButton(action, last.id)));
+}
+
+const STAYS = ["location", "camera", "cameraRoll", "datetimepicker"];
+function quickButton(action, id) {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: action.label });
+  if (action.type === "location") button.classList.add("where");
+  button.addEventListener("click", () => {
+    act(action);
+    if (STAYS.includes(action.type)) return;
+    dismissed = id;
+    const hadFocus = $("#quick").contains(document.activeElement);
+    drawQuick(chat().entries.at(-1));
+    if (hadFocus) $("#say").focus();
+  });
+  return button;
+}
+
+let isMenuOpen = true, shownMenu = null;
+function drawPhoneMenu() {
+  const menu = place() === "private" ? state.menu : null; // groups have none
+  $("#rich-menu").hidden = !menu;
+  if (!menu) return;
+  if (menu.richMenuId !== shownMenu) { shownMenu = menu.richMenuId; isMenuOpen = menu.selected; drawMenu($("#menu-picture"), menu, act); }
+  $("#menu-toggle").textContent = menu.chatBarText;
+  toggleMenu(isMenuOpen);
+}
+
+function toggleMenu(isOpen) {
+  isMenuOpen = isOpen;
+  $("#menu-picture").hidden = !isOpen;
+  $("#menu-toggle").setAttribute("aria-expanded", isOpen);
+  $("#talk").scrollTop = $("#talk").scrollHeight;
+}
+$("#menu-toggle").addEventListener("click", () => toggleMenu(!isMenuOpen));
+
+function drawFriendship() {
+  $("#follow").textContent = word(state.hasBlocked ? "unblock" : state.isFriend ? "followAgain" : "follow");
+  $("#unfollow").disabled = state.hasBlocked;
+  const isBlocked = state.hasBlocked && place() === "private";
+  $(".phone").classList.toggle("blocked", isBlocked);
+  $("#say").disabled = isBlocked;
+  $("#say").placeholder = word(isBlocked ? "blocked" : "say");
+}

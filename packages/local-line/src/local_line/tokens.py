@@ -1,0 +1,98 @@
+"""Tokens that work once and not for long: for replies, for retries, for linking accounts."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST = 20 * 60.0
+"""How long after its event no redelivery can make a reply token usable any more, in seconds."""
+_DAY = 24 * 3600.0
+
+
+@dataclass
+class _ReplyToken:
+    chat_id: str
+    issued_at: float
+    until: float
+    is_used: bool = False
+
+
+class ReplyTokens:
+    """The reply tokens that were handed out."""
+
+    def __init__(self, *, ttl: float) -> None:
+        self.ttl = ttl
+        self._tokens: dict[str, _ReplyToken] = {}
+
+    def issue(self, token: str, chat_id: str, now: float) -> None:
+        """*token* can be used once from *now* on, until its time is over."""
+        self._forget_old(now)
+        self._tokens[token] = _ReplyToken(chat_id, now, now + self.ttl)
+
+    def renew(self, token: str, now: float) -> None:
+        """It was delivered again: as usable as at first, unless it was used or is too old."""
+        known = self._tokens.get(token)
+        if known is not None:
+            known.until = min(now + self.ttl, known.issued_at + LONGEST)
+
+    def spend(self, token: str, now: float) -> str | None:
+        """The chat that it is for. None: unknown, used or too old."""
+        known = self._tokens.get(token)
+        if known is None or known.is_used or now > known.until:
+            return None
+        known.is_used = True
+        return known.chat_id
+
+    def _forget_old(self, now: float) -> None:
+        """An unknown token is answered as a used one is, so nobody notices."""
+        for token, known in list(self._tokens.items()):
+            if now <= known.issued_at + LONGEST:
+                break  # they are in the order of their age
+            del self._tokens[token]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The call that was accepted under a retry key."""
+
+    request_id: str
+    sent: list[dict[str, Any]]
+    at: float
+
+
+class RetryKeys:
+    """The retry keys of the last 24 hours under which something was accepted."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, Accepted] = {}
+
+    def find(self, key: str, now: float) -> Accepted | None:
+        """What was accepted under *key*, in any spelling of it. None: nothing yet, or long ago."""
+        accepted = self._accepted.get(key.lower())
+        return accepted if accepted is not None and now < accepted.at + _DAY else None
+
+    def accept(self, key: str, accepted: Accepted) -> None:
+        """From now on *key* is taken."""
+        self._accepted[key.lower()] = accepted
+
+
+_LINKED = 600.0
+"""How long a link token is good, in seconds."""
+
+
+class LinkTokens:
+    """The tokens with which somebody's account elsewhere is linked to the one at LINE."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, tuple[str, float]] = {}
+
+    def issue(self, user_id: str, now: float) -> str:
+        """A new one for this user."""
+        token = secrets.token_urlsafe(24)
+        self._tokens[token] = (user_id, now + _LINKED)
+        return token
+
+    def spend(self, token: str, now: float) -> str | None:
+        """Whose it is. None: nobody's, used, or too old."""
+        user_id, until = self._tokens.pop(token, ("", 0.0))
+        return user_id if now <= until and user_id else None

@@ -1,0 +1,153 @@
+"""What the chat page asks for, checked: nothing is believed because a browser has sent it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from . import events
+from .contents import Content
+from .events import Draft
+from .lengths import utf16
+from .visitors import NAMES, PLACES
+
+_PARAMS = ("date", "time", "datetime")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who does something, where, how, and the rest of what was sent."""
+
+    person: str
+    place: str
+    is_standby: bool
+    is_redelivered: bool
+    facts: dict[str, Any]
+
+
+def read(body: Any) -> Wish:
+    """400: it is no object, or something in it cannot be."""
+    if not isinstance(body, dict):
+        raise HTTPException(400, "The body must be a JSON object.")
+    place, person = body.get("place", "private"), person_of(body.get("as", "ann"))
+    if place not in PLACES:
+        raise HTTPException(400, f"place must be one of: {', '.join(PLACES)}.")
+    return Wish(person, place, body.get("standby") is True, body.get("redelivery") is True, body)
+
+
+def person_of(value: Any) -> str:
+    """400: there is no such person."""
+    if value not in NAMES:
+        raise HTTPException(400, f"as must be one of: {', '.join(NAMES)}.")
+    return value
+
+
+def draft(verb: str, wish: Wish, bot: events.Mention) -> Draft:
+    """What the person does. 400: not like this. 404: nobody can do that."""
+    if verb == "say":
+        return _say(wish, bot)
+    if verb not in _VERBS:
+        raise HTTPException(404, "There is no such verb.")
+    return _VERBS[verb](wish)
+
+
+def _say(wish: Wish, bot: events.Mention) -> Draft:
+    text = _text(wish, "text", most=5000)
+    if wish.facts.get("mention") is True and bot.words not in text:
+        text = f"{bot.words} {text}"
+    quoting = _text(wish, "quoting", most=40) if "quoting" in wish.facts else None
+    mentions = [bot] if wish.place != "private" and bot.words in text else []
+    return events.text(text, mentions=mentions, quoting=quoting)
+
+
+def _tap(wish: Wish) -> Draft:
+    shown = _text(wish, "displayText", most=300, least=0) if "displayText" in wish.facts else None
+    data = _text(wish, "data", most=300)
+    return events.postback(data, display_text=shown, params=_params(wish))
+
+
+def alias_of(wish: Wish) -> str:
+    """The menu that is switched to. 400: that is no name."""
+    return _text(wish, "alias", most=32)
+
+
+def switched(wish: Wish, status: str) -> Draft:
+    """The tap on what switches menus, and whether it did."""
+    params = {"newRichMenuAliasId": alias_of(wish), "status": status}
+    return events.postback(_text(wish, "data", most=300, least=0), params=params)
+
+
+def _locate(wish: Wish) -> Draft:
+    latitude = _number(wish, "latitude", 90)
+    longitude = _number(wish, "longitude", 180)
+    named = {
+        name: _text(wish, name, most=100) for name in ("title", "address") if wish.facts.get(name)
+    }
+    return events.location(latitude, longitude, **named)
+
+
+def _among_others(make: Callable[[], Draft]) -> Callable[[Wish], Draft]:
+    def draft(wish: Wish) -> Draft:
+        if wish.place == "private":
+            raise HTTPException(400, "place must be a group or a room.")
+        return make()
+
+    return draft
+
+
+_VERBS: dict[str, Callable[[Wish], Draft]] = {
+    "tap": _tap,
+    "location": _locate,
+    "sticker": lambda wish: events.sticker(),
+    "image": lambda wish: events.image(),
+    "join": _among_others(events.join),
+    "leave": _among_others(events.leave),
+    "unsend": lambda wish: events.unsend(_text(wish, "id", most=40)),
+    "played": lambda wish: events.video_played(_text(wish, "trackingId", most=100)),
+    "beacon": lambda wish: events.beacon(),
+}
+
+
+def uploaded(content: Content) -> Draft:
+    """A file that somebody sends: as a picture, a video, a sound, or as what it is."""
+    kind = content.media_type.partition("/")[0]
+    make = {"image": events.image, "video": events.video, "audio": events.audio}.get(kind)
+    return make(content) if make is not None else events.file(content)
+
+
+# ---- parts
+
+
+def number_of(wish: Wish) -> int:
+    """Of a row of the wire view. 400: that is none."""
+    value: Any = wish.facts.get("number")
+    if type(value) is not int:
+        raise HTTPException(400, "number must be the number of a row.")
+    return value
+
+
+def _text(wish: Wish, name: str, *, most: int, least: int = 1) -> str:
+    value = wish.facts.get(name)
+    if not isinstance(value, str) or not least <= utf16(value) <= most:
+        raise HTTPException(400, f"{name} must be a text of {least} to {most} characters.")
+    return value
+
+
+def _number(wish: Wish, name: str, most: float) -> float:
+    value: Any = wish.facts.get(name)
+    if type(value) not in (int, float) or not -most <= value <= most:
+        raise HTTPException(400, f"{name} must be a number from {-most} to {most}.")
+    return value
+
+
+def _params(wish: Wish) -> dict[str, str] | None:
+    params = wish.facts.get("params")
+    if params is None:
+        return None
+    if not isinstance(params, dict) or not all(
+        name in _PARAMS and isinstance(value, str) and len(value) <= 100
+        for name, value in params.items()
+    ):
+        raise HTTPException(400, "params must be what a picker of dates returns.")
+    return params

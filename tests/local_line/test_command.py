@@ -1,0 +1,202 @@
+"""The local LINE as a product: one command for any bot, a fixture for any test."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from local_line import BlockingLine, LocalLine
+from local_line.__main__ import main
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dibs.testing.servers import free_port
+
+ROOM = 30.0
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LINE_")}
+
+
+@contextmanager
+def command(*options: str, **environment: str) -> Iterator[tuple[Any, str]]:
+    """It runs; what it has said until it was ready."""
+    arguments = [sys.executable, "-m", "local_line", *options]
+    with subprocess.Popen(
+        arguments, env=CLEAN | environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said: list[str] = []
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        try:
+            yield process, "".join(said)
+        finally:
+            process.kill()
+
+
+def base_in(said: str) -> str:
+    found = re.search(r"^LINE is at  (\S+)$", said, re.M)
+    assert found is not None, said
+    return found[1]
+
+
+def call(base: str, token: str, path: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.get(base + path, headers=headers, trust_env=False, timeout=ROOM)
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_one_command_for_any_bot() -> None:
+    """It says where LINE is and what each SDK calls that, serves the API and a page, and ends."""
+    port = free_port()
+    options = ["--webhook", "http://127.0.0.1:9/callback", "--name", "報時", "--port", str(port)]
+    with command(*options, "--secret", "s", "--token", "t") as (process, said):
+        base = base_in(said)
+        assert base == f"http://127.0.0.1:{port}"
+        for option in ("Configuration(host=", "apiBaseURL:", "apiEndPoint(", "WithEndpoint(",
+                       "setHost(", "base_url:"):  # fmt: skip
+            assert option in said
+        assert said.count(base) >= 9 and "LINE_CHANNEL_SECRET=" not in said
+        assert call(base, "t", "/v2/bot/info").json()["displayName"] == "報時"
+        endpoint = call(base, "t", "/v2/bot/channel/webhook/endpoint").json()
+        assert endpoint["endpoint"] == "http://127.0.0.1:9/callback"
+        page = httpx.get(base, follow_redirects=True, trust_env=False)
+        assert page.url.path == "/chat/" and page.status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(ROOM) == 0 and process.stderr.read() == ""
+
+
+def test_a_secret_and_a_token_are_made_up() -> None:
+    """And told, in the form of an environment file."""
+    with command("--port", "0") as (_, said):
+        facts = dict(re.findall(r"^  (LINE_\w+)=(\S+)$", said, re.M))
+        assert set(facts) == {"LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN"}
+        assert call(base_in(said), facts["LINE_CHANNEL_ACCESS_TOKEN"], "/v2/bot/info").is_success
+
+
+def test_they_are_read_from_the_environment() -> None:
+    """Under the names that LINE's examples use; then nothing is told of them."""
+    names = {"LINE_CHANNEL_SECRET": "from-env-s", "LINE_CHANNEL_ACCESS_TOKEN": "from-env-t"}
+    with command("--port", "0", **names) as (_, said):
+        assert "from-env" not in said
+        assert call(base_in(said), "from-env-t", "/v2/bot/info").is_success
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence, and exit code 1."""
+    with BlockingLine() as line:
+        port = line.api_base.rpartition(":")[2]
+        assert main(["--port", port]) == 1
+    assert capsys.readouterr().err.startswith("local-line: ")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--webhook", "localhost:5000"], ["--port", "99999"], ["--nothing"]],
+    ids=" ".join,
+)
+def test_wrong_options(options: list[str]) -> None:
+    """Exit code 2, before anything is started."""
+    with pytest.raises(SystemExit) as raised:
+        main(options)
+    assert raised.value.code == 2
+
+
+def test_a_picture_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence, and exit code 1."""
+    file = tmp_path / "face.txt"
+    file.write_text("a face")
+    assert main(["--picture", str(file)]) == 1
+    assert "neither a PNG nor a JPEG" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- in tests
+
+
+def weather_bot(line: Any) -> Starlette:
+    """A bot that answers what it is asked for with a card and a button."""
+
+    async def callback(request: Request) -> Response:
+        events = (await request.json())["events"]
+        async with httpx.AsyncClient(base_url=line.api_base, trust_env=False) as api:
+            for event in events:
+                body = {"replyToken": event["replyToken"], "messages": MESSAGES}
+                headers = {"Authorization": f"Bearer {line.access_token}"}
+                await api.post("/v2/bot/message/reply", json=body, headers=headers)
+        return Response()
+
+    return Starlette(routes=[Route("/callback", callback, methods=["POST"])])
+
+
+AGAIN = {"type": "action", "action": {"type": "message", "label": "再一次", "text": "天氣"}}
+BUBBLE = {"type": "bubble", "body": {"type": "box", "layout": "vertical", "contents": []}}
+MESSAGES: list[Any] = [
+    {"type": "text", "text": "臺北市 ☀️"},
+    {"type": "flex", "altText": "臺北市，晴朗 28°", "contents": BUBBLE,
+     "quickReply": {"items": [AGAIN]}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def local_line_options() -> dict[str, Any]:
+    """A name, and time for a bot on a busy machine."""
+    return {"name": "天氣", "webhook_patience": ROOM}
+
+
+def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> None:
+    """The fixture is there once local-line is installed; its options can be overridden."""
+    local_line.connect(weather_bot(local_line))
+    ann = local_line.somebody("Ann")
+    assert local_line.say("天氣", source=ann).is_ok
+    assert local_line.chat(ann).texts == ["臺北市 ☀️", "臺北市，晴朗 28°"]
+    assert local_line.chat(ann).quick_reply == [AGAIN]
+    assert [call.status for call in local_line.calls] == [200]
+    assert local_line.line.channel.name == "天氣"
+
+
+async def test_the_same_in_asyncio() -> None:
+    """`async with LocalLine()`, in the loop of the test."""
+    async with LocalLine(access_token="t", webhook_patience=ROOM) as line:
+
+        class Known:
+            api_base, access_token = line.api_base, "t"
+
+        await line.connect(weather_bot(Known))
+        await line.say("天氣")
+        assert line.chat().texts == ["臺北市 ☀️", "臺北市，晴朗 28°"]
+
+
+async def test_an_app_that_does_not_start() -> None:
+    """OSError, and the platform can still be used."""
+
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+    async with LocalLine() as line:
+        with pytest.raises(OSError, match="does not start"):
+            await line.connect(broken)
+        assert not line.webhook_url
+
+
+def test_a_fixture_costs_nothing_until_it_is_used() -> None:
+    """pytest loads the plugin in every project that has it: it must not load a web server."""
+    code = "import sys, local_line.fixtures; print('uvicorn' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"

@@ -89,6 +89,7 @@ class Weamind:
         self._dibs = await stack.enter_async_context(dibs)
         self._page = _page(settings, self._users, stack)
         bot = _bot(settings, self._dibs, self._users, self._metrics, stack)
+        await bot.lock.connect()
         deduplication = Deduplication(self._dibs, counted_in=self._metrics)
         desk = Desk(
             Reception(bot, deduplication, counted_in=self._metrics).work,
@@ -183,6 +184,7 @@ def _bot(
     lock = ProcessingLock(
         dibs,
         ttl=settings.processing_lock_timeout_seconds,
+        at_least=settings.processing_lock_min_seconds,
         enabled=settings.processing_lock_enabled,
         busy_reply=settings.processing_lock_busy_reply,
         counted_in=counted_in,

@@ -105,6 +105,11 @@ class Settings(StoreSettings):
         default=5.0,
         validation_alias=AliasChoices("PROCESSING_LOCK_TIMEOUT_SECONDS", "PROCESSING_LOCK_TIMEOUT"),
     )
+    processing_lock_min_seconds: Annotated[
+        float, Field(ge=0, le=LONGEST_LOCK, allow_inf_nan=False)
+    ] = 1.0
+    """How long a lock stays after it was taken, also after a quick answer: the next of five taps
+    finds it. 0: it goes with the answer, as in the seeds. Never longer than the time-out."""
     processing_lock_scope: Literal["selective", "all"] = "selective"
     """selective: taps of home, office and recent queries. all: also texts, locations, any tap."""
     processing_lock_busy_reply: Literal["every", "first"] = "every"

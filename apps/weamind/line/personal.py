@@ -4,6 +4,7 @@ Only in a chat between two: in a group others would read it.
 """
 
 import re
+from dataclasses import dataclass
 
 from ..places import atlas
 from ..places.place import Place
@@ -31,8 +32,12 @@ Data = dict[str, str]
 async def answer_weather(event: object, bot: Bot, data: Data) -> None:
     """The forecast for home, for the office, for a place; or ask for the current location."""
     kind = data.get("type")
-    if kind in ("home", "office"):
-        await _answer_own_place(event, bot, kind)
+    if kind in texts.KINDS:
+        found = await look_up(event, bot, kind)
+        if isinstance(found, OwnPlace):
+            await answer_own(event, bot, found)
+        else:
+            await bot.reply(event, found)
     elif kind == "current":
         refusal = text_message(texts.NO_LOCATION_IN_GROUP)
         await bot.reply(event, location_message() if is_private(event) else refusal)
@@ -42,17 +47,27 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
         await bot.reply(event, text_message(texts.UNKNOWN_TAP))
 
 
-async def _answer_own_place(event: object, bot: Bot, kind: str) -> None:
+@dataclass(frozen=True, slots=True)
+class OwnPlace:
+    """Somebody's home or office, and what else is known about them."""
+
+    place: Place
+    person: Person
+
+
+async def look_up(event: object, bot: Bot, kind: str) -> OwnPlace | Message:
+    """Their home or office; or what to say, because there is none that could be shown."""
     person = await _person(event, bot)
     if isinstance(person, str):
-        await bot.reply(event, text_message(person))
-        return
+        return text_message(person)
     code = person.home if kind == "home" else person.office
     place = atlas.by_code(code) if code else None
-    if place is None:
-        await bot.reply(event, no_place_message(kind))
-    else:
-        await answer_forecast(event, place, bot, person=person)
+    return no_place_message(kind) if place is None else OwnPlace(place, person)
+
+
+async def answer_own(event: object, bot: Bot, own: OwnPlace) -> None:
+    """The forecast of their place."""
+    await answer_forecast(event, own.place, bot, person=own.person)
 
 
 async def answer_recent(event: object, bot: Bot, data: Data) -> None:

@@ -23,11 +23,14 @@ from .messages import (
     which_message,
 )
 from .personal import (
+    OwnPlace,
     answer_delete,
+    answer_own,
     answer_recent,
     answer_set,
     answer_settings,
     answer_weather,
+    look_up,
 )
 from .postbacks import parse_postback
 from .understanding import Wish, is_mentioned, understand, without_mentions
@@ -43,18 +46,20 @@ def should_use_processing_lock(postback_data: dict[str, str]) -> bool:
     return action == "recent_queries"
 
 
-async def _in_turn(
-    event: Any, bot: Bot, work: Callable[[], Awaitable[None]], *, locked: bool
-) -> None:
-    """Do *work* now; if it is *locked* and the same person's is under way, say so instead."""
-    if not locked:
-        await work()
-        return
-    async with bot.lock.turn(getattr(event, "source", None)) as turn:
+Work = Callable[[Bot], Awaitable[None]]
+
+
+async def _in_turn(event: Any, bot: Bot, work: Work, *, repeats: bool = False) -> None:
+    """Do *work*, unless the same person's is under way: then say so instead.
+
+    *repeats*: people tap it again and again, so that after an answer it is done only when the lock
+    is free.
+    """
+    async with bot.lock.turn(getattr(event, "source", None), repeats=repeats) as turn:
         if turn.granted:
-            await work()
-    if turn.tell:
-        await bot.reply(event, text_message(texts.BUSY))
+            await work(bot.in_turn(turn))
+        elif turn.tell:
+            await bot.reply(event, text_message(texts.BUSY))
 
 
 # ---- messages
@@ -70,7 +75,12 @@ async def handle_message_event(event: Any, bot: Bot) -> None:
     text = without_mentions(event.message)
     wish = understand(text, private=is_private(event), mentioned=mentioned, search=search)
     if wish.kind != "nothing":
-        await _in_turn(event, bot, lambda: _fulfil(event, bot, wish), locked=bot.locks_everything)
+        await _unless_busy(event, bot, lambda bot: _fulfil(event, bot, wish))
+
+
+async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
+    """Do *work*; in turn, where everything is locked."""
+    await (_in_turn(event, bot, work) if bot.locks_everything else work(bot))
 
 
 async def _fulfil(event: Any, bot: Bot, wish: Wish) -> None:
@@ -91,7 +101,7 @@ async def handle_location_message_event(event: Any, bot: Bot) -> None:
     """The forecast of the town at that point. In a group people show each other where to meet."""
     if not is_private(event):
         return
-    await _in_turn(event, bot, lambda: _answer_location(event, bot), locked=bot.locks_everything)
+    await _unless_busy(event, bot, lambda bot: _answer_location(event, bot))
 
 
 async def _answer_location(event: Any, bot: Bot) -> None:
@@ -112,8 +122,26 @@ async def _answer_location(event: Any, bot: Bot) -> None:
 async def handle_postback_event(event: Any, bot: Bot) -> None:
     """What the tapped button says; the taps that are repeated fast, one at a time."""
     data = parse_postback(getattr(event.postback, "data", None))
-    locked = bot.locks_everything or should_use_processing_lock(data)
-    await _in_turn(event, bot, lambda: _dispatch_postback(event, bot, data), locked=locked)
+    if data.get("action") == "weather" and data.get("type") in texts.KINDS:
+        await _handle_own_place(event, bot, data["type"])
+    elif should_use_processing_lock(data):
+        await _in_turn(event, bot, lambda bot: _dispatch_postback(event, bot, data), repeats=True)
+    else:
+        await _unless_busy(event, bot, lambda bot: _dispatch_postback(event, bot, data))
+
+
+async def _handle_own_place(event: Any, bot: Bot, kind: str) -> None:
+    """Nobody is told to wait for a place that they have not set: they are asked to set it, once."""
+    source = getattr(event, "source", None)
+    async with bot.lock.turn(source, repeats=True) as turn:
+        found = await look_up(event, bot, kind)
+        if not isinstance(found, OwnPlace):
+            if await bot.lock.says_once(source, kind):
+                await bot.in_turn(turn).reply(event, found)
+        elif turn.granted:
+            await answer_own(event, bot.in_turn(turn), found)
+        elif turn.tell:
+            await bot.reply(event, text_message(texts.BUSY))
 
 
 async def _dispatch_postback(event: Any, bot: Bot, postback_data: dict[str, str]) -> None:

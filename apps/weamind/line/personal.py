@@ -4,12 +4,15 @@ Only in a chat between two: in a group others would read it.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from ..places import atlas
 from ..places.place import Place
 from ..user.database import Person
 from ..user.users import UsersUnavailable
+from ..weather.forecast import TAIPEI
 from . import texts
 from .bot import Bot, is_private, private_user, user_of
 from .forecasting import answer_forecast
@@ -24,7 +27,10 @@ from .messages import (
     settings_message,
     text_message,
     towns_message,
+    where_message,
+    which_to_set_message,
 )
+from .question import PLAIN, Question, read_question
 
 Data = dict[str, str]
 
@@ -35,14 +41,14 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
     if kind in texts.KINDS:
         found = await look_up(event, bot, kind)
         if isinstance(found, OwnPlace):
-            await answer_own(event, bot, found)
+            await answer_own(event, bot, found, question_in(data))
         else:
             await bot.reply(event, found)
     elif kind == "current":
         refusal = text_message(texts.NO_LOCATION_IN_GROUP)
         await bot.reply(event, location_message() if is_private(event) else refusal)
     elif kind == "place" and (place := place_in(data)):
-        await answer_forecast(event, place, bot)
+        await answer_forecast(event, place, bot, question=question_in(data))
     else:
         await bot.reply(event, text_message(texts.UNKNOWN_TAP))
 
@@ -65,9 +71,39 @@ async def look_up(event: object, bot: Bot, kind: str) -> OwnPlace | Message:
     return no_place_message(kind) if place is None else OwnPlace(place, person)
 
 
-async def answer_own(event: object, bot: Bot, own: OwnPlace) -> None:
+async def answer_own(event: object, bot: Bot, own: OwnPlace, question: Question = PLAIN) -> None:
     """The forecast of their place."""
-    await answer_forecast(event, own.place, bot, person=own.person)
+    await answer_forecast(event, own.place, bot, person=own.person, question=question)
+
+
+async def answer_asked(event: object, bot: Bot, kind: str, question: Question) -> None:
+    """A question without a place: about the home or office that was named, or about their home.
+
+    Who has none is asked where. In a group a place has to be named.
+    """
+    if not is_private(event):
+        await bot.reply(event, text_message(texts.WHERE_IN_GROUP))
+        return
+    found = await look_up(event, bot, kind or "home")
+    if isinstance(found, OwnPlace):
+        await answer_own(event, bot, found, question)
+    else:
+        await bot.reply(event, found if kind else where_message(question))
+
+
+async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Place]) -> None:
+    """住家設為板橋: it is done; of several such places, they are asked which."""
+    if private_user(event) is None:
+        await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
+    elif len(places) > 1:
+        await bot.reply(event, which_to_set_message(kind, places))
+    else:
+        await answer_set(event, bot, {"type": kind, "place": places[0].code})
+
+
+def question_in(data: Data) -> Question:
+    """What was asked before somebody tapped a button that carries it."""
+    return read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
 
 
 async def answer_recent(event: object, bot: Bot, data: Data) -> None:

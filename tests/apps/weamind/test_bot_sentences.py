@@ -35,7 +35,7 @@ def sentences(name: str) -> list[Sentence]:
     found = []
     for line in (RECORDED / name).read_text().splitlines():
         if line and not line.startswith("# ") and line != "#":
-            found.append(Sentence(*(line.split("\t") + ["", ""])[:4]))
+            found.append(Sentence(*[*line.split("\t"), "", ""][:4]))
     return found
 
 

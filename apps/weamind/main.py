@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dibs import AsyncDibs, Unavailable
 
 from .core.config import Settings, SettingsError, read_settings
+from .core.logs import log_if_nobody_does
 from .core.metrics import Metrics, metrics
 from .core.processing_lock import ProcessingLock
 from .liff.memory import TokenMemory
@@ -72,6 +73,7 @@ class Weamind:
     async def __aenter__(self) -> "Weamind":
         """SettingsError: what cannot be used. The database is there, in its newest form."""
         settings = self._settings or read_settings()
+        log_if_nobody_does(settings.log_level, is_chosen="log_level" in settings.model_fields_set)
         async with AsyncExitStack() as stack:
             await self._open(settings, stack)
             self._stack = stack.pop_all()

@@ -67,6 +67,11 @@ def _redis_url(url: str) -> str:
     return url
 
 
+def _upper(text: object) -> object:
+    return text.strip().upper() if isinstance(text, str) else text
+
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret), AfterValidator(_header_safe)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
@@ -128,6 +133,8 @@ class Settings(StoreSettings):
     """How many events may wait or be worked on; webhooks beyond it get 503."""
     shutdown_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 15.0
     """How long the events under way may take when the process is told to end."""
+    log_level: LogLevel = "INFO"
+    """How much the bot says. DEBUG: also when a lock is acquired, missed and released."""
 
     @model_validator(mode="after")
     def _cwa_needs_a_key(self) -> "Settings":
@@ -139,6 +146,8 @@ class Settings(StoreSettings):
     def _liff_needs_a_channel(self) -> "Settings":
         if self.liff_id is not None and self.line_login_channel_id is None:
             raise ValueError("LINE_LOGIN_CHANNEL_ID: is needed for LIFF_ID")
+        if self.line_login_channel_id is not None and self.liff_id is None:
+            raise ValueError("LIFF_ID: is needed for LINE_LOGIN_CHANNEL_ID")
         return self
 
 

@@ -112,7 +112,9 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|天候|weather|forecast",
     ),
 )
-_PATTERNS = [(topic, re.compile(pattern)) for topic, pattern in _WORDS]
+_PATTERNS: list[tuple[Topic, re.Pattern[str]]] = [
+    (topic, re.compile(pattern)) for topic, pattern in _WORDS
+]
 _SIGNS = {
     "rain": "☔🌂☂🌧⛈🌦",
     "sun": "☀🌞",

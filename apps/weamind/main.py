@@ -33,6 +33,7 @@ from .line.deduplication import Deduplication
 from .line.desk import Desk
 from .line.reception import Reception
 from .line.sender import Sender
+from .line.unanswered import Unanswered
 from .line.webhook import WebhookEndpoint
 from .places.search import search
 from .user.users import Users, UsersUnavailable
@@ -99,7 +100,11 @@ class Weamind:
             limit=settings.event_queue_limit,
             counted_in=self._metrics,
         )
-        stack.push_async_callback(desk.drain, settings.shutdown_seconds)
+        unanswered = Unanswered(self._users, bot.sender, counted_in=self._metrics)
+        stack.push_async_callback(desk.drain, settings.shutdown_seconds, unanswered.keep)
+        await unanswered.resume(desk)
+        watching = asyncio.create_task(unanswered.watch(desk), name="unanswered events")
+        stack.push_async_callback(_ended, watching)
         secret = settings.line_channel_secret.get_secret_value()
         self._webhook = WebhookEndpoint(desk, secret=secret, counted_in=self._metrics)
 
@@ -146,6 +151,11 @@ class Weamind:
         except Unavailable:
             return False
         return True
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def _opened_users(settings: Settings, stack: AsyncExitStack) -> Users:

@@ -163,7 +163,7 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
     """What a button carries; what it cannot mean is left out."""
-    known = next((each for each, _ in _PATTERNS if each == topic), "weather")
+    known: Topic = next((each for each, _ in _PATTERNS if each == topic), "weather")
     return Question(known, find_when(when, now)[0] if when else None)
 
 

@@ -115,6 +115,7 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
 _PATTERNS: list[tuple[Topic, re.Pattern[str]]] = [
     (topic, re.compile(pattern)) for topic, pattern in _WORDS
 ]
+_BY_NAME: dict[str, Topic] = {topic: topic for topic, _ in _WORDS}
 _SIGNS = {
     "rain": "☔🌂☂🌧⛈🌦",
     "sun": "☀🌞",
@@ -163,7 +164,7 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
     """What a button carries; what it cannot mean is left out."""
-    known: Topic = next((each for each, _ in _PATTERNS if each == topic), "weather")
+    known = _BY_NAME.get(topic or "", PLAIN.topic)
     return Question(known, find_when(when, now)[0] if when else None)
 
 
@@ -177,5 +178,5 @@ def _sign_in(text: str) -> Topic | None:
         return None
     for topic, signs in _SIGNS.items():
         if any(sign in text for sign in signs):
-            return next(each for each, _ in _PATTERNS if each == topic)
+            return _BY_NAME[topic]
     return None

@@ -92,7 +92,7 @@ def _miss_of_place(
     return None
 
 
-@pytest.mark.parametrize("name", ["sentences.tsv"])
+@pytest.mark.parametrize("name", ["sentences.tsv", "sentences_of_others.tsv"])
 async def test_sentences(open_house: Open, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """At least 95 in 100 get what the person expects; the others are printed."""
     listed = sentences(name)

@@ -254,7 +254,7 @@ def as_time(text: Any) -> datetime | None:
 
 
 async def test_what_it_is_asked() -> None:
-    """The coordinates, celsius, Taiwan's time and four days; no key, and nobody's name."""
+    """The coordinates, celsius, Taiwan's time and eight days; no key, and nobody's name."""
     async with Upstream(saying(ANSWER)) as upstream:
         provider = OpenMeteo(base_url=upstream.url, clock=lambda: NOW)
         forecast = await provider.fetch(XINYI)
@@ -263,7 +263,7 @@ async def test_what_it_is_asked() -> None:
     [asked] = upstream.asked
     assert asked.path == "/v1/forecast"
     assert (asked.query["latitude"], asked.query["longitude"]) == ("25.0330", "121.5654")
-    assert asked.query["timezone"] == "Asia/Taipei" and asked.query["forecast_days"] == "4"
+    assert asked.query["timezone"] == "Asia/Taipei" and asked.query["forecast_days"] == "8"
     assert asked.query["temperature_unit"] == "celsius"
     assert "authorization" not in asked.headers
 

@@ -16,6 +16,13 @@ from .place import Place
 from .spelling import fold, gist
 
 _KINDS = "市鎮鄉區"
+_SIGHTS = tuple(
+    map(
+        fold,
+        ("夜市", "溫泉", "醫院", "公園", "大學", "車站", "機場", "老街", "農場", "漁港", "瀑布"),
+    )
+)
+"""What many landmarks end in: only the rest of their names tells them apart."""
 _ENGLISH_KINDS = {"District": "dist", "Township": "twp", "City": "city", "County": "county"}
 
 
@@ -46,7 +53,8 @@ class Word:
         if self.form is Form.WORD:
             return False
         if self.place.landmark:
-            return len(self.text) > (5 if self.text.isascii() else 3)
+            telling = self.text[:-2] if self.text.endswith(_SIGHTS) else self.text[1:]
+            return len(telling) > (4 if self.text.isascii() else 2)
         if self.text.isascii():
             return len(self.text) > 4
         return len(self.text) > 2 and (self.exact or self.form is Form.STEM)

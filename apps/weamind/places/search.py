@@ -22,13 +22,16 @@ def _folded(words: str) -> tuple[str, ...]:
     return tuple(map(fold, words.split()))
 
 
-_NATURE = _folded("山 溪 河 湖 潭 島 嶼 嶺 崖 斷崖 水庫")
-"""What often has the name of a township in which it is not."""
+_ELSEWHERE = _folded("山 溪 河 湖 潭 島 嶼 嶺 崖 斷崖 水庫 銀行")
+"""What often has the name of a place where it is not."""
 _EVERYWHERE = _folded("中正 中山 仁愛 信義 和平 三民 成功 復興 光復 大同 太平 大安 新興")
 _NAMED_ALIKE = _folded(
-    "大學 科大 高中 高職 高工 高商 國中 國小 醫院 路 街 東路 西路 南路 北路 一路 二路"
+    "大學 科大 高中 女高 女中 高職 高工 高商 國中 國小 醫院 車站 火車站 公園 紀念公園 "
+    "路 街 東路 西路 南路 北路 一路 二路"
 )
-"""Schools, hospitals and streets in all of Taiwan have these names."""
+"""Schools, hospitals, stations and streets in all of Taiwan have these names."""
+_STOP = fold("站")
+"""The one character that may come after the name of a township without making it another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +160,10 @@ def _partly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
 
 
 def _is_begun(rest: str, word: Word) -> bool:
-    """日月 for 日月潭; but 文化 is not said for 文化大學."""
-    return word.place.landmark is not None and (len(rest) > 2 or len(word.text) == 3)
+    """日月 for 日月潭; but 文化 is not said for 文化大學, nor 女王 for 女王頭, which is 野柳."""
+    if word.place.landmark is None or word.form is Form.WORD:
+        return False
+    return len(rest) > 2 or (len(word.text) == 3 and word.text == fold(word.place.landmark))
 
 
 def _is_inner_part(rest: str, word: Word) -> bool:
@@ -189,13 +194,18 @@ def _slipped(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
         return ()
     is_vague = len(reading.rest) == 2 and not reading.counties
     words = _vaguely(reading.rest, names) if is_vague else _clearly(reading, names)
-    found = dict.fromkeys(word.place for word in words if _is_mistyped(reading.rest, word.text))
+    found = dict.fromkeys(word.place for word in words if _is_mistyped(reading, word))
     return () if is_vague and len(found) > _GUESSES else found
 
 
-def _is_mistyped(rest: str, name: str) -> bool:
+def _is_mistyped(reading: _Reading, word: Word) -> bool:
+    """But 太平山 is not 太平區 with a slip, nor is 金山溫泉 廬山溫泉, or 白沙屯 白沙鄉."""
+    rest, name = reading.rest, word.text
     is_another_thing = rest[-1] != name[-1] and rest[-1] in _THINGS and name[-1] in _THINGS
-    return is_slip(rest, name) and not is_another_thing
+    if word.place.landmark and rest[0] != name[0]:
+        return False
+    is_whole_stem = len(rest) == len(name) == 3 and rest[:2] == name[:2] and not reading.counties
+    return is_slip(rest, name) and not is_another_thing and not is_whole_stem
 
 
 def _vaguely(rest: str, names: Gazetteer) -> Iterator[Word]:
@@ -240,7 +250,7 @@ def _is_something_else(word: Word, said: str) -> bool:
     if word.form is Form.FULL or not rest:
         return False
     is_common = word.text in _EVERYWHERE and rest.startswith(_NAMED_ALIKE)
-    return is_common or rest.startswith(_NATURE)
+    return is_common or rest.startswith(_ELSEWHERE)
 
 
 def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
@@ -266,6 +276,8 @@ def _heard(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
     at_an_end = start == 0 or stop == len(said)
     is_short = len(said) <= (4 * _SAYING if said.isascii() else _SAYING)
     forms = {Form.FULL, Form.STEM} if at_an_end and is_short else {Form.FULL}
+    if len(said) == 3 and stop - start == 2 and not said.endswith(_STOP):
+        return []  # 大坪林 is not in 坪林
     heard = [
         word
         for word in words

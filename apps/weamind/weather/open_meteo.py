@@ -151,8 +151,10 @@ def read(body: object, place: Place, *, now: datetime) -> Forecast:
 
 def read_air(body: object) -> Air | None:
     """What the answer of the other host says about the air. None: nothing."""
-    current = body.get("current") if isinstance(body, dict) else None
-    if not isinstance(current, dict) or body.get("utc_offset_seconds") != _EIGHT_HOURS:
+    if not isinstance(body, dict) or body.get("utc_offset_seconds") != _EIGHT_HOURS:
+        return None
+    current = body.get("current")
+    if not isinstance(current, dict):
         return None
     at, index = taiwan_time(current.get("time")), aqi(current.get("us_aqi"))
     return Air(index, at) if at is not None and index is not None else None

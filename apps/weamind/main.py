@@ -38,6 +38,7 @@ from .line.webhook import WebhookEndpoint
 from .places.search import search
 from .user.users import Users, UsersUnavailable
 from .weather.forecasts import Forecasts
+from .weather.hazards import Hazards
 from .weather.sources import open_provider
 
 _nothing = PlainTextResponse("Not Found", 404)
@@ -202,8 +203,17 @@ def _bot(
         counted_in=counted_in,
     )
     everything = settings.processing_lock_scope == "all"
-    forecasts = Forecasts(dibs, provider)
+    forecasts = Forecasts(dibs, provider, hazards=_hazards(settings, dibs, stack))
     return Bot(users, forecasts, sender, lock, everything, settings.liff_id)
+
+
+def _hazards(settings: Settings, dibs: AsyncDibs, stack: AsyncExitStack) -> Hazards | None:
+    """Official warnings, if there is a key; none beside weather that is made up."""
+    if settings.cwa_api_key is None or settings.weather_provider == "sample":
+        return None
+    hazards = Hazards(dibs, settings.cwa_api_key.get_secret_value())
+    stack.push_async_callback(hazards.aclose)
+    return hazards
 
 
 class SaidPlainly:

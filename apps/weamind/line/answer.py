@@ -1,64 +1,38 @@
 """The answer to a question, in one line, from what the forecast says. Nothing is made up."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 
-from ..weather.forecast import TAIPEI, Day, Forecast, Moment, Sky, Step, moment_of
-from ..weather.wording import chance, degrees
+from ..weather.forecast import (
+    TAIPEI,
+    Forecast,
+    Moment,
+    air_of,
+    day_of,
+    hazards_now,
+    moment_of,
+)
+from ..weather.scales import air_class, uv_class
+from ..weather.wording import chance, degrees, wind_words
+from .facts import POSSIBLE, Facts, facts_of
 from .question import Question
 from .when import When
 
-_LIKELY, _POSSIBLE = 60, 30
+_LIKELY = 60
 """Per cent of rain."""
 _WEEKDAYS = "一二三四五六日"
 TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the forecast knows about a time; None and empty: nothing."""
-
-    label: str
-    place: str
-    sky: Sky | None = None
-    low: float | None = None
-    high: float | None = None
-    rain: int | None = None
-    wettest: Step | None = None
-    """The hours in which rain is most likely, where one can tell."""
-
-    @property
-    def head(self) -> str:
-        """明天臺中市 ☀️ 晴朗"""
-        sky = f" {self.sky.emoji} {self.sky.text}" if self.sky else ""
-        return f"{self.label}{self.place}{sky}"
-
-    @property
-    def temperatures(self) -> str:
-        """18~24°; empty: unknown."""
-        low, high = degrees(self.low), degrees(self.high)
-        if self.low is None or self.high is None:
-            return ""
-        return high if low == high else f"{low.removesuffix('°')}~{high}"
-
-    @property
-    def is_wet(self) -> bool:
-        """True: the word for the sky has rain in it."""
-        return self.sky is not None and ("雨" in self.sky.text or "雪" in self.sky.text)
 
 
 def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str | None:
     """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
     if question.is_plain:
         return None
-    if question.topic in _ELSEWHERE:
-        return _ELSEWHERE[question.topic](forecast.place_name)
     when = question.when
     if when is not None and when.is_over(now):
         return f"{when.label}已經過了，以下是{forecast.place_name}接下來的預報。"
-    if question.topic == "humidity":
-        return _humidity(forecast, now)
+    if question.topic in _OF_TODAY:
+        return _OF_TODAY[question.topic](forecast, now)
     if (when is None and question.topic in _ABOUT_NOW) or (when is not None and when.is_now):
         return _now(forecast, question, now)
     return _later(forecast, question, when or _rest_of_day(now), now)
@@ -86,70 +60,10 @@ def _named(day: date) -> str:
     return f"{day.month}/{day.day}（週{_WEEKDAYS[day.weekday()]}）"
 
 
-# ---- what the forecast knows
-
-
-def facts_of(forecast: Forecast, when: When, now: datetime) -> Facts | None:
-    """About *when*. None: it does not reach so far."""
-    steps = [step for step in forecast.steps if step.end > now and _meets(step, when)]
-    days = [day for day in forecast.days if when.start.date() <= day.on < _last_day(when)]
-    is_today = when.start.date() == now.astimezone(TAIPEI).date() and len(days) <= 1
-    if (when.is_hours or is_today) and steps:
-        return _of_steps(forecast, when, steps, days if not when.is_hours else [])
-    if days:
-        return _of_days(forecast, when, days, steps)
-    return _of_steps(forecast, when, steps, []) if steps else None
-
-
-def _meets(step: Step, when: When) -> bool:
-    return step.start < when.end and step.end > when.start
-
-
-def _last_day(when: When) -> date:
-    """The day after the last."""
-    end = when.end.astimezone(TAIPEI)
-    whole = end.time() == datetime.min.time()
-    return end.date() if whole else end.date() + timedelta(days=1)
-
-
-def _of_steps(forecast: Forecast, when: When, steps: Sequence[Step], days: Sequence[Day]) -> Facts:
-    wettest = _wettest(steps)
-    sky = wettest.sky if wettest and (wettest.rain or 0) >= _POSSIBLE else steps[0].sky
-    parts = [*steps, *days]
-    return Facts(
-        when.label, forecast.place_name, sky or steps[0].sky,
-        _least(part.low for part in parts), _most(part.high for part in parts),
-        wettest.rain if wettest else None,
-        wettest if len(steps) > 1 else None,
-    )  # fmt: skip
-
-
-def _of_days(forecast: Forecast, when: When, days: Sequence[Day], steps: Sequence[Step]) -> Facts:
-    wettest = max(days, key=lambda day: -1 if day.rain is None else day.rain)
-    return Facts(
-        when.label, forecast.place_name, wettest.sky or days[0].sky,
-        _least(day.low for day in days), _most(day.high for day in days), wettest.rain,
-        _wettest(steps) if len(days) == 1 and len(steps) > 1 else None,
-    )  # fmt: skip
-
-
-def _wettest(steps: Sequence[Step]) -> Step | None:
-    known = [step for step in steps if step.rain is not None]
-    return max(known, key=lambda step: step.rain or 0) if known else None
-
-
-def _least(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
 # ---- this moment
 
 
-_ABOUT_NOW = ("temperature", "wind")
+_ABOUT_NOW = ("temperature",)
 
 
 def _now(forecast: Forecast, question: Question, now: datetime) -> str:
@@ -185,12 +99,61 @@ def _feels(moment: Moment) -> str:
     return "" if moment.feels_like is None else f"體感 {degrees(moment.feels_like)}"
 
 
+# ---- what is known for now or for today only
+
+
 def _humidity(forecast: Forecast, now: datetime) -> str:
     moment = moment_of(forecast, now)
     if moment is None or moment.humidity is None:
-        return f"目前沒有{forecast.place_name}的濕度資料。"
+        return _unknown(forecast, "濕度")
     how = "很潮濕" if moment.humidity >= 85 else "偏乾燥" if moment.humidity < 50 else "還算舒適"
     return f"現在{forecast.place_name}濕度 {moment.humidity}%，{how}。"
+
+
+def _wind(forecast: Forecast, now: datetime) -> str:
+    moment = moment_of(forecast, now)
+    if moment is None or moment.wind is None:
+        return _unknown(forecast, "風速")
+    return f"現在{forecast.place_name}風力：{wind_words(moment.wind)}。"
+
+
+def _uv(forecast: Forecast, now: datetime) -> str:
+    day = day_of(forecast, now)
+    if day is None or day.uv is None:
+        return _unknown(forecast, "紫外線")
+    care = "，記得防曬" if day.uv >= 6 else ""
+    return f"今天{forecast.place_name}紫外線指數最高 {day.uv}，{uv_class(day.uv)}{care}。"
+
+
+def _air(forecast: Forecast, now: datetime) -> str:
+    air = air_of(forecast, now)
+    if air is None:
+        return _unknown(forecast, "空氣品質")
+    care = "，外出建議戴口罩" if air.aqi > 100 else ""
+    return f"現在{forecast.place_name}空氣品質 AQI {air.aqi}，{air_class(air.aqi)}{care}。"
+
+
+def _sunrise(forecast: Forecast, now: datetime) -> str:
+    if forecast.sun is None:
+        return _unknown(forecast, "日出日落時間")
+    rises, sets = (at.astimezone(TAIPEI) for at in (forecast.sun.rises, forecast.sun.sets))
+    return f"{forecast.place_name}日出 {rises:%H:%M}，日落 {sets:%H:%M}。"
+
+
+def _typhoon(forecast: Forecast, now: datetime) -> str:
+    warned = [each.name for each in hazards_now(forecast, now) if "颱風" in each.name]
+    said = f"⚠️ {forecast.place_name}：{'、'.join(warned)}\n" if warned else ""
+    return f"{said}🌀 颱風動態與警報請看中央氣象署：{TYPHOON_PAGE}"
+
+
+def _unknown(forecast: Forecast, what: str) -> str:
+    return f"目前沒有{forecast.place_name}的{what}資料，以下是天氣預報。"
+
+
+_OF_TODAY: dict[str, Callable[[Forecast, datetime], str]] = {
+    "humidity": _humidity, "wind": _wind, "uv": _uv, "air": _air, "sunrise": _sunrise,
+    "typhoon": _typhoon,
+}  # fmt: skip
 
 
 # ---- verdicts: what to say after where and how the sky looks
@@ -209,14 +172,14 @@ def _umbrella(facts: Facts) -> str:
         return "記得帶傘" if facts.is_wet else "應該不用帶傘"
     if facts.rain >= _LIKELY:
         return "記得帶傘"
-    if facts.rain >= _POSSIBLE or facts.is_wet:
+    if facts.rain >= POSSIBLE or facts.is_wet:
         return "帶把傘比較安心"
     return "不用帶傘"
 
 
 def _when_wettest(facts: Facts) -> str:
     step = facts.wettest
-    if step is None or (step.rain or 0) < _POSSIBLE:
+    if step is None or (step.rain or 0) < POSSIBLE:
         return ""
     start, end = step.start.astimezone(TAIPEI), step.end.astimezone(TAIPEI)
     return f"{start:%-H}–{end.hour or 24} 時最可能下雨"
@@ -238,7 +201,7 @@ def _advice(facts: Facts) -> str:
     low, high = facts.low, facts.high
     if low is None or high is None:
         return "目前沒有溫度資料，不知道要不要穿外套"
-    for below, words in ((12, "要穿厚外套，注意保暖"), (18, "要穿外套"), (22, "帶件薄外套")):
+    for below, words in ((12, "要穿厚外套，注意保暖"), (18, "要穿外套"), (22, "穿件薄外套就好")):
         if low < below:
             return words
     return "不用外套，穿短袖就好" if high >= 28 else "不用外套，穿薄長袖就好"
@@ -265,13 +228,13 @@ def _laundry(facts: Facts) -> list[str]:
         return ["不太適合曬衣服" if facts.is_wet else "應該可以曬衣服"]
     if rain >= _LIKELY:
         return [_chance(facts), "不適合曬衣服"]
-    wet = rain >= _POSSIBLE or facts.is_wet
+    wet = rain >= POSSIBLE or facts.is_wet
     return [_chance(facts), "曬衣服要留意下雨" if wet else "適合曬衣服"]
 
 
 def _outing(facts: Facts) -> list[str]:
     rain = facts.rain or 0
-    wet = rain >= _POSSIBLE or facts.is_wet
+    wet = rain >= POSSIBLE or facts.is_wet
     how = "不太適合戶外活動" if rain >= _LIKELY else "出門記得帶傘" if wet else "適合出門"
     return [facts.temperatures, _chance(facts), how]
 
@@ -287,24 +250,11 @@ def _sun(facts: Facts) -> list[str]:
     return [facts.temperatures, _chance(facts), how]
 
 
-def _wind(facts: Facts) -> list[str]:
-    return [facts.temperatures, "目前沒有風速的資料"]
-
-
 _VERDICTS: dict[str, Callable[[Facts], list[str]]] = {
     "weather": _weather, "rain": _rain, "laundry": _laundry, "clothes": _clothes, "cold": _cold,
-    "heat": _heat, "temperature": _temperature, "wind": _wind, "snow": _snow, "sun": _sun,
+    "heat": _heat, "temperature": _temperature, "snow": _snow, "sun": _sun,
     "outing": _outing,
 }  # fmt: skip
-_ELSEWHERE: dict[str, Callable[[str], str]] = {
-    "typhoon": lambda place: (
-        f"🌀 颱風動態與警報請看中央氣象署：{TYPHOON_PAGE}\n以下是{place}的預報。"
-    ),
-    "air": lambda place: f"目前沒有{place}的空氣品質資料，以下是天氣預報。",
-    "uv": lambda place: f"目前沒有{place}的紫外線資料，以下是天氣預報。",
-    "sunrise": lambda place: f"目前沒有{place}的日出日落時間，以下是天氣預報。",
-}
-"""What no provider tells us."""
 
 
 def _sentence(*parts: str) -> str:

@@ -42,7 +42,7 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
     ),
     (
         "uv",
-        r"紫外線(?:指數)?|紫外线|(?:會不會|會|要不要|要|需要)?(?:擦)?防曬|曬[傷黑]|"
+        r"紫外線(?:指數|會|很|強|高|大|不)*|紫外线|(?:會不會|會|要不要|要|需要)?(?:擦)?防曬|曬[傷黑]|"
         r"(?<![a-z])uv(?![a-z])",
     ),
     (
@@ -56,9 +56,10 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"(?:會不會|要不要|需不需要|需要|要|該|用|有沒有|會|有|可能)*(?:帶|拿|撐|用|準備|"
         r"穿)?(?:雨傘|雨衣|傘|伞)"
         r"|(?:會不會|會|有沒有|有|在|還在|還會|要|可能|開始|變|快)*(?:下|落)(?:大|小|暴|"
-        r"豪)?雨(?:機率|天)?(?:了沒|了)?"
+        r"豪)?雨(?:機率|天)?(?:了沒|了|無)?"
         r"|降雨(?:機率|量)?|雨量|(?:會不會|會|有|有沒有)(?:雷陣|陣|雷|大|小|暴|豪)?雨|"
         r"雷陣雨|午後雷雨|陣雨|豪雨|大雨|淋濕|打雷|雨勢"
+        r"|雨(?:勢)?(?:會|很|有|多|還|什麼時候|何時|幾點|快|要)*(?:大不大|大|停)(?:了)?"
         r"|will it rain|rain(?:y|ing)?|umbrella",
     ),
     (
@@ -153,9 +154,9 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
     when, rest = find_when(text, now)
     topic: Topic | None = None
     for each, pattern in _PATTERNS:
-        if match := pattern.search(rest):
+        if pattern.search(rest):
             topic = topic or each
-            rest = f"{rest[: match.start()]} {rest[match.end() :]}"
+            rest = pattern.sub(" ", rest)
     topic = topic or _sign_in(rest)
     if topic is None and when is None:
         return None, rest
@@ -166,6 +167,11 @@ def read_question(topic: str | None, when: str | None, now: datetime) -> Questio
     """What a button carries; what it cannot mean is left out."""
     known = _BY_NAME.get(topic or "", PLAIN.topic)
     return Question(known, find_when(when, now)[0] if when else None)
+
+
+def is_about_weather(text: str) -> bool:
+    """True: a word in it is about the weather, not only about a time."""
+    return any(pattern.search(text) for _, pattern in _PATTERNS)
 
 
 def is_asking(text: str) -> bool:

@@ -21,11 +21,12 @@ _PATTERNS = (
         r"\s*(?:設?為|成|到|在|是|to|:)?\s*(?P<place>.+)$"
     ),
     re.compile(
-        rf"{_PLEASE}(?:把|將)\s*(?P<place>.+?)\s*{_CHANGE}(?:成|為|做|作)*(?:我的?)?{_KIND}$"
+        rf"{_PLEASE}(?:把|將)?\s*(?P<place>.+?)\s*{_CHANGE}(?:成|為|做|作)*(?:我的?)?{_KIND}$"
     ),
     re.compile(rf"^{_KIND}\s*(?:[:=是]|就是)\s*(?P<place>.+)$"),
     re.compile(rf"^{_KIND}\s+(?P<place>\S+)$"),
 )
+_ENDING = re.compile(r"(?:好了|吧|了|囉|喔|啦|謝謝|感謝|please)+$")
 _OFFICES = ("公司", "辦公室", "上班", "office", "work")
 
 
@@ -36,4 +37,5 @@ def read_settings(text: str) -> Iterator[tuple[Kind, str]]:
     """
     for pattern in _PATTERNS:
         if match := pattern.match(text):
-            yield ("office" if match["kind"].startswith(_OFFICES) else "home"), match["place"]
+            kind: Kind = "office" if match["kind"].startswith(_OFFICES) else "home"
+            yield kind, _ENDING.sub("", match["place"])

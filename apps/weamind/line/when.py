@@ -37,7 +37,8 @@ class When:
 
 _DAYS = {
     "前天": -2, "昨天": -1, "昨日": -1, "昨晚": -1, "今天": 0, "今日": 0, "今晚": 0, "今早": 0,
-    "今夜": 0, "明天": 1, "明日": 1, "明早": 1, "明晚": 1, "後天": 2, "后天": 2, "大後天": 3,
+    "今夜": 0, "明天": 1, "明日": 1, "明早": 1, "明晚": 1, "明仔載": 1, "明仔日": 1, "明兒": 1,
+    "後天": 2, "后天": 2, "大後天": 3,
     "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "tmr": 1,
 }  # fmt: skip
 _NAMES = {-2: "前天", -1: "昨天", 0: "今天", 1: "明天", 2: "後天", 3: "大後天"}
@@ -52,6 +53,12 @@ _ALSO = {
     "晚": "晚上", "夜": "晚上", "tonight": "晚上", "evening": "晚上", "night": "晚上",
     "深夜": "半夜", "午夜": "半夜",
 }  # fmt: skip
+_FEASTS = {
+    "跨年夜": "12/31晚上", "跨年": "12/31晚上", "元旦": "1/1", "平安夜": "12/24晚上",
+    "聖誕節": "12/25", "耶誕節": "12/25", "雙十節": "10/10", "國慶日": "10/10",
+}  # fmt: skip
+"""Days that have the same date each year."""
+_FEAST = re.compile("|".join(_FEASTS))
 _NOW = re.compile(r"現在|目前|此刻|當下|這時候|(?<![a-z])(?:right )?now(?![a-z])")
 _SOON_WORDS = re.compile(
     r"等一下下?|等一會兒?|等會兒?|待會兒?|等等|等下|晚點|一會兒|接下來\s*[幾3三]?\s*個?小時"
@@ -59,9 +66,10 @@ _SOON_WORDS = re.compile(
 _FEW_WORDS = re.compile(
     r"(?:這|未來|接下來|最近|接著)(?:的)?(?:這)?[幾三四五七兩]?\s*天|最近|近期|(?:這|"
     r"本|整|未來一|一|接下來一)個?週(?![一二三四五六日天末])"
-    r"|(?:未來)?[三五七357]\s*[天日](?:內|的)?"
+    r"|(?:未來)?(?<!週)[三五七357]\s*[天日](?:內|的)?"
 )
 _NEXT_WEEK = re.compile(r"下個?週(?![一二三四五六日天末\d])|next week")
+_NEXT_MONTH = re.compile(r"下下?個?月(?:初|底)?|next month")
 _WEEKEND = re.compile(r"(下個?|這個?|本)?(?:週末|假日)|(next |this )?weekend")
 _BOTH = re.compile(r"明後(?:天|兩天)")
 _WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六日天1-7])(?!\d)")
@@ -84,6 +92,7 @@ _DIGITS = {name: number for number, name in enumerate("零一二三四五六七�
 def find_when(text: str, now: datetime) -> tuple[When | None, str]:
     """What *text* says about the time, and the text without it. None: nothing."""
     text = re.sub("周|禮拜|礼拜|星期", "週", text)
+    text = _FEAST.sub(lambda match: _FEASTS[match[0]], text)
     for pattern, make in _WHOLE:
         if match := pattern.search(text):
             return make(now), _without(text, match)
@@ -118,9 +127,14 @@ def _next_week(now: datetime) -> When:
     return When("下週", _midnight(monday, now), _midnight(monday, now, 7))
 
 
+def _next_month(now: datetime) -> When:
+    first = (now.date().replace(day=1) + timedelta(days=32)).replace(day=1)
+    return When("下個月", _midnight(first, now), _midnight(first, now, 28))
+
+
 _WHOLE = (
     (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _both), (_NEXT_WEEK, _next_week),
-    (_FEW_WORDS, _few_days),
+    (_NEXT_MONTH, _next_month), (_FEW_WORDS, _few_days),
 )  # fmt: skip
 
 

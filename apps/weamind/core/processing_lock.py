@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
@@ -29,10 +29,13 @@ TOLD_NAME = "processing:told:{userId}"
 WORKING_NAME = "line:working:{userId}"
 SPEAKING_NAME = "line:speaking:{userId}"
 SAID_NAME = "line:said:{what}:{userId}"
+ANSWERED_NAME = "line:answered:{what}:{userId}"
 _SPEAKING_TTL = 10.0
 """More seconds than sending a message takes."""
 _SPEAKING_WAIT = 2.0
 """How long an answer waits for a "please wait" that is on its way, and the other way round."""
+_MARGIN = 0.05
+"""Seconds after a key should be free in which it still may be taken."""
 _BEGINNING = 0.25
 """Seconds after an acquire in which the work counts as running, whether it has said so or not."""
 _FORGOTTEN_AFTER = 60.0
@@ -223,12 +226,13 @@ class ProcessingLock:
             self._reach.note(is_reached=True)
 
     @asynccontextmanager
-    async def turn(self, source: object, *, repeats: bool = True) -> AsyncIterator[Turn]:
+    async def turn(self, source: object, *, what: str = "") -> AsyncIterator[Turn]:
         """A turn for the person in *source*: granted to one at a time, until the block ends.
 
         Also granted where the lock is switched off, where there is no user id, and while the
-        store is out. *repeats*: people do the same again when they are impatient, so that after
-        an answer there is no turn until the key is free; otherwise there is one.
+        store is out. *what*: a name for what impatient people do again and again. After its answer
+        there is no turn for the same until the key is free, and one for something else as soon as
+        it is free. Without it there is always one after an answer.
 
         Who is refused and shall `tell` must do it within the block: the answer waits for it.
         """
@@ -239,7 +243,7 @@ class ProcessingLock:
             yield Turn(granted=True)
             return
         async with AsyncExitStack() as stack:
-            yield await self._try(stack, key, source, repeats=repeats)
+            yield await self._try(stack, key, source, what)
 
     async def says_once(self, source: object, what: str) -> bool:
         """Whether *what* is to be said to the person now: not if it just was."""
@@ -250,28 +254,38 @@ class ProcessingLock:
         lease = await self._dibs.try_hold(said, ttl=self._at_least, name=SAID_NAME)
         return lease is not None
 
-    async def _try(self, stack: AsyncExitStack, key: str, source: object, *, repeats: bool) -> Turn:
-        hold = self._dibs.hold(key, ttl=self._ttl, at_least=self._at_least, name=NAME)
+    async def _try(
+        self, stack: AsyncExitStack, key: str, source: object, what: str, wait: float = 0.0
+    ) -> Turn:
+        stays = self._at_least
+        hold = self._dibs.hold(key, ttl=self._ttl, at_least=stays, wait=wait, name=NAME)
         try:
             lease = await stack.enter_async_context(hold)
         except Busy as busy:
             self._reach.note(is_reached=True)
             _count_attempt(self._metrics, None, _type_of(source))
             _told_attempt(None)
-            return await self._refused(stack, busy, repeats=repeats)
+            return await self._refused(stack, busy, source, what, may_wait=not wait)
         self._reach.note(is_reached=lease.guarded)
         _count_attempt(self._metrics, lease, _type_of(source))
         mark = _told_attempt(lease)
-        speaking = await self._work_begins(stack, key)
+        speaking = await self._work_begins(stack, key, what)
         stack.push_async_callback(self._give_back, lease, time.monotonic(), mark)
         return Turn(granted=True, speaking=speaking)
 
-    async def _work_begins(self, stack: AsyncExitStack, key: str) -> "_Speaking | None":
+    async def _work_begins(self, stack: AsyncExitStack, key: str, what: str) -> "_Speaking | None":
         if not self._at_least:
             return None
         speaking = _Speaking(self._dibs, key)
         stack.push_async_callback(speaking.close)  # after the lock has been given back
         await speaking.begin_work(self._ttl)
+        if what:
+            answered = self._dibs.hold(
+                _answered_key(key, what),
+                ttl=self._ttl, at_least=self._at_least, name=ANSWERED_NAME,
+            )  # fmt: skip
+            with suppress(Busy):
+                await stack.enter_async_context(answered)
         return speaking
 
     async def _give_back(self, lease: AsyncLease, since: float, mark: str) -> None:
@@ -283,7 +297,9 @@ class ProcessingLock:
 
     # ---- who is refused
 
-    async def _refused(self, stack: AsyncExitStack, busy: Busy, *, repeats: bool) -> Turn:
+    async def _refused(
+        self, stack: AsyncExitStack, busy: Busy, source: object, what: str, *, may_wait: bool
+    ) -> Turn:
         if not self._at_least:
             return Turn(granted=False, tell=await self._is_first(busy))
         speaking = _Speaking(self._dibs, busy.key)
@@ -293,7 +309,18 @@ class ProcessingLock:
         if await self._is_running(busy.key, speaking):
             return Turn(granted=False, tell=await self._is_first(busy))
         await speaking.close()
-        return Turn(granted=not repeats)
+        if not what:
+            return Turn(granted=True)
+        if not may_wait or await self._is_answered(busy.key, what):
+            return Turn(granted=False)
+        return await self._try(stack, busy.key, source, what, wait=self._at_least + _MARGIN)
+
+    async def _is_answered(self, key: str, what: str) -> bool:
+        """Whether the last answer was to the same."""
+        try:
+            return await self._dibs.peek(_answered_key(key, what)) is not None
+        except Unavailable:
+            return False
 
     async def _is_running(self, key: str, speaking: "_Speaking") -> bool:
         """Whether there is work whose answer is not there yet."""
@@ -369,6 +396,10 @@ def _key_of(source: object) -> str | None:
 def _type_of(source: object) -> str:
     kind = getattr(source, "type", None)
     return kind if kind in ("user", "group", "room") else "unknown"
+
+
+def _answered_key(key: str, what: str) -> str:
+    return key.replace("processing:user:", f"line:answered:{what}:", 1)
 
 
 def _asked_by(key: str) -> str:

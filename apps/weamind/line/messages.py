@@ -108,6 +108,7 @@ def sticker_message() -> Message:
 
 def unknown_message(said: str, *, private: bool) -> Message:
     """No such place; what was asked for is repeated. In a group locations are not read."""
+    said = " ".join(said.split())
     said = said if len(said) <= _LONGEST_QUOTE else said[: _LONGEST_QUOTE - 1] + "…"
     if not private:
         return text_message(texts.UNKNOWN_TEXT_IN_GROUP.format(said=said))

@@ -55,13 +55,12 @@ def should_use_processing_lock(postback_data: dict[str, str]) -> bool:
 Work = Callable[[Bot], Awaitable[None]]
 
 
-async def _in_turn(event: Any, bot: Bot, work: Work, *, repeats: bool = False) -> None:
+async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
     """Do *work*, unless the same person's is under way: then say so instead.
 
-    *repeats*: people tap it again and again, so that after an answer it is done only when the lock
-    is free.
+    *what*: a name for what people tap again and again; just after its answer, nothing is done.
     """
-    async with bot.lock.turn(getattr(event, "source", None), repeats=repeats) as turn:
+    async with bot.lock.turn(getattr(event, "source", None), what=what) as turn:
         if turn.granted:
             await work(bot.in_turn(turn))
         elif turn.tell:
@@ -146,7 +145,8 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
     if data.get("action") == "weather" and data.get("type") in texts.KINDS:
         await _handle_own_place(event, bot, data)
     elif should_use_processing_lock(data):
-        await _in_turn(event, bot, lambda bot: _dispatch_postback(event, bot, data), repeats=True)
+        work = data["action"]
+        await _in_turn(event, bot, lambda bot: _dispatch_postback(event, bot, data), what=work)
     else:
         await _unless_busy(event, bot, lambda bot: _dispatch_postback(event, bot, data))
 
@@ -154,7 +154,7 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
     """Nobody is told to wait for a place that they have not set: they are asked to set it, once."""
     source, kind = getattr(event, "source", None), data["type"]
-    async with bot.lock.turn(source, repeats=True) as turn:
+    async with bot.lock.turn(source, what=kind) as turn:
         found = await look_up(event, bot, kind)
         if not isinstance(found, OwnPlace):
             if await bot.lock.says_once(source, kind):

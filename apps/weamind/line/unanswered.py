@@ -66,4 +66,7 @@ class Unanswered:
         """Look again and again: a process may end while this one runs."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            await self.resume(desk)
+            try:
+                await self.resume(desk)
+            except Exception as error:  # one look that fails must not be the last one
+                _log.error("a look for unanswered events failed: %s", type(error).__name__)

@@ -121,8 +121,8 @@ def understand(
     In a group, a text is for us if it mentions us, or if it asks about the weather of a place that
     it surely names. A place alone is how people there talk to each other.
     """
-    said = text
-    text = normalize("NFKC", text).lower()  # wide letters and signs are as good as narrow ones
+    said = text[:LONGEST]
+    text = normalize("NFKC", said).lower()  # wide letters and signs are as good as narrow ones
     now = now or datetime.now(TAIPEI)
     if not (private or mentioned):
         return _overheard(text, search, now)
@@ -195,6 +195,8 @@ def _not_found(said: str, rest: str, question: Question | None, kind: str | None
     return Wish("unknown", data=" ".join(left.split()))
 
 
+LONGEST = 120
+"""Only so many characters of a text are read: who asks does it within the first lines."""
 _LONGEST_NAME = 7
 """What has more characters is a sentence, and not the name of a place."""
 

@@ -23,17 +23,12 @@ from dibs.integrations.linebot import actor_key
 
 from .config import read_store_settings
 from .metrics import Metrics, metrics
+from .speaking import Speaking
 
 NAME = "processing:user:{userId}"
 TOLD_NAME = "processing:told:{userId}"
-WORKING_NAME = "line:working:{userId}"
-SPEAKING_NAME = "line:speaking:{userId}"
 SAID_NAME = "line:said:{what}:{userId}"
 ANSWERED_NAME = "line:answered:{what}:{userId}"
-_SPEAKING_TTL = 10.0
-"""More seconds than sending a message takes."""
-_SPEAKING_WAIT = 2.0
-"""How long an answer waits for a "please wait" that is on its way, and the other way round."""
 _MARGIN = 0.05
 """Seconds after a key should be free in which it still may be taken."""
 _BEGINNING = 0.25
@@ -179,7 +174,7 @@ class Turn:
     """Whether it is yours to work; if not, whether to say that somebody does."""
 
     def __init__(
-        self, *, granted: bool, tell: bool = False, speaking: "_Speaking | None" = None
+        self, *, granted: bool, tell: bool = False, speaking: Speaking | None = None
     ) -> None:
         self.granted = granted
         self.tell = tell
@@ -273,10 +268,10 @@ class ProcessingLock:
         stack.push_async_callback(self._give_back, lease, time.monotonic(), mark)
         return Turn(granted=True, speaking=speaking)
 
-    async def _work_begins(self, stack: AsyncExitStack, key: str, what: str) -> "_Speaking | None":
+    async def _work_begins(self, stack: AsyncExitStack, key: str, what: str) -> Speaking | None:
         if not self._at_least:
             return None
-        speaking = _Speaking(self._dibs, key)
+        speaking = Speaking(self._dibs, key)
         stack.push_async_callback(speaking.close)  # after the lock has been given back
         await speaking.begin_work(self._ttl)
         if what:
@@ -302,7 +297,7 @@ class ProcessingLock:
     ) -> Turn:
         if not self._at_least:
             return Turn(granted=False, tell=await self._is_first(busy))
-        speaking = _Speaking(self._dibs, busy.key)
+        speaking = Speaking(self._dibs, busy.key)
         stack.push_async_callback(speaking.close)
         if not await speaking.begin():  # the answer is being sent, for longer than usual
             return Turn(granted=False)
@@ -313,7 +308,8 @@ class ProcessingLock:
             return Turn(granted=True)
         if not may_wait or await self._is_answered(busy.key, what):
             return Turn(granted=False)
-        return await self._try(stack, busy.key, source, what, wait=self._at_least + _MARGIN)
+        wait = min(busy.retry_after, self._at_least) + _MARGIN
+        return await self._try(stack, busy.key, source, what, wait)
 
     async def _is_answered(self, key: str, what: str) -> bool:
         """Whether the last answer was to the same."""
@@ -322,7 +318,7 @@ class ProcessingLock:
         except Unavailable:
             return False
 
-    async def _is_running(self, key: str, speaking: "_Speaking") -> bool:
+    async def _is_running(self, key: str, speaking: Speaking) -> bool:
         """Whether there is work whose answer is not there yet."""
         try:
             held = await self._dibs.peek(key)
@@ -340,47 +336,6 @@ class ProcessingLock:
         key = busy.key.replace("processing:", "processing:told:", 1)
         rest = min(max(busy.retry_after, 0.001), self._ttl)
         return await self._dibs.try_hold(key, ttl=rest, name=TOLD_NAME) is not None
-
-
-class _Speaking:
-    """Who may speak to a person: one at a time, and "please wait" only while the work runs."""
-
-    def __init__(self, dibs: AsyncDibs, key: str) -> None:
-        self._dibs = dibs
-        self._working_key = key.replace("processing:user:", "line:working:", 1)
-        self._speaking_key = key.replace("processing:user:", "line:speaking:", 1)
-        self._working: AsyncLease | None = None
-        self._speaking: AsyncLease | None = None
-
-    async def begin_work(self, ttl: float) -> None:
-        """Work runs from now on."""
-        self._working = await self._dibs.try_hold(self._working_key, ttl=ttl, name=WORKING_NAME)
-
-    async def is_work(self) -> bool:
-        """Whether somebody's work runs. Unavailable: the store is out."""
-        return await self._dibs.peek(self._working_key) is not None
-
-    async def end_work(self) -> None:
-        """The work is done, and nobody else speaks; what it says comes last."""
-        working, self._working = self._working, None
-        if working is not None:
-            await working.release()
-            await self.begin()
-
-    async def begin(self) -> bool:
-        """True: nobody else speaks until `close`. False: somebody still does."""
-        self._speaking = await self._dibs.try_hold(
-            self._speaking_key, ttl=_SPEAKING_TTL, wait=_SPEAKING_WAIT, name=SPEAKING_NAME
-        )
-        return self._speaking is not None
-
-    async def close(self) -> None:
-        """Neither work nor words."""
-        leases = (self._working, self._speaking)
-        self._working = self._speaking = None
-        for lease in leases:
-            if lease is not None:
-                await lease.release()
 
 
 # ---- both

@@ -224,6 +224,17 @@ async def test_the_words_of_everything(open_house: Open) -> None:
         assert (await house.replies(4))[-1]["text"] == texts.OTHER
 
 
+async def test_redis_hangs(open_house: Open, frozen: Server) -> None:
+    """Nobody is locked out, and nobody waits for the keys that tell who may speak."""
+    async with open_house(redis_url=frozen.url, **PEOPLE) as house:
+        await house.line.tap(AT_HOME)
+        await house.replies(1)
+        frozen.freeze()
+        for number in (2, 3):
+            await house.line.tap(HOME)
+            assert is_forecast((await house.replies(number))[-1])
+
+
 # ------------------------------------------------------------------------------- no place yet
 
 

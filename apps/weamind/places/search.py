@@ -249,8 +249,9 @@ def _is_something_else(word: Word, said: str) -> bool:
     rest = said.partition(word.text)[2]
     if word.form is Form.FULL or not rest:
         return False
-    is_common = word.text in _EVERYWHERE and rest.startswith(_NAMED_ALIKE)
-    return is_common or rest.startswith(_ELSEWHERE)
+    is_peak = word.place.landmark is not None and word.text[-1] in _THINGS
+    is_common = is_peak or word.text in _EVERYWHERE
+    return (is_common and rest.startswith(_NAMED_ALIKE)) or rest.startswith(_ELSEWHERE)
 
 
 def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:

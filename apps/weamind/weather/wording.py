@@ -27,6 +27,8 @@ _NUMERALS = "零一二三四五六七"
 _WEEKDAYS = "一二三四五六日"
 _HIGH = 100
 """From so many metres above the sea on, people are told how high a landmark is."""
+_COLDER = 500
+"""From so many on, its weather is another than that of the township around it."""
 
 
 def forecast_text(forecast: Forecast, *, now: datetime) -> str:
@@ -80,7 +82,7 @@ def warning(forecast: Forecast, now: datetime) -> str:
 
 def area_note(forecast: Forecast) -> str:
     """That it is the forecast of the township, where that makes a difference; else nothing."""
-    if not forecast.of_area or (forecast.elevation or 0) < _HIGH:
+    if not forecast.of_area or (forecast.elevation or 0) < _COLDER:
         return ""
     return f"這是{forecast.area}的預報，高處會更冷"
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 async def test_a_landmark_is_answered_with_its_own_card(open_house: Open) -> None:
     """At once, with its township and its height; LINE would take it."""
     async with open_house() as house:
-        card = await Talk(house).say("明天玉山會下雨嗎")
+        card = await Talk(house).say("玉山天氣")
         assert_line_message({key: card[key] for key in card if key != "quickReply"})
         assert card["altText"].startswith("玉山 ")
         assert "南投縣信義鄉・海拔 3952 公尺" in texts(card["contents"])

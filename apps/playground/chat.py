@@ -48,6 +48,7 @@ _FIXED = {
     "PROCESSING_LOCK_TIMEOUT_SECONDS": "5",
     "PROCESSING_LOCK_SCOPE": "selective",
     "PROCESSING_LOCK_BUSY_REPLY": "every",
+    "LOG_LEVEL": "WARNING",
     # It calls nobody but the platform on this machine.
     "NO_PROXY": "127.0.0.1",
     "no_proxy": "127.0.0.1",

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dibs import AsyncDibs, Unavailable
 
 from .core.config import Settings, SettingsError, read_settings
+from .core.logs import log_if_nobody_does
 from .core.metrics import Metrics, metrics
 from .core.processing_lock import ProcessingLock
 from .liff.memory import TokenMemory
@@ -32,10 +33,12 @@ from .line.deduplication import Deduplication
 from .line.desk import Desk
 from .line.reception import Reception
 from .line.sender import Sender
+from .line.unanswered import Unanswered
 from .line.webhook import WebhookEndpoint
 from .places.search import search
 from .user.users import Users, UsersUnavailable
 from .weather.forecasts import Forecasts
+from .weather.hazards import Hazards
 from .weather.sources import open_provider
 
 _nothing = PlainTextResponse("Not Found", 404)
@@ -72,6 +75,7 @@ class Weamind:
     async def __aenter__(self) -> "Weamind":
         """SettingsError: what cannot be used. The database is there, in its newest form."""
         settings = self._settings or read_settings()
+        log_if_nobody_does(settings.log_level, is_chosen="log_level" in settings.model_fields_set)
         async with AsyncExitStack() as stack:
             await self._open(settings, stack)
             self._stack = stack.pop_all()
@@ -89,6 +93,7 @@ class Weamind:
         self._dibs = await stack.enter_async_context(dibs)
         self._page = _page(settings, self._users, stack)
         bot = _bot(settings, self._dibs, self._users, self._metrics, stack)
+        await bot.lock.connect()
         deduplication = Deduplication(self._dibs, counted_in=self._metrics)
         desk = Desk(
             Reception(bot, deduplication, counted_in=self._metrics).work,
@@ -96,7 +101,11 @@ class Weamind:
             limit=settings.event_queue_limit,
             counted_in=self._metrics,
         )
-        stack.push_async_callback(desk.drain, settings.shutdown_seconds)
+        unanswered = Unanswered(self._users, bot.sender, counted_in=self._metrics)
+        stack.push_async_callback(desk.drain, settings.shutdown_seconds, unanswered.keep)
+        await unanswered.resume(desk)
+        watching = asyncio.create_task(unanswered.watch(desk), name="unanswered events")
+        stack.push_async_callback(_ended, watching)
         secret = settings.line_channel_secret.get_secret_value()
         self._webhook = WebhookEndpoint(desk, secret=secret, counted_in=self._metrics)
 
@@ -145,6 +154,11 @@ class Weamind:
         return True
 
 
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def _opened_users(settings: Settings, stack: AsyncExitStack) -> Users:
     try:
         return await stack.enter_async_context(Users(settings.database_url))
@@ -183,13 +197,23 @@ def _bot(
     lock = ProcessingLock(
         dibs,
         ttl=settings.processing_lock_timeout_seconds,
+        at_least=settings.processing_lock_min_seconds,
         enabled=settings.processing_lock_enabled,
         busy_reply=settings.processing_lock_busy_reply,
         counted_in=counted_in,
     )
     everything = settings.processing_lock_scope == "all"
-    forecasts = Forecasts(dibs, provider)
+    forecasts = Forecasts(dibs, provider, hazards=_hazards(settings, dibs, stack))
     return Bot(users, forecasts, sender, lock, everything, settings.liff_id)
+
+
+def _hazards(settings: Settings, dibs: AsyncDibs, stack: AsyncExitStack) -> Hazards | None:
+    """Official warnings, if there is a key; none beside weather that is made up."""
+    if settings.cwa_api_key is None or settings.weather_provider == "sample":
+        return None
+    hazards = Hazards(dibs, settings.cwa_api_key.get_secret_value())
+    stack.push_async_callback(hazards.aclose)
+    return hazards
 
 
 class SaidPlainly:

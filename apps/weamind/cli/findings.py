@@ -8,7 +8,8 @@ from .complaints import FAILED
 
 Status = Literal["ok", "degraded", "failed", "skipped"]
 SIGNS: dict[Status, str] = {"ok": "✓", "failed": "✗", "degraded": "–", "skipped": "–"}
-_WIDTH = 14
+_WIDTH = 17
+"""One more than the longest name has, at least."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """`serve`: the bot, from its settings to the last event."""
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -11,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..core.config import Settings, SettingsError, read_settings
+from ..core.logs import log_to_stderr
 from ..core.metrics import metrics
 from ..main import Weamind
 from .complaints import FAILED, MISTAKEN, complain
@@ -43,7 +43,7 @@ def serve(host: str, port: int) -> int:
     except SettingsError as error:
         return complain(error.mistakes, MISTAKEN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _log_to_stderr()
+    log_to_stderr(settings.log_level)
     try:
         with listen(host, port) as listener:
             asyncio.run(_serve(listener, settings))
@@ -92,9 +92,3 @@ def listen(host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _log_to_stderr() -> None:
-    # Only what is ours speaks about the ordinary: httpx2 would log the coordinates of each query.
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("apps").setLevel(logging.INFO)

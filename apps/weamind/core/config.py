@@ -67,6 +67,11 @@ def _redis_url(url: str) -> str:
     return url
 
 
+def _upper(text: object) -> object:
+    return text.strip().upper() if isinstance(text, str) else text
+
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret), AfterValidator(_header_safe)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
@@ -105,6 +110,11 @@ class Settings(StoreSettings):
         default=5.0,
         validation_alias=AliasChoices("PROCESSING_LOCK_TIMEOUT_SECONDS", "PROCESSING_LOCK_TIMEOUT"),
     )
+    processing_lock_min_seconds: Annotated[
+        float, Field(ge=0, le=LONGEST_LOCK, allow_inf_nan=False)
+    ] = 1.0
+    """How long a lock stays after it was taken, also after a quick answer: the next of five taps
+    finds it. 0: it goes with the answer, as in the seeds. Never longer than the time-out."""
     processing_lock_scope: Literal["selective", "all"] = "selective"
     """selective: taps of home, office and recent queries. all: also texts, locations, any tap."""
     processing_lock_busy_reply: Literal["every", "first"] = "every"
@@ -123,6 +133,8 @@ class Settings(StoreSettings):
     """How many events may wait or be worked on; webhooks beyond it get 503."""
     shutdown_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 15.0
     """How long the events under way may take when the process is told to end."""
+    log_level: LogLevel = "INFO"
+    """How much the bot says. DEBUG: also when a lock is acquired, missed and released."""
 
     @model_validator(mode="after")
     def _cwa_needs_a_key(self) -> "Settings":
@@ -134,6 +146,8 @@ class Settings(StoreSettings):
     def _liff_needs_a_channel(self) -> "Settings":
         if self.liff_id is not None and self.line_login_channel_id is None:
             raise ValueError("LINE_LOGIN_CHANNEL_ID: is needed for LIFF_ID")
+        if self.line_login_channel_id is not None and self.liff_id is None:
+            raise ValueError("LIFF_ID: is needed for LINE_LOGIN_CHANNEL_ID")
         return self
 
 

@@ -54,6 +54,7 @@ class Metrics:
         self.events = Counter(
             "line_events",
             "Events: done, failed, late (took too long), cut (by the end of the process),"
+            " kept (to be answered after the start), expired (kept for too long),"
             " duplicate, standby, ignored, malformed, refused (no room).",
             ["outcome"],
             registry=registry,

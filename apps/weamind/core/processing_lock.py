@@ -3,6 +3,9 @@
 `ProcessingLockService` is for threads, with the three functions of the seeds; `ProcessingLock` for
 tasks. Both hold `processing:user:{userId}` with a token of their own, so that a slow holder
 never takes its successor's lock away, and both let people through while the store is out.
+
+With `at_least`, the key stays that long after it was acquired. Taps that come while the work runs
+are told to wait; those that come after its answer are not.
 """
 
 import logging
@@ -10,23 +13,32 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
-from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Lease
+from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Lease, Unavailable
 from dibs.integrations.linebot import actor_key
 
 from .config import read_store_settings
 from .metrics import Metrics, metrics
+from .speaking import Speaking
 
 NAME = "processing:user:{userId}"
 TOLD_NAME = "processing:told:{userId}"
+SAID_NAME = "line:said:{what}:{userId}"
+ANSWERED_NAME = "line:answered:{what}:{userId}"
+_MARGIN = 0.05
+"""Seconds after a key should be free in which it still may be taken."""
+_BEGINNING = 0.25
+"""Seconds after an acquire in which the work counts as running, whether it has said so or not."""
 _FORGOTTEN_AFTER = 60.0
 """Seconds past its end after which nobody comes back to release a lock."""
 _log = logging.getLogger(__name__)
 
+_asker: ContextVar[tuple[str, str] | None] = ContextVar("asker", default=None)
+"""The key that was built last, and the type of its source."""
 _latest: ContextVar["_Held | None"] = ContextVar("latest", default=None)
 """What this thread or task acquired last."""
 _refused: ContextVar[str | None] = ContextVar("refused", default=None)
@@ -38,18 +50,39 @@ class _Held:
     key: str
     lease: Lease
     forgotten_at: float
+    mark: str
+
+
+class _Reach:
+    """Whether Redis could be reached when it was last asked; what changes is logged."""
+
+    def __init__(self) -> None:
+        self._is_reached: bool | None = None
+
+    def note(self, *, is_reached: bool) -> None:
+        """One line when it is reached for the first time, is lost, or is back."""
+        before, self._is_reached = self._is_reached, is_reached
+        if is_reached and not before:
+            _log.info("connected to Redis")
+        elif not is_reached and before is not False:
+            _log.warning("Redis is unavailable: everybody is let through, without the lock")
 
 
 class ProcessingLockService:
     """The lock for threads. Any thread may release what another one acquired."""
 
-    def __init__(self, target: object = None, *, counted_in: Metrics = metrics) -> None:
+    def __init__(
+        self, target: object = None, *, at_least: float = 0.0, counted_in: Metrics = metrics
+    ) -> None:
         """*target*: as for Dibs; without it `REDIS_URL`, read at the first use.
 
-        SettingsError, then: it cannot be used.
+        *at_least*: how long a lock stays after it was acquired, whoever releases it; not longer
+        than its time. SettingsError, at the first use: `REDIS_URL` cannot be used.
         """
         self._target = target
+        self._at_least = at_least
         self._metrics = counted_in
+        self._reach = _Reach()
         self._dibs: Dibs | None = None
         self._guard = threading.Lock()
         self._held: list[_Held] = []
@@ -60,12 +93,15 @@ class ProcessingLockService:
 
         ValueError, before anything is asked: an empty key, or no time at all.
         """
-        lease = self._connected().try_hold(key, ttl=timeout_seconds, name=NAME)
-        _count_attempt(self._metrics, lease, "unknown")
+        stays = min(self._at_least, timeout_seconds)
+        lease = self._connected().try_hold(key, ttl=timeout_seconds, at_least=stays, name=NAME)
+        self._reach.note(is_reached=lease is None or lease.guarded)
+        _count_attempt(self._metrics, lease, _asked_by(key))
+        mark = _told_attempt(lease)
         _refused.set(key if lease is None else None)
         if lease is None:
             return False
-        held = _Held(key, lease, time.monotonic() + timeout_seconds + _FORGOTTEN_AFTER)
+        held = _Held(key, lease, time.monotonic() + timeout_seconds + _FORGOTTEN_AFTER, mark)
         _latest.set(held)
         with self._guard:
             self._forget()
@@ -84,10 +120,13 @@ class ProcessingLockService:
             _log.warning("processing lock: not released (%s)", type(error).__name__)
             given = False
         _count_release(self._metrics, given=given, guarded=held.lease.guarded)
+        _told_release(held.mark, given=given)
 
     def build_actor_key(self, source: object) -> str | None:
         """`processing:user:{userId}`; None, and a warning without names: there is no user id."""
-        return _key_of(source)
+        key = _key_of(source)
+        _asker.set(None if key is None else (key, _type_of(source)))
+        return key
 
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
@@ -131,12 +170,23 @@ processing_lock_service = ProcessingLockService()
 # ---- for tasks
 
 
-@dataclass(frozen=True, slots=True)
 class Turn:
     """Whether it is yours to work; if not, whether to say that somebody does."""
 
-    granted: bool
-    tell: bool = False
+    def __init__(
+        self, *, granted: bool, tell: bool = False, speaking: Speaking | None = None
+    ) -> None:
+        self.granted = granted
+        self.tell = tell
+        self._speaking = speaking
+
+    async def answers(self) -> None:
+        """To be called before the answer is sent: from now on nobody is told to wait.
+
+        It waits for those who are being told. To call it again does nothing.
+        """
+        if self._speaking is not None:
+            await self._speaking.end_work()
 
 
 class ProcessingLock:
@@ -147,22 +197,39 @@ class ProcessingLock:
         dibs: AsyncDibs,
         *,
         ttl: float = 5.0,
+        at_least: float = 0.0,
         enabled: bool = True,
         busy_reply: Literal["every", "first"] = "every",
         counted_in: Metrics = metrics,
     ) -> None:
+        """*at_least*: how long a key stays after it was acquired; not longer than *ttl*."""
         self._dibs = dibs
         self._ttl = ttl
+        self._at_least = min(at_least, ttl)
         self._enabled = enabled
         self._busy_reply = busy_reply
         self._metrics = counted_in
+        self._reach = _Reach()
+
+    async def connect(self) -> None:
+        """Say in the log whether Redis can be reached; never raises for an outage."""
+        try:
+            await self._dibs.peek("processing:ready")
+        except Unavailable:
+            self._reach.note(is_reached=False)
+        else:
+            self._reach.note(is_reached=True)
 
     @asynccontextmanager
-    async def turn(self, source: object) -> AsyncIterator[Turn]:
+    async def turn(self, source: object, *, what: str = "") -> AsyncIterator[Turn]:
         """A turn for the person in *source*: granted to one at a time, until the block ends.
 
         Also granted where the lock is switched off, where there is no user id, and while the
-        store is out.
+        store is out. *what*: a name for what impatient people do again and again. After its answer
+        there is no turn for the same until the key is free, and one for something else as soon as
+        it is free. Without it there is always one after an answer.
+
+        Who is refused and shall `tell` must do it within the block: the answer waits for it.
         """
         key = _key_of(source) if self._enabled else None
         if key is None:
@@ -171,27 +238,96 @@ class ProcessingLock:
             yield Turn(granted=True)
             return
         async with AsyncExitStack() as stack:
-            yield await self._try(stack, key, source)
+            yield await self._try(stack, key, source, what)
 
-    async def _try(self, stack: AsyncExitStack, key: str, source: object) -> Turn:
-        mark = secrets.token_hex(4)  # joins the lines of one turn, and tells nothing else
+    async def says_once(self, source: object, what: str) -> bool:
+        """Whether *what* is to be said to the person now: not if it just was."""
+        key = actor_key(source)
+        if key is None or not self._enabled or not self._at_least:
+            return True
+        said = key.replace("processing:user:", f"line:said:{what}:", 1)
+        lease = await self._dibs.try_hold(said, ttl=self._at_least, name=SAID_NAME)
+        return lease is not None
+
+    async def _try(
+        self, stack: AsyncExitStack, key: str, source: object, what: str, wait: float = 0.0
+    ) -> Turn:
+        stays = self._at_least
+        hold = self._dibs.hold(key, ttl=self._ttl, at_least=stays, wait=wait, name=NAME)
         try:
-            lease = await stack.enter_async_context(self._dibs.hold(key, ttl=self._ttl, name=NAME))
+            lease = await stack.enter_async_context(hold)
         except Busy as busy:
+            self._reach.note(is_reached=True)
             _count_attempt(self._metrics, None, _type_of(source))
-            _log.debug("processing lock %s: missed", mark)
-            return Turn(granted=False, tell=await self._is_first(busy))
+            _told_attempt(None)
+            return await self._refused(stack, busy, source, what, may_wait=not wait)
+        self._reach.note(is_reached=lease.guarded)
         _count_attempt(self._metrics, lease, _type_of(source))
-        _log.debug("processing lock %s: acquired", mark)
+        mark = _told_attempt(lease)
+        speaking = await self._work_begins(stack, key, what)
         stack.push_async_callback(self._give_back, lease, time.monotonic(), mark)
-        return Turn(granted=True)
+        return Turn(granted=True, speaking=speaking)
+
+    async def _work_begins(self, stack: AsyncExitStack, key: str, what: str) -> Speaking | None:
+        if not self._at_least:
+            return None
+        speaking = Speaking(self._dibs, key)
+        stack.push_async_callback(speaking.close)  # after the lock has been given back
+        await speaking.begin_work(self._ttl)
+        if what:
+            answered = self._dibs.hold(
+                _answered_key(key, what),
+                ttl=self._ttl, at_least=self._at_least, name=ANSWERED_NAME,
+            )  # fmt: skip
+            with suppress(Busy):
+                await stack.enter_async_context(answered)
+        return speaking
 
     async def _give_back(self, lease: AsyncLease, since: float, mark: str) -> None:
         # Before the hold would do it, because it does not tell what came of it.
         given = await lease.release()
         self._metrics.lock_held.observe(time.monotonic() - since)
         _count_release(self._metrics, given=given, guarded=lease.guarded)
-        _log.debug("processing lock %s: %s", mark, "released" if given else "not ours any more")
+        _told_release(mark, given=given)
+
+    # ---- who is refused
+
+    async def _refused(
+        self, stack: AsyncExitStack, busy: Busy, source: object, what: str, *, may_wait: bool
+    ) -> Turn:
+        if not self._at_least:
+            return Turn(granted=False, tell=await self._is_first(busy))
+        speaking = Speaking(self._dibs, busy.key)
+        stack.push_async_callback(speaking.close)
+        if not await speaking.begin():  # the answer is being sent, for longer than usual
+            return Turn(granted=False)
+        if await self._is_running(busy.key, speaking):
+            return Turn(granted=False, tell=await self._is_first(busy))
+        await speaking.close()
+        if not what:
+            return Turn(granted=True)
+        if not may_wait or await self._is_answered(busy.key, what):
+            return Turn(granted=False)
+        wait = min(busy.retry_after, self._at_least) + _MARGIN
+        return await self._try(stack, busy.key, source, what, wait)
+
+    async def _is_answered(self, key: str, what: str) -> bool:
+        """Whether the last answer was to the same."""
+        try:
+            return await self._dibs.peek(_answered_key(key, what)) is not None
+        except Unavailable:
+            return False
+
+    async def _is_running(self, key: str, speaking: Speaking) -> bool:
+        """Whether there is work whose answer is not there yet."""
+        try:
+            held = await self._dibs.peek(key)
+            if held is None:
+                return False
+            begins = held.remaining > max(self._at_least, self._ttl - _BEGINNING)
+            return begins or await speaking.is_work()
+        except Unavailable:
+            return True
 
     async def _is_first(self, busy: Busy) -> bool:
         """Whether this refusal is to be told: each, or the first while the lock can last."""
@@ -215,6 +351,27 @@ def _key_of(source: object) -> str | None:
 def _type_of(source: object) -> str:
     kind = getattr(source, "type", None)
     return kind if kind in ("user", "group", "room") else "unknown"
+
+
+def _answered_key(key: str, what: str) -> str:
+    return key.replace("processing:user:", f"line:answered:{what}:", 1)
+
+
+def _asked_by(key: str) -> str:
+    """The type of the source that *key* was built from, in this thread or task."""
+    asker = _asker.get()
+    return asker[1] if asker is not None and asker[0] == key else "unknown"
+
+
+def _told_attempt(lease: Lease | AsyncLease | None) -> str:
+    """One line in the log; the mark joins it to that of the release, and tells nothing else."""
+    mark = secrets.token_hex(4)
+    _log.debug("processing lock %s: %s", mark, "missed" if lease is None else "acquired")
+    return mark
+
+
+def _told_release(mark: str, *, given: bool) -> None:
+    _log.debug("processing lock %s: %s", mark, "released" if given else "not ours any more")
 
 
 def _count_attempt(counted: Metrics, lease: Lease | AsyncLease | None, source_type: str) -> None:

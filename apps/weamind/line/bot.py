@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..core.processing_lock import ProcessingLock
+from ..core.processing_lock import ProcessingLock, Turn
 from ..user.users import Users
 from ..weather.forecasts import Forecasts
 from .messages import Message
@@ -26,9 +26,17 @@ class Bot:
     locks_everything: bool = False
     """True: texts, locations and every tap take the lock, not only those that are tapped fast."""
     liff_id: str | None = None
+    turn: Turn | None = None
+    """The turn in which it works, if it needs one: its answer comes after every "please wait"."""
+
+    def in_turn(self, turn: Turn) -> "Bot":
+        """The same bot, while it works in *turn*."""
+        return replace(self, turn=turn)
 
     async def reply(self, event: object, *messages: Message) -> None:
         """Answer *event*, once; never raises."""
+        if self.turn is not None:
+            await self.turn.answers()
         token = getattr(event, "reply_token", None)
         await self.sender.reply(token, messages, to=chat_of(event))
 

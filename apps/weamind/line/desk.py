@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 Work = Callable[[Event], Awaitable[str]]
 """Does what an event asks for; returns what became of it, in a word."""
+Keep = Callable[[Sequence[Event]], Awaitable[None]]
+"""Takes what was cut at the end."""
 
 
 class Desk:
@@ -37,7 +39,7 @@ class Desk:
         self._longest = longest
         self._room = asyncio.Semaphore(concurrency)
         self._metrics = counted_in
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Event] = {}
 
     def __repr__(self) -> str:
         return f"<Desk {len(self._tasks)} of {self._limit} events>"
@@ -50,26 +52,33 @@ class Desk:
             return False
         for event in events:
             task = asyncio.create_task(self._run(event), name="line event")
-            self._tasks.add(task)
+            self._tasks[task] = event
             task.add_done_callback(self._gone)
         self._metrics.queue.set(len(self._tasks))
         return True
 
-    async def drain(self, within: float) -> int:
-        """All events are done; those that are not *within* seconds are cut: how many."""
+    async def drain(self, within: float, keep: Keep | None = None) -> int:
+        """All events are done; those that are not *within* seconds are cut: how many.
+
+        They are given to *keep*, so that somebody else can answer them.
+        """
         if not self._tasks:
             return 0
         _log.info("waiting for %d events", len(self._tasks))
-        _, left = await asyncio.wait(self._tasks, timeout=within)
+        await asyncio.wait(self._tasks, timeout=within)
+        left = dict(self._tasks)
         for task in left:
             task.cancel()
         if left:
             _log.error("%d events were not done within %g s, and are cut", len(left), within)
             await asyncio.wait(left)
+        cut = [event for task, event in left.items() if task.cancelled()]
+        if cut and keep is not None:
+            await keep(cut)
         return len(left)
 
     def _gone(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._metrics.queue.set(len(self._tasks))
 
     async def _run(self, event: Event) -> None:

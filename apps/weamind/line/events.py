@@ -8,7 +8,7 @@ out, and one event that cannot be read takes none of its neighbours along.
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -122,6 +122,22 @@ def parse_event(document: dict[str, Any]) -> Event:
         message=_part(document.get("message"), _message),
         postback=_part(document.get("postback"), _postback),
     )
+
+
+def dump_event(event: Event) -> dict[str, Any]:
+    """*event* as LINE would send it: `parse_event` makes the same of it again."""
+
+    def named(name: str) -> str:
+        first, *more = name.split("_")
+        return first + "".join(map(str.title, more))
+
+    def dumped(value: Any) -> Any:
+        if is_dataclass(value):
+            parts = ((each.name, getattr(value, each.name)) for each in fields(value))
+            return {named(name): dumped(part) for name, part in parts if part is not None}
+        return [dumped(each) for each in value] if isinstance(value, tuple) else value
+
+    return dumped(event)
 
 
 # ---- the parts of an event

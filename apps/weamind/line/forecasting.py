@@ -12,8 +12,10 @@ from ..weather.apology import apology
 from ..weather.cards import forecast_message
 from ..weather.forecast import TAIPEI, Forecast
 from ..weather.provider import WeatherUnavailable
+from .answer import answer_line
 from .bot import Bot, private_user
-from .messages import Item, Message, ask_about, send_location, tap, text_message
+from .messages import Item, Message, ask_about, question_fields, send_location, tap, text_message
+from .question import PLAIN, Question
 
 _PATIENCE = 1.0
 """How long a forecast waits for the places that are offered below it, in seconds."""
@@ -21,16 +23,22 @@ _log = logging.getLogger(__name__)
 
 
 async def answer_forecast(
-    event: object, place: Place, bot: Bot, *, person: Person | None = None
+    event: object,
+    place: Place,
+    bot: Bot,
+    *,
+    person: Person | None = None,
+    question: Question = PLAIN,
 ) -> None:
     """The forecast of *place*, or why there is none. It is remembered who asked, if they did alone.
 
-    *person*: what is known about them, if somebody has looked already.
+    *person*: what is known about them, if somebody has looked already. *question*: what was asked;
+    it is answered in a line above the card.
     """
     async with bot.dots(event):
         found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))
-    message = _message(found, place, offered(met, place))
-    await asyncio.gather(bot.reply(event, message), _remember(event, place, bot))
+    messages = _messages(found, place, question, offered(met, place))
+    await asyncio.gather(bot.reply(event, *messages), _remember(event, place, bot))
 
 
 def offered(person: Person | None, place: Place) -> list[Item]:
@@ -48,11 +56,17 @@ async def _found(place: Place, bot: Bot) -> Forecast | WeatherUnavailable:
         return error
 
 
-def _message(found: Forecast | WeatherUnavailable, place: Place, items: list[Item]) -> Message:
-    if isinstance(found, Forecast):
-        return forecast_message(found, now=datetime.now(TAIPEI), quick_reply=items or None)
-    again = tap("🔄 再試一次", "weather", type="place", place=place.code)
-    return text_message(apology(found), [again, *items])
+def _messages(
+    found: Forecast | WeatherUnavailable, place: Place, question: Question, items: list[Item]
+) -> list[Message]:
+    if not isinstance(found, Forecast):
+        asked = question_fields(question)
+        again = tap("🔄 再試一次", "weather", type="place", place=place.code, **asked)
+        return [text_message(apology(found), [again, *items])]
+    now = datetime.now(TAIPEI)
+    card = forecast_message(found, now=now, quick_reply=items or None)
+    line = answer_line(found, question, now=now)
+    return [card] if line is None else [text_message(line), card | {"altText": line}]
 
 
 async def _met(event: object, bot: Bot, person: Person | None) -> Person | None:

@@ -6,12 +6,15 @@ from typing import Any
 from ..places.place import Place
 from . import texts
 from .postbacks import postback_data
+from .question import Question
 
 Message = dict[str, Any]
 Item = dict[str, Any]
 MOST_ITEMS = 13
 """LINE shows no more quick replies."""
 _LONGEST_LABEL = 20
+_LONGEST_QUOTE = 20
+"""Of what somebody wrote, so many characters are repeated."""
 _SIGNS = (("home", "🏠"), ("office", "🏢"))
 
 
@@ -43,9 +46,16 @@ def open_page(label: str, uri: str) -> Item:
     return {"type": "action", "action": {"type": "uri", "label": label, "uri": uri}}
 
 
-def ask_about(place: Place) -> Item:
-    """A button that asks for the weather of *place*."""
-    return tap(place.name, "weather", type="place", place=place.code)
+def ask_about(place: Place, question: Question | None = None) -> Item:
+    """A button that asks for the weather of *place*; *question*: what about it."""
+    asked = {} if question is None else question_fields(question)
+    return tap(place.name, "weather", type="place", place=place.code, **asked)
+
+
+def question_fields(question: Question) -> dict[str, str]:
+    """What a button has to carry, so that a question is not lost while one asks back."""
+    when = {"when": question.when.label} if question.when else {}
+    return {} if question.is_plain else {"topic": question.topic, **when}
 
 
 def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) -> list[Item]:
@@ -63,20 +73,53 @@ def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) 
 # ---- whole answers
 
 
-def places_message(text: str, places: Iterable[Place]) -> Message:
+def places_message(text: str, places: Iterable[Place], question: Question | None = None) -> Message:
     """A question with one button for each place."""
-    return text_message(text, [ask_about(place) for place in places])
+    return text_message(text, [ask_about(place, question) for place in places])
 
 
-def which_message(places: Sequence[Place]) -> Message:
+def which_message(places: Sequence[Place], question: Question | None = None) -> Message:
     """Which of *places* is meant; of one alone, whether it is."""
-    return places_message(texts.WHICH_PLACE if len(places) > 1 else texts.THIS_PLACE, places)
+    one = texts.THIS_PLACE.format(place=places[0].name)
+    return places_message(texts.WHICH_PLACE if len(places) > 1 else one, places, question)
 
 
-def where_message() -> Message:
+def which_to_set_message(kind: str, places: Sequence[Place]) -> Message:
+    """Which of *places* is to be their home or office."""
+    items = [tap(each.name, "set", type=kind, place=each.code) for each in places]
+    return text_message(texts.WHICH_TO_SET.format(kind=texts.KINDS[kind]), items)
+
+
+def where_message(question: Question | None = None) -> Message:
     """The weather of which place? Their own are a tap away."""
-    own = [tap(f"{sign} {texts.KINDS[kind]}", "weather", type=kind) for kind, sign in _SIGNS]
-    return text_message(texts.WHERE, [*own, send_location()])
+    return text_message(texts.WHERE, [*_own_places(question), send_location()])
+
+
+def smalltalk_message(name: str) -> Message:
+    """A short answer, and what the bot is for a tap away."""
+    items = [*_own_places(), send_location(), tap("使用說明", "other", type="help")]
+    return text_message(texts.SMALLTALK[name], items)
+
+
+def sticker_message() -> Message:
+    """Something friendly."""
+    return text_message(texts.STICKER, [*_own_places(), send_location()])
+
+
+def unknown_message(said: str, *, private: bool) -> Message:
+    """No such place; what was asked for is repeated. In a group locations are not read."""
+    said = " ".join(said.split())
+    said = said if len(said) <= _LONGEST_QUOTE else said[: _LONGEST_QUOTE - 1] + "…"
+    if not private:
+        return text_message(texts.UNKNOWN_TEXT_IN_GROUP.format(said=said))
+    return text_message(texts.UNKNOWN_TEXT.format(said=said), [send_location()])
+
+
+def _own_places(question: Question | None = None) -> list[Item]:
+    asked = {} if question is None else question_fields(question)
+    return [
+        tap(f"{sign} {texts.KINDS[kind]}", "weather", type=kind, **asked) for kind, sign in _SIGNS
+    ]
 
 
 def location_message() -> Message:

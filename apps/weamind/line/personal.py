@@ -4,11 +4,15 @@ Only in a chat between two: in a group others would read it.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from ..places import atlas
 from ..places.place import Place
 from ..user.database import Person
 from ..user.users import UsersUnavailable
+from ..weather.forecast import TAIPEI
 from . import texts
 from .bot import Bot, is_private, private_user, user_of
 from .forecasting import answer_forecast
@@ -23,7 +27,10 @@ from .messages import (
     settings_message,
     text_message,
     towns_message,
+    where_message,
+    which_to_set_message,
 )
+from .question import PLAIN, Question, read_question
 
 Data = dict[str, str]
 
@@ -31,28 +38,72 @@ Data = dict[str, str]
 async def answer_weather(event: object, bot: Bot, data: Data) -> None:
     """The forecast for home, for the office, for a place; or ask for the current location."""
     kind = data.get("type")
-    if kind in ("home", "office"):
-        await _answer_own_place(event, bot, kind)
+    if kind in texts.KINDS:
+        found = await look_up(event, bot, kind)
+        if isinstance(found, OwnPlace):
+            await answer_own(event, bot, found, question_in(data))
+        else:
+            await bot.reply(event, found)
     elif kind == "current":
         refusal = text_message(texts.NO_LOCATION_IN_GROUP)
         await bot.reply(event, location_message() if is_private(event) else refusal)
     elif kind == "place" and (place := place_in(data)):
-        await answer_forecast(event, place, bot)
+        await answer_forecast(event, place, bot, question=question_in(data))
     else:
         await bot.reply(event, text_message(texts.UNKNOWN_TAP))
 
 
-async def _answer_own_place(event: object, bot: Bot, kind: str) -> None:
+@dataclass(frozen=True, slots=True)
+class OwnPlace:
+    """Somebody's home or office, and what else is known about them."""
+
+    place: Place
+    person: Person
+
+
+async def look_up(event: object, bot: Bot, kind: str) -> OwnPlace | Message:
+    """Their home or office; or what to say, because there is none that could be shown."""
     person = await _person(event, bot)
     if isinstance(person, str):
-        await bot.reply(event, text_message(person))
-        return
+        return text_message(person)
     code = person.home if kind == "home" else person.office
     place = atlas.by_code(code) if code else None
-    if place is None:
-        await bot.reply(event, no_place_message(kind))
+    return no_place_message(kind) if place is None else OwnPlace(place, person)
+
+
+async def answer_own(event: object, bot: Bot, own: OwnPlace, question: Question = PLAIN) -> None:
+    """The forecast of their place."""
+    await answer_forecast(event, own.place, bot, person=own.person, question=question)
+
+
+async def answer_asked(event: object, bot: Bot, kind: str, question: Question) -> None:
+    """A question without a place: about the home or office that was named, or about their home.
+
+    Who has none is asked where. In a group a place has to be named.
+    """
+    if not is_private(event):
+        await bot.reply(event, text_message(texts.WHERE_IN_GROUP))
+        return
+    found = await look_up(event, bot, kind or "home")
+    if isinstance(found, OwnPlace):
+        await answer_own(event, bot, found, question)
     else:
-        await answer_forecast(event, place, bot, person=person)
+        await bot.reply(event, found if kind else where_message(question))
+
+
+async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Place]) -> None:
+    """住家設為板橋: it is done; of several such places, they are asked which."""
+    if private_user(event) is None:
+        await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
+    elif len(places) > 1:
+        await bot.reply(event, which_to_set_message(kind, places))
+    else:
+        await answer_set(event, bot, {"type": kind, "place": places[0].code})
+
+
+def question_in(data: Data) -> Question:
+    """What was asked before somebody tapped a button that carries it."""
+    return read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
 
 
 async def answer_recent(event: object, bot: Bot, data: Data) -> None:

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal
 
 import httpx2 as httpx
@@ -75,11 +75,15 @@ class Sender:
     ) -> Outcome:
         """Answer with *messages*; *token* is spent by it, in all processes, whatever comes of it.
 
-        Never raises: what went wrong is counted and said. *to*: whom to push to instead, if the
+        Never raises: what went wrong is counted and said. Who is cancelled meanwhile waits for the
+        end: half a reply would be a token spent for nothing. *to*: whom to push to instead, if the
         token turns out to have expired and pushing is allowed.
         """
         if token is None:
             return self._told("no_token", None)
+        return await _to_its_end(self._reply_once(token, messages, to))
+
+    async def _reply_once(self, token: str, messages: Sequence[Message], to: str | None) -> Outcome:
         mark = await self._mark(token)
         if mark == "spent":
             return self._told("spent", None)
@@ -150,6 +154,18 @@ class Sender:
                     return await self._http.post(path, json=body, headers=headers)
         except (httpx.HTTPError, TimeoutError) as error:
             return error
+
+
+async def _to_its_end(sending: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Its outcome; also if the caller is cancelled, it is not left half done."""
+    task = asyncio.create_task(sending, name="line reply")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+    finally:
+        task.cancel()
 
 
 def _request_id(answer: httpx.Response | Exception | None) -> str:

@@ -15,19 +15,28 @@ from . import texts
 from .bot import Bot, is_private, user_of
 from .forecasting import answer_forecast
 from .messages import (
+    Message,
     other_message,
     send_location,
+    smalltalk_message,
+    sticker_message,
     text_message,
+    unknown_message,
     welcome_message,
-    where_message,
     which_message,
 )
 from .personal import (
+    OwnPlace,
+    answer_asked,
     answer_delete,
+    answer_own,
     answer_recent,
     answer_set,
+    answer_setting,
     answer_settings,
     answer_weather,
+    look_up,
+    question_in,
 )
 from .postbacks import parse_postback
 from .understanding import Wish, is_mentioned, understand, without_mentions
@@ -43,18 +52,19 @@ def should_use_processing_lock(postback_data: dict[str, str]) -> bool:
     return action == "recent_queries"
 
 
-async def _in_turn(
-    event: Any, bot: Bot, work: Callable[[], Awaitable[None]], *, locked: bool
-) -> None:
-    """Do *work* now; if it is *locked* and the same person's is under way, say so instead."""
-    if not locked:
-        await work()
-        return
-    async with bot.lock.turn(getattr(event, "source", None)) as turn:
+Work = Callable[[Bot], Awaitable[None]]
+
+
+async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
+    """Do *work*, unless the same person's is under way: then say so instead.
+
+    *what*: a name for what people tap again and again; just after its answer, nothing is done.
+    """
+    async with bot.lock.turn(getattr(event, "source", None), what=what) as turn:
         if turn.granted:
-            await work()
-    if turn.tell:
-        await bot.reply(event, text_message(texts.BUSY))
+            await work(bot.in_turn(turn))
+        elif turn.tell:
+            await bot.reply(event, text_message(texts.BUSY))
 
 
 # ---- messages
@@ -62,36 +72,56 @@ async def _in_turn(
 
 async def handle_message_event(event: Any, bot: Bot) -> None:
     """A text: the forecast of the place that it names. Anything else: a hint, between two."""
-    if getattr(event.message, "type", None) != "text":
+    kind = getattr(event.message, "type", None)
+    if kind != "text":
         if is_private(event):
-            await bot.reply(event, text_message(texts.UNKNOWN_KIND, [send_location()]))
+            hint = text_message(texts.UNKNOWN_KIND, [send_location()])
+            await bot.reply(event, sticker_message() if kind == "sticker" else hint)
         return
     mentioned = is_mentioned(event.message)
     text = without_mentions(event.message)
     wish = understand(text, private=is_private(event), mentioned=mentioned, search=search)
     if wish.kind != "nothing":
-        await _in_turn(event, bot, lambda: _fulfil(event, bot, wish), locked=bot.locks_everything)
+        await _unless_busy(event, bot, lambda bot: _fulfil(event, bot, wish))
+
+
+async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
+    """Do *work*; in turn, where everything is locked."""
+    await (_in_turn(event, bot, work) if bot.locks_everything else work(bot))
 
 
 async def _fulfil(event: Any, bot: Bot, wish: Wish) -> None:
     if wish.kind == "forecast":
-        await answer_forecast(event, wish.places[0], bot)
-    elif wish.kind == "choose":
-        await bot.reply(event, which_message(wish.places))
+        await answer_forecast(event, wish.places[0], bot, question=wish.question)
     elif wish.kind == "command":
         await _dispatch_postback(event, bot, parse_postback(wish.data))
-    elif wish.kind == "where" and is_private(event):
-        await bot.reply(event, where_message())
-    else:  # in a group locations are not read, so none is asked for
-        items = [send_location()] if is_private(event) else []
-        await bot.reply(event, text_message(texts.UNKNOWN_TEXT, items))
+    elif wish.kind == "own":
+        await answer_asked(event, bot, wish.data, wish.question)
+    elif wish.kind == "set":
+        await answer_setting(event, bot, wish.data, wish.places)
+    else:
+        await bot.reply(event, _said_back(wish, private=is_private(event)))
+
+
+def _said_back(wish: Wish, *, private: bool) -> Message:
+    """The answers for which nobody has to be asked."""
+    if wish.kind == "choose":
+        return which_message(wish.places, wish.question)
+    if wish.kind == "abroad":
+        return text_message(texts.ABROAD.format(place=wish.data))
+    if wish.kind == "smalltalk" and private:
+        return smalltalk_message(wish.data)
+    if wish.kind == "smalltalk":  # no buttons: what they do is refused in a group
+        hello = wish.data in ("hello", "who")
+        return text_message(texts.WELCOME_TO_GROUP if hello else texts.SMALLTALK[wish.data])
+    return unknown_message(wish.data, private=private)
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:
     """The forecast of the town at that point. In a group people show each other where to meet."""
     if not is_private(event):
         return
-    await _in_turn(event, bot, lambda: _answer_location(event, bot), locked=bot.locks_everything)
+    await _unless_busy(event, bot, lambda bot: _answer_location(event, bot))
 
 
 async def _answer_location(event: Any, bot: Bot) -> None:
@@ -112,8 +142,27 @@ async def _answer_location(event: Any, bot: Bot) -> None:
 async def handle_postback_event(event: Any, bot: Bot) -> None:
     """What the tapped button says; the taps that are repeated fast, one at a time."""
     data = parse_postback(getattr(event.postback, "data", None))
-    locked = bot.locks_everything or should_use_processing_lock(data)
-    await _in_turn(event, bot, lambda: _dispatch_postback(event, bot, data), locked=locked)
+    if data.get("action") == "weather" and data.get("type") in texts.KINDS:
+        await _handle_own_place(event, bot, data)
+    elif should_use_processing_lock(data):
+        work = data["action"]
+        await _in_turn(event, bot, lambda bot: _dispatch_postback(event, bot, data), what=work)
+    else:
+        await _unless_busy(event, bot, lambda bot: _dispatch_postback(event, bot, data))
+
+
+async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
+    """Nobody is told to wait for a place that they have not set: they are asked to set it, once."""
+    source, kind = getattr(event, "source", None), data["type"]
+    async with bot.lock.turn(source, what=kind) as turn:
+        found = await look_up(event, bot, kind)
+        if not isinstance(found, OwnPlace):
+            if await bot.lock.says_once(source, kind):
+                await bot.in_turn(turn).reply(event, found)
+        elif turn.granted:
+            await answer_own(event, bot.in_turn(turn), found, question_in(data))
+        elif turn.tell:
+            await bot.reply(event, text_message(texts.BUSY))
 
 
 async def _dispatch_postback(event: Any, bot: Bot, postback_data: dict[str, str]) -> None:

@@ -1,13 +1,22 @@
 """What a text asks for. In a group most texts are for others. Nothing here asks anybody."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 from unicodedata import normalize
 
+from ..places import atlas
 from ..places.place import Place
 from ..places.search import Search
-from ..places.spelling import gist
+from ..places.spelling import fold, gist
+from ..weather.forecast import TAIPEI
+from .abroad import abroad, abroad_in
+from .question import PLAIN, Question, find_question, is_about_weather, is_asking
+from .regions import region
+from .setting import read_settings
+from .smalltalk import smalltalk, smalltalk_in
 
 COMMANDS = {
     "住家": "action=weather&type=home",
@@ -26,55 +35,249 @@ COMMANDS = {
     "刪除我的資料": "action=delete",
 }
 """Texts that do what a button does."""
-_WEATHER_WORDS = (
-    "天氣", "天气", "氣象", "气象", "預報", "预报", "下雨", "氣溫", "气温", "溫度",
-    "weather", "forecast",
-)  # fmt: skip
+_SIGNS = " \t\n「」。!?~"
+_MEANT = {
+    "help": "action=other&type=help",
+    "menu": "action=other",
+    "delete": "action=delete",
+    "settings": "action=settings",
+    "home": "action=settings&type=home",
+    "office": "action=settings&type=office",
+}
+"""Small talk that means a button."""
+_AROUND_WORDS = """
+有人知道 有沒有人知道 有誰知道 誰知道 不知道 想請問 我想問 想問 問一下 請教 麻煩 拜託 謝謝 感謝
+大家 各位 小幫手 機器人 我們 朋友 出去玩 去玩 玩 出門 旅遊 旅行 出差 爬山 登山 露營 騎車 開車 逛街
+走走 看海 上課 上學 約會 跑步 的話 大概 左右 應該 感覺 外面 戶外 需不需要 需要 適不適合 適合 能不能
+可不可以 最近 這裡 這邊 一下 那邊 那裡 今年 你好 您好 哈囉 嗨 早安 午安 晚安 給我 跟我說 還是 還有
+是不是 什麼時候 何時 幾點 要不要 中秋節 中秋 過年 春節 除夕 連假 端午節 清明節 暑假 寒假
+那 呢 嗎 結果 所以 不過 然後 啊 喔 欸 誒 又 幹 靠 真的 好像
+"""
+_ENGLISH_AROUND_WORDS = """
+hi hello hey do does did i need should bring take wear me my and or there can could you tell show
+get any a an to going gonna this be on very much so right today's what's how's it's
+"""
+_AROUND = re.compile(
+    "|".join(sorted(_AROUND_WORDS.split(), key=len, reverse=True))
+    + rf"|[ㄅ-ㄩ]|(?<![a-z'-])(?:{'|'.join(_ENGLISH_AROUND_WORDS.split())})(?![a-z'-])"
+)
+"""What people say around a place and a question, beyond what the search leaves out by itself."""
+_ANYWHERE = re.compile("(?:山上|山区|海边|户外|学校|郊外|去?哪[里边儿]?.{0,2})?")
+"""Folded: where people are, or want to know, and no name, in a question."""
+_THERE = "(?:那邊|附近|那裡|的)?"
+_OWN = (
+    (
+        "office",
+        re.compile(
+            rf"(?:我的?)?(?:公司|辦公室|上班的地方){_THERE}|下班|(?:去)?上班"
+            r"|(?<![a-z])(?:my )?(?:office|work)(?![a-z])"
+        ),
+    ),
+    (
+        "home",
+        re.compile(
+            r"(?:我的?)?(?:住家|家裡|家裏|我家|家附近|家那邊|家門口|(?<![一-龥])家(?![一-龥]))"
+            rf"{_THERE}|回家|(?<![a-z])(?:my )?home(?![a-z])"
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """forecast: of `places[0]`. choose: which of `places`. command: what the button `data` does.
 
-    where: about the weather, of no place. unknown: no place that we know. nothing: it was not meant
-    for us.
+    own: of the home or office that `data` names; empty: of no place. set: `places` as the kind in
+    `data`. smalltalk: of the kind `data`. abroad, unknown: `data` is what was asked for.
+    nothing: it was not meant for us. `question`: what about the weather.
     """
 
-    kind: Literal["forecast", "choose", "command", "where", "unknown", "nothing"]
+    kind: Literal[
+        "forecast",
+        "choose",
+        "command",
+        "own",
+        "set",
+        "smalltalk",
+        "abroad",
+        "unknown",
+        "nothing",
+    ]
     places: tuple[Place, ...] = ()
     data: str = ""
+    question: Question = PLAIN
 
 
 def understand(
-    text: str, *, private: bool, mentioned: bool, search: Callable[[str], Search]
+    text: str,
+    *,
+    private: bool,
+    mentioned: bool,
+    search: Callable[[str], Search],
+    now: datetime | None = None,
 ) -> Wish:
     """What *text* asks for.
 
-    In a group, a text is for us if it mentions us, or if it has a word about weather and surely
-    names a place. A place alone is how people there talk to each other.
+    In a group, a text is for us if it mentions us, or if it asks about the weather of a place that
+    it surely names. A place alone is how people there talk to each other.
     """
-    text = normalize("NFKC", text).lower()  # wide letters and signs are as good as narrow ones
-    if private or mentioned:
-        command = COMMANDS.get(text.strip(" \t\n「」。!?"))
-        if command is not None:
-            return Wish("command", data=command)
-        if _is_about_weather(text) and not gist(text):
-            return Wish("where")
-        return _found(search(text))
-    if not _is_about_weather(text):
+    said = text[:LONGEST]
+    text = normalize("NFKC", said).lower()  # wide letters and signs are as good as narrow ones
+    now = now or datetime.now(TAIPEI)
+    if not (private or mentioned):
+        return _overheard(text, search, now)
+    command = COMMANDS.get(text.strip(_SIGNS))
+    if command is not None:
+        return Wish("command", data=command)
+    return (
+        _setting(text, search) or _talk(said, text, search, now) or _asked(said, text, search, now)
+    )
+
+
+# ---- in a chat between two, or with a mention
+
+
+def _setting(text: str, search: Callable[[str], Search]) -> Wish | None:
+    """住家設為板橋. None: it is none, or of no place that we know."""
+    for kind, name in read_settings(text.strip(_SIGNS)):
+        found = search(name)
+        if found.places:
+            return Wish("set", found.places[:1] if found.sure else found.places, kind)
+    return None
+
+
+def _talk(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Wish | None:
+    """Small talk, unless it names a place; a picture of an umbrella is a question."""
+    name = smalltalk(said)
+    if not text.strip():
+        name = "hello"
+    if name == "smile" and find_question(text, now)[0]:
+        return None
+    if name is None or search(text).sure:
+        return None
+    return _meaning(name)
+
+
+def _meaning(name: str) -> Wish:
+    meant = _MEANT.get(name)
+    return Wish("smalltalk", data=name) if meant is None else Wish("command", data=meant)
+
+
+def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+    question, rest = find_question(text, now)
+    question_or_card = question or PLAIN
+    kind, rest = _own_place(rest)
+    left = gist(_AROUND.sub(" ", rest))
+    if (question or kind) and _ANYWHERE.fullmatch(left):
+        return Wish("own", data=kind or "", question=question_or_card)
+    if (place := abroad(left)) or (place := abroad(rest)):
+        return Wish("abroad", data=place)
+    if counties := region(left) or region(rest):
+        return Wish("choose", counties, question=question_or_card)
+    found = _places(text, rest, search, is_asked=question is not None)
+    if found.sure:
+        return Wish("forecast", found.places[:1], question=question_or_card)
+    if place := abroad_in(rest):
+        return Wish("abroad", data=place)
+    if found.places:
+        return Wish("choose", found.places, question=question_or_card)
+    if question is None and (name := smalltalk_in(text)):
+        return _meaning(name)
+    return _not_found(said, rest, question, kind)
+
+
+def _not_found(said: str, rest: str, question: Question | None, kind: str | None) -> Wish:
+    """A long sentence about the weather, with no place in it: ask where."""
+    left = said if question is None else _AROUND.sub(" ", rest)
+    left = left.strip(" ,，。.!?！？~～、") or said.strip()
+    if question is not None and (kind or len(fold(left)) > _LONGEST_NAME or len(fold(left)) < 2):
+        return Wish("own", data=kind or "", question=question)
+    return Wish("unknown", data=" ".join(left.split()))
+
+
+LONGEST = 120
+"""Only so many characters of a text are read: who asks does it within the first lines."""
+_LONGEST_NAME = 7
+"""What has more characters is a sentence, and not the name of a place."""
+
+
+def _own_place(text: str) -> tuple[str | None, str]:
+    """Whether it is about their own place, and the text without that."""
+    for kind, pattern in _OWN:
+        if match := pattern.search(text):
+            return kind, f"{text[: match.start()]} {text[match.end() :]}"
+    return None, text
+
+
+def _places(text: str, rest: str, search: Callable[[str], Search], *, is_asked: bool) -> Search:
+    """The best of what the whole text, what is left of it, and less of it may mean."""
+    tried = [search(each) for each in dict.fromkeys((rest, text, _AROUND.sub(" ", rest)))]
+    for found in tried:
+        if found.sure:
+            return found
+    offered = next((found for found in tried if found.places), tried[0])
+    by_word = _by_word(rest, search)
+    if by_word and len(by_word.places) > 1:
+        return by_word
+    if is_asked and len(offered.places) == 1 and _is_named(offered.places[0], rest):
+        return Search(offered.places, sure=True)
+    return by_word or offered if is_asked else offered
+
+
+def _by_word(text: str, search: Callable[[str], Search]) -> Search | None:
+    """The one place, or the few, that a word of *text* surely is; None: no word is any."""
+    words = re.split(r"[\s,。!?;、]+", _AROUND.sub(" ", text))
+    found = [search(word) for word in words if len(word) > 1]
+    places = tuple(dict.fromkeys(each.places[0] for each in found if each.sure))
+    return Search(places, sure=len(places) == 1) if places else None
+
+
+def _is_named(place: Place, text: str) -> bool:
+    """Whether its name, without 市 or 區, is in *text*."""
+    name = place.landmark or place.town or place.county
+    short = name if place.landmark or len(name) < 3 else name[:-1]
+    english = "" if place.landmark else atlas.english(place).split()[0]
+    return any(fold(each) in fold(text) for each in (short, english) if each)
+
+
+# ---- in a group, without a mention
+
+
+def _overheard(text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+    """Only a question about the weather that surely names a place, and of a time to come."""
+    if not is_asking(text):
         return Wish("nothing")
-    found = search(text)
-    return _found(found) if found.sure else Wish("nothing")
+    wishes = (_overheard_in(each, search, now) for each in (text, *_CLAUSE.split(text)))
+    return next((wish for wish in wishes if wish.kind != "nothing"), Wish("nothing"))
 
 
-def _is_about_weather(text: str) -> bool:
-    return any(word in text for word in _WEATHER_WORDS)
+_CLAUSE = re.compile(r"(?<=[,。!?;])|\n")
 
 
-def _found(found: Search) -> Wish:
-    if not found.places:
-        return Wish("unknown")
-    return Wish("forecast" if found.sure else "choose", found.places)
+def _overheard_in(text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+    question, rest = find_question(text, now)
+    if question is None or not (is_asking(text) and is_about_weather(text)):
+        return Wish("nothing")
+    if question.when is not None and question.when.is_over(now):
+        return Wish("nothing")
+    found = max(
+        (search(each) for each in (text, rest, _AROUND.sub(" ", rest))), key=lambda each: each.sure
+    )
+    if found.sure:
+        return Wish("forecast", found.places[:1], question=question)
+    if _share_a_name(found, rest):
+        return Wish("choose", found.places, question=question)
+    return Wish("nothing")
+
+
+def _share_a_name(found: Search, text: str) -> bool:
+    """信義區, of which there are two; 東區 is how people call a part of any town."""
+    names = {place.town for place in found.places}
+    name = names.pop() if len(names) == 1 else None
+    return name is not None and len(name) > 2 and gist(text) in (fold(name), fold(name[:-1]))
+
+
+# ---- mentions
 
 
 def is_mentioned(message: object) -> bool:

@@ -1,7 +1,8 @@
-"""The map: every county and township, by code, by county and by coordinates.
+"""The map: every county, township and landmark, by code, by county and by coordinates.
 
 It is read from `taiwan.json` when somebody asks for the first time, and the outline of a township
-when a point first comes near it. How the file was made, and whose data it is: `LICENCE.md`.
+when a point first comes near it; landmarks are read from `landmarks.txt`. How the files were made,
+and whose data it is: `LICENCE.md`.
 """
 
 import json
@@ -11,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from .landmarks import FILE, Landmark, read_landmarks
 from .outline import STEPS, Edge, edges, holds, join, metres, read_line
 from .place import Place
 
@@ -127,13 +129,25 @@ def towns_of(county: str) -> tuple[Place, ...]:
     return tuple(town for town in atlas().towns if town.county == county)
 
 
+@cache
+def landmarks() -> tuple[Landmark, ...]:
+    """All landmarks, as `landmarks.txt` lists them."""
+    return tuple(read_landmarks(FILE.read_text("utf-8"), atlas().towns))
+
+
+@cache
+def _landmarks_by_code() -> dict[str, Place]:
+    return {each.place.code: each.place for each in landmarks()}
+
+
 def by_code(code: str) -> Place | None:
-    """The township (8 digits) or the county (5 digits) with the government's *code*."""
-    return atlas().by_code.get(code)
+    """The township (8 digits) or county (5 digits) with the government's *code*, or the landmark
+    with ours."""
+    return atlas().by_code.get(code) or _landmarks_by_code().get(code)
 
 
 def english(place: Place) -> str:
-    """The official English name without that of the county: Xinyi District, or Taipei City."""
+    """The official English name of a township or county: Xinyi District, or Taipei City."""
     return atlas().english[place.code]
 
 
@@ -142,7 +156,8 @@ def locate(latitude: float, longitude: float) -> Place | None:
 
     Up to a kilometre off the coast (half of one at Kinmen and Matsu) it is the nearest one: the
     coast is drawn roughly, and a phone on a pier is not abroad. NaN, infinities and what lies off
-    the globe are nowhere. So are the islets that the map leaves out (東沙島, 太平島, 彭佳嶼): the
-    weather of the harbour that administers them would be that of a place 50 to 1600 km away.
+    the globe are nowhere. So are the islets that the map leaves out (東沙島, 太平島, 彭佳嶼), which
+    are found by name: the weather of the harbour that administers them would be that of a place 50
+    to 1600 km away.
     """
     return atlas().locate(latitude, longitude)

@@ -1,4 +1,5 @@
-"""Every word that names a place, folded: official, without its 市 or 區, of old, in English."""
+"""Every word that names a place, folded: official, without its 市 or 區, of old, in English; and
+the names of landmarks."""
 
 from __future__ import annotations
 
@@ -9,11 +10,19 @@ from functools import cache
 from itertools import chain
 
 from . import atlas, nicknames
+from .landmarks import Landmark
 from .likeness import looks, sounds
 from .place import Place
-from .spelling import fold
+from .spelling import fold, gist
 
 _KINDS = "市鎮鄉區"
+_SIGHTS = tuple(
+    map(
+        fold,
+        ("夜市", "溫泉", "醫院", "公園", "大學", "車站", "機場", "老街", "農場", "漁港", "瀑布"),
+    )
+)
+"""What many landmarks end in: only the rest of their names tells them apart."""
 _ENGLISH_KINDS = {"District": "dist", "Township": "twp", "City": "city", "County": "county"}
 
 
@@ -24,6 +33,9 @@ class Form(Enum):
     STEM = "板橋: at an end of a short text"
     SHORT = "北市: by itself, or beside a township"
     BESIDE = "西區 of 臺南, which is 中西區 now: only beside its county"
+    LANDMARK = "日月潭: by itself, beside its county, and within a text"
+    WORD = "十分, which is also an ordinary word: by itself, or beside its county"
+    SHARED = "阿里山, where it is not the township: only by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +50,27 @@ class Word:
     @property
     def is_sturdy(self) -> bool:
         """Whether it can be known with a slip in it: of two characters, one is half the name."""
+        if self.form is Form.WORD:
+            return False
+        if self.place.landmark:
+            telling = self.text[:-2] if self.text.endswith(_SIGHTS) else self.text[1:]
+            return len(telling) > (4 if self.text.isascii() else 2)
         if self.text.isascii():
             return len(self.text) > 4
         return len(self.text) > 2 and (self.exact or self.form is Form.STEM)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether a text that sounds or looks the same may mean it: two characters say too little,
+        unless they name a township."""
+        return not self.place.landmark or len(self.text) > 2
+
+    @property
+    def form_in_a_text(self) -> Form:
+        """How it can be told from the words around it: FULL anywhere, STEM at an end."""
+        if self.form is Form.LANDMARK:
+            return Form.FULL if len(self.text) > (7 if self.text.isascii() else 2) else Form.STEM
+        return Form.STEM if self.form is Form.SHARED else self.form
 
 
 Index = Mapping[str, Sequence[Word]]
@@ -49,14 +79,23 @@ Index = Mapping[str, Sequence[Word]]
 class Gazetteer:
     """The words for all places: by text, by sound, by look, and by county."""
 
-    def __init__(self, counties: Sequence[Place], towns: Sequence[Place]) -> None:
+    def __init__(
+        self, counties: Sequence[Place], towns: Sequence[Place], landmarks: Sequence[Landmark]
+    ) -> None:
         words = [
             *(word for county in counties for word in _words_for_county(county)),
+            *(word for landmark in landmarks for word in _words_for_landmark(landmark)),
             *(word for town in towns for word in _words_for_town(town)),
         ]
+        telling = [word for word in words if word.is_telling]
         self.by_text = _index(words, str)
-        self.by_sound = _index(words, sounds)
-        self.by_look = _index(words, looks)
+        self.by_sound = _index(telling, sounds)
+        self.by_look = _index(telling, looks)
+        self._fragile = sorted(
+            (text for text in self.by_text if not text.isascii() and gist(text) != text),
+            key=len,
+            reverse=True,
+        )
         self.longest = max(map(len, self.by_text))
         self._alone = [word for word in words if word.form is not Form.BESIDE]
         self._in = {county: [*_in(county, words)] for county in counties}
@@ -65,6 +104,10 @@ class Gazetteer:
         for word in self._alone:
             if word.is_sturdy:
                 self._sturdy.setdefault(len(word.text), []).append(word)
+
+    def gist(self, text: str) -> str:
+        """*text* without the words around a place, of which a name such as 臺灣大學 loses none."""
+        return gist(text, keep=self._fragile)
 
     def counties(self, text: str) -> tuple[Place, ...]:
         """What *text* may mean as the county beside a township: 新竹 is two."""
@@ -92,6 +135,15 @@ def _words_for_county(county: Place) -> Iterator[Word]:
         yield Word(fold(text), county, Form.SHORT if len(text) == 2 else Form.FULL, exact=True)
     for text, form in _english(county):
         yield Word(text, county, form, exact=True)
+
+
+def _words_for_landmark(landmark: Landmark) -> Iterator[Word]:
+    for name in landmark.names:
+        by_itself = Form.WORD if name in landmark.by_itself else Form.LANDMARK
+        form = Form.SHARED if name in landmark.shared else by_itself
+        spellings = [fold(name), *([gist(name)] if name.isascii() else [])]  # with and without "of"
+        for text in dict.fromkeys(spellings):
+            yield Word(text, landmark.place, form, exact=form is not Form.SHARED)
 
 
 def _words_for_town(town: Place) -> Iterator[Word]:
@@ -146,4 +198,4 @@ def gazetteer() -> Gazetteer:
     """The one gazetteer of this process, made when it is first needed."""
     counties = atlas.counties()
     towns = [town for county in counties for town in atlas.towns_of(county.county)]
-    return Gazetteer(counties, towns)
+    return Gazetteer(counties, towns, atlas.landmarks())

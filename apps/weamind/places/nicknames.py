@@ -1,7 +1,6 @@
-"""What places are also called: shorter, older, or by what one goes there for.
+"""What counties and townships are also called: shorter, older, or by a part that stands for them.
 
-Only names that mean one place. A peak is missing on purpose: the weather of its township is that
-of a valley.
+Only names that mean one place. What has a weather or a spot of its own is in `landmarks.txt`.
 """
 
 COUNTIES = {
@@ -33,26 +32,17 @@ COUNTIES = {
 TOWNS = {
     "臺北市中正區": "北車",
     "臺北市大同區": "大稻埕",
-    "臺北市萬華區": "西門町 艋舺",
+    "臺北市萬華區": "西門町 艋舺 Ximending",
     "臺北市文山區": "木柵 景美",
     "臺北市士林區": "天母",
     "新北市淡水區": "Danshui",
-    "新北市瑞芳區": "九份 金瓜石 猴硐",
-    "新北市貢寮區": "福隆",
-    "新北市萬里區": "野柳",
-    "宜蘭縣蘇澳鎮": "南方澳",
-    "宜蘭縣頭城鎮": "龜山島",
-    "南投縣魚池鄉": "日月潭",
     "嘉義縣阿里山鄉": "吳鳳鄉",
-    "屏東縣恆春鎮": "墾丁 鵝鑾鼻",
-    "屏東縣琉球鄉": "小琉球",
+    "屏東縣琉球鄉": "小琉球 Xiaoliuqiu LittleLiuqiu",
     "屏東縣三地門鄉": "三地鄉",
-    "臺東縣成功鎮": "三仙臺",
-    "花蓮縣秀林鄉": "太魯閣",
-    "澎湖縣白沙鄉": "吉貝",
+    "臺東縣綠島鄉": "GreenIsland",
+    "臺東縣蘭嶼鄉": "OrchidIsland",
     "高雄市那瑪夏區": "三民鄉",
     "金門縣烈嶼鄉": "小金門",
-    "連江縣莒光鄉": "東莒 西莒",
 }
 """Township → what stands for it."""
 

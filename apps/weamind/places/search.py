@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .gazetteer import Form, Gazetteer, Word, gazetteer
 from .likeness import is_slip, looks, sounds
 from .place import Place
-from .spelling import gist
+from .spelling import fold
 
 MOST = 13
 """As many as LINE offers for a tap."""
@@ -14,6 +14,24 @@ _GUESSES = 4
 """If two characters with a slip in them could be more places, they are something else."""
 _SAYING = 8
 """In a text of more characters a place must be named in full to be noticed."""
+_THINGS = fold("市縣鎮鄉區山溪河湖潭島嶼嶺崖灣")
+"""What a name can end in. Another ending is another thing, and no slip: 太平山 is not 太平區."""
+
+
+def _folded(words: str) -> tuple[str, ...]:
+    return tuple(map(fold, words.split()))
+
+
+_ELSEWHERE = _folded("山 溪 河 湖 潭 島 嶼 嶺 崖 斷崖 水庫 銀行")
+"""What often has the name of a place where it is not."""
+_EVERYWHERE = _folded("中正 中山 仁愛 信義 和平 三民 成功 復興 光復 大同 太平 大安 新興")
+_NAMED_ALIKE = _folded(
+    "大學 科大 高中 女高 女中 高職 高工 高商 國中 國小 醫院 車站 火車站 公園 紀念公園 "
+    "路 街 東路 西路 南路 北路 一路 二路"
+)
+"""Schools, hospitals, stations and streets in all of Taiwan have these names."""
+_STOP = fold("站")
+"""The one character that may come after the name of a township without making it another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +56,8 @@ class _Reading:
         if not self.counties:
             return word.form is not Form.BESIDE
         names = [county.county for county in self.counties]
-        return word.place.town is not None and word.place.county in names
+        is_there = word.place.town is not None and word.place.county in names
+        return is_there and word.form is not Form.SHARED
 
     def has(self, *, han: int, latin: int) -> bool:
         """Whether the rest is that long at least: a letter says less than a character."""
@@ -54,11 +73,13 @@ def search(text: str) -> Search:
 
     It never fails and never takes long: only the beginning of a long text is read. It is sure if
     the text names one place, be it short, old, simplified or English, with nothing around it but a
-    question about the weather, or a street after county and township. A county's name means the
+    question about the weather, or a street after county and township. A landmark may come after its
+    county or township. A county's name means the
     county, not the town of that name in it. The first search makes the gazetteer, which takes
     longer; call `gazetteer()` before, if somebody waits.
     """
-    said, names = gist(text), gazetteer()
+    names = gazetteer()
+    said = names.gist(text)
     if len(said) < 2:
         return Search((), sure=False)
     readings = [*_beside_a_county(said, names), _Reading(said)]
@@ -97,6 +118,16 @@ def _offered(tier: _Tier, readings: list[_Reading], names: Gazetteer) -> dict[Pl
 # ------------------------------------------------------------------- how it may fit, best first
 
 
+def _in_its_township(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
+    """瑞芳九份, 宜蘭縣大同鄉太平山"""
+    rest = reading.rest
+    for cut in range(2, len(rest) - 1):
+        for word in names.by_text.get(rest[cut:], ()):
+            town = fold(word.place.town or "")
+            if word.place.landmark and rest[:cut] in (town, town[:-1]) and reading.admits(word):
+                yield word.place
+
+
 def _exactly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
     """臺北市信義區, 信義區, 臺北, 臺北市信義區市府路"""
     return (word.place for word in _named(reading, names) if word.exact)
@@ -111,8 +142,8 @@ def _named(reading: _Reading, names: Gazetteer) -> Iterator[Word]:
     rest = reading.rest
     for end in range(len(rest), 0, -1) if reading.is_address else [len(rest)]:
         for word in names.by_text.get(rest[:end], ()):
-            is_whole = word.exact or word.form is Form.FULL or end == len(rest)
-            if is_whole and reading.admits(word):
+            is_official = not word.place.landmark and (word.exact or word.form is Form.FULL)
+            if (is_official or end == len(rest)) and reading.admits(word):
                 yield word
 
 
@@ -122,13 +153,24 @@ def _partly(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
         return
     rest = reading.rest
     words = [word for word in names.words(reading.counties) if rest in word.text]
-    yield from (word.place for word in words if word.text.startswith(rest))
+    begun = [word for word in words if word.text.startswith(rest)]
+    yield from (word.place for word in begun if not word.place.landmark)
+    yield from (word.place for word in begun if _is_begun(rest, word))
     yield from (word.place for word in words if _is_inner_part(rest, word))
+
+
+def _is_begun(rest: str, word: Word) -> bool:
+    """日月 for 日月潭; but 文化 is not said for 文化大學, nor 女王 for 女王頭, which is 野柳."""
+    if word.place.landmark is None or word.form is Form.WORD:
+        return False
+    return len(rest) > 2 or (len(word.text) == 3 and word.text == fold(word.place.landmark))
 
 
 def _is_inner_part(rest: str, word: Word) -> bool:
     """The end of a name with its 區 is no part of it: 山區 are the mountains."""
-    return not rest.isascii() and (word.form is not Form.FULL or len(rest) > 2)
+    if rest.isascii() or word.place.landmark:  # 夜市 is the end of many landmarks
+        return False
+    return word.form is not Form.FULL or len(rest) > 2
 
 
 def _elsewhere(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
@@ -152,8 +194,18 @@ def _slipped(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
         return ()
     is_vague = len(reading.rest) == 2 and not reading.counties
     words = _vaguely(reading.rest, names) if is_vague else _clearly(reading, names)
-    found = dict.fromkeys(word.place for word in words if is_slip(reading.rest, word.text))
+    found = dict.fromkeys(word.place for word in words if _is_mistyped(reading, word))
     return () if is_vague and len(found) > _GUESSES else found
+
+
+def _is_mistyped(reading: _Reading, word: Word) -> bool:
+    """But 太平山 is not 太平區 with a slip, nor is 金山溫泉 廬山溫泉, or 白沙屯 白沙鄉."""
+    rest, name = reading.rest, word.text
+    is_another_thing = rest[-1] != name[-1] and rest[-1] in _THINGS and name[-1] in _THINGS
+    if word.place.landmark and rest[0] != name[0]:
+        return False
+    is_whole_stem = len(rest) == len(name) == 3 and rest[:2] == name[:2] and not reading.counties
+    return is_slip(rest, name) and not is_another_thing and not is_whole_stem
 
 
 def _vaguely(rest: str, names: Gazetteer) -> Iterator[Word]:
@@ -176,12 +228,30 @@ def _mentioned(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
     elif reading.is_address:
         starts = (reading.rest[:end] for end in range(2, len(reading.rest)))
         words = [w for text in starts for w in names.by_text.get(text, ()) if reading.admits(w)]
+        words = [word for word in words if not _is_something_else(word, reading.rest)]
     else:
         words = []
-    towns = [word.place for word in words if word.place.town]
-    counties = [word.place for word in words if not word.place.town]
+    return _most_exact([word.place for word in words if word.form is not Form.WORD])
+
+
+def _most_exact(places: list[Place]) -> list[Place]:
+    """Not 板橋區 in another county than the one that is named; not the township of a landmark."""
+    counties = [place for place in places if not place.town]
+    towns = [place for place in places if place.town]
     named = [town for town in towns if town.county in {county.county for county in counties}]
-    return named or towns + counties
+    areas = {place.area for place in towns if place.landmark}
+    found = named or towns + counties
+    return [place for place in found if place.landmark or place.name not in areas]
+
+
+def _is_something_else(word: Word, said: str) -> bool:
+    """成功 in 成功高中, 清水 in 清水山: called so, too, but somewhere else."""
+    rest = said.partition(word.text)[2]
+    if word.form is Form.FULL or not rest:
+        return False
+    is_peak = word.place.landmark is not None and word.text[-1] in _THINGS
+    is_common = is_peak or word.text in _EVERYWHERE
+    return (is_common and rest.startswith(_NAMED_ALIKE)) or rest.startswith(_ELSEWHERE)
 
 
 def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
@@ -207,9 +277,15 @@ def _heard(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
     at_an_end = start == 0 or stop == len(said)
     is_short = len(said) <= (4 * _SAYING if said.isascii() else _SAYING)
     forms = {Form.FULL, Form.STEM} if at_an_end and is_short else {Form.FULL}
-    heard = [word for word in words if word.form in forms]
+    if len(said) == 3 and stop - start == 2 and not said.endswith(_STOP):
+        return []  # 大坪林 is not in 坪林
+    heard = [
+        word
+        for word in words
+        if word.form_in_a_text in forms and not _is_something_else(word, said[start:])
+    ]
     return [word for word in heard if not word.place.town] or heard
 
 
-_CERTAIN: tuple[_Tier, ...] = (_exactly, _nearly)
+_CERTAIN: tuple[_Tier, ...] = (_in_its_township, _exactly, _nearly)
 _POSSIBLE: tuple[_Tier, ...] = (_partly, _elsewhere, _alike, _slipped, _mentioned)

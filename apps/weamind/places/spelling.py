@@ -6,6 +6,7 @@ place: 請問, 明天, 的天氣, 會下雨嗎. Both are made for the names of T
 """
 
 import re
+from collections.abc import Iterable
 from unicodedata import normalize
 
 LONGEST = 64
@@ -58,10 +59,17 @@ def fold(text: str) -> str:
     return _letters(_plain(text)).translate(_SAME)
 
 
-def gist(text: str) -> str:
-    """The one spelling of *text* without the words that people put around a place."""
-    named = _ENGLISH_AROUND_IT.sub(" ", _plain(text))
-    return _AROUND_IT.sub("", _letters(named).translate(_SAME))
+def gist(text: str, *, keep: Iterable[str] = ()) -> str:
+    """The one spelling of *text* without the words that people put around a place.
+
+    The first folded name in *keep* that occurs loses none: 臺灣 in 臺灣大學 is no such word.
+    """
+    said = _letters(_ENGLISH_AROUND_IT.sub(" ", _plain(text))).translate(_SAME)
+    for name in keep:
+        before, found, after = said.partition(name)
+        if found:
+            return _AROUND_IT.sub("", before) + name + _AROUND_IT.sub("", after)
+    return _AROUND_IT.sub("", said)
 
 
 def _plain(text: str) -> str:

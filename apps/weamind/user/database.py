@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core.database import CONNECTIONS, migrate, open_engine, writing
-from .schema import queries, users
+from .schema import queries, unanswered, users
 
 Kind = Literal["home", "office"]
 REMEMBERED = 20
@@ -120,6 +120,27 @@ class UserDatabase:
         with self._turn, self._writer.begin() as connection:
             gone = connection.execute(delete(users).where(users.c.line_user_id == user_id))
             return gone.rowcount > 0
+
+    # ---- what could not be answered before the end of a process
+
+    def keep(self, events: list[str], at: int) -> None:
+        """Another process is to answer *events*, as JSON."""
+        rows = [{"event": event, "kept_at": at} for event in events]
+        with self._turn, self._writer.begin() as connection:
+            connection.execute(insert(unanswered), rows)
+
+    def take(self, since: int) -> tuple[list[str], int]:
+        """The events that were kept, which are forgotten; how many were kept before *since*."""
+        with self._engine.begin() as connection:
+            if connection.scalar(select(unanswered.c.id).limit(1)) is None:
+                return [], 0
+        with self._turn, self._writer.begin() as connection:
+            query = select(unanswered).order_by(unanswered.c.id).with_for_update(skip_locked=True)
+            rows = connection.execute(query).all()
+            ids = [row.id for row in rows]
+            connection.execute(delete(unanswered).where(unanswered.c.id.in_(ids)))
+        young = [row.event for row in rows if row.kept_at >= since]
+        return young, len(rows) - len(young)
 
 
 # ---- one statement each

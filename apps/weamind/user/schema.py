@@ -3,7 +3,17 @@
 They are made by `migrations/`; this is what the queries are written against.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, MetaData, String, Table
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
 metadata = MetaData()
 
@@ -29,4 +39,13 @@ queries = Table(
     Column("place_code", String(8), primary_key=True),
     Column("asked_at", BigInteger, nullable=False, index=True),
     # In ms since 1970. One row for each place: how often somebody asked is nobody's business.
+)
+
+unanswered = Table(
+    "weamind_unanswered",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("event", Text, nullable=False),
+    # As LINE sent it, in JSON: a process that ended could not answer it any more.
+    Column("kept_at", BigInteger, nullable=False),
 )

@@ -81,6 +81,14 @@ class Users:
         """Nothing is known about them any more. False: nothing was."""
         return await self._ask(self._database.delete, user_id)
 
+    async def keep(self, events: list[str]) -> None:
+        """Another process is to answer *events*."""
+        await self._ask(self._database.keep, events, _now())
+
+    async def take(self, younger_than: float) -> tuple[list[str], int]:
+        """The events to answer, of the last so many seconds; how many were older, and are gone."""
+        return await self._ask(self._database.take, _now() - int(younger_than * 1000))
+
     async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
         try:
             async with asyncio.timeout(LONGEST):

@@ -1,7 +1,9 @@
-"""A forecast as a LINE message: one card to be read at a glance, and words for where there is none.
+"""A forecast as a LINE message: a carousel to be read at a glance, and words for where there is no
+card.
 
-From top to bottom: where, the weather now, what people must know before they believe it, the next
-24 hours, the next days, two buttons, and whom it comes from.
+First the warnings in force, where, the weather now and the next 24 hours; then seven days; then the
+air, the UV index, the wind and the sun, with two buttons. What the provider did not tell is left
+out.
 """
 
 from collections.abc import Sequence
@@ -9,26 +11,28 @@ from datetime import datetime
 from typing import Any
 
 from . import flex
-from .flex import Part, column, line, row, text
-from .forecast import Day, Forecast, Moment, Step, days_ahead, moment_of, steps_ahead
+from .flex import Part, column, row, text
+from .forecast import Day, Forecast, Moment, Step, days_ahead, is_stale, moment_of, steps_ahead
 from .wording import (
-    DAYS,
     SAMPLE,
     UNKNOWN,
+    area_note,
     chance,
+    conditions,
     day_date,
     day_name,
+    days_name,
     degrees,
     details,
     forecast_text,
     hours,
-    is_stale,
     stale_note,
     step_name,
-    steps_name,
     summary,
     temperature_range,
     updated,
+    warning,
+    whereabouts,
 )
 
 __all__ = ["forecast_message", "forecast_text"]
@@ -47,7 +51,7 @@ def forecast_message(
     message: dict[str, Any] = {
         "type": "flex",
         "altText": _shortened(summary(forecast, now=now)),
-        "contents": _bubble(forecast, now),
+        "contents": {"type": "carousel", "contents": _bubbles(forecast, now)},
     }
     if quick_reply:
         if len(quick_reply) > _MOST_QUICK_REPLIES:
@@ -56,42 +60,83 @@ def forecast_message(
     return message
 
 
-def _bubble(forecast: Forecast, now: datetime) -> Part:
+def _bubbles(forecast: Forecast, now: datetime) -> list[Part]:
+    days = days_ahead(forecast, now)
+    return [
+        _bubble(_now_and_next(forecast, now), []),
+        *([_bubble(_week(forecast, days, now), [])] if days else []),
+        _bubble(_conditions(forecast, now), [_buttons(forecast)]),
+    ]
+
+
+def _bubble(body: list[Part], footer: list[Part]) -> Part:
     block = {"backgroundColor": flex.PAPER}
-    return {
+    bubble: Part = {
         "type": "bubble",
         "size": "mega",
         "styles": {"body": block, "footer": block},
-        "body": column(*_body(forecast, now), paddingAll="lg"),
-        "footer": column(*_footer(forecast, now), paddingAll="lg", spacing="md"),
+        "body": column(*body, paddingAll="lg"),
     }
+    return bubble | ({"footer": column(*footer, paddingAll="lg")} if footer else {})
 
 
-def _body(forecast: Forecast, now: datetime) -> list[Part]:
-    parts = [_top(forecast, now), *_warnings(forecast, now)]
-    if steps := steps_ahead(forecast, now):
-        parts += [line(), _heading(steps_name(steps)), *_cells(steps)]
-    if days := days_ahead(forecast, now):
-        parts += [line(), _heading(DAYS), *(_day(day, now) for day in days)]
-    return parts
+def _heading(forecast: Forecast, words: str) -> Part:
+    return row(
+        text(words, size="md", bold=True, flex=0),
+        text(forecast.place_name, size="xs", color=flex.SOFT, align="end", shrink=True, flex=1)
+        | {"gravity": "bottom"},
+        spacing="md",
+    )
 
 
-def _heading(words: str) -> Part:
-    return column(text(words, size="xs", color=flex.SOFT, bold=True), margin="lg")
+# ---- now and the next hours
 
 
-# ---- the top
+def _now_and_next(forecast: Forecast, now: datetime) -> list[Part]:
+    return [
+        *_warnings(forecast, now),
+        _top(forecast, now),
+        *_cells(steps_ahead(forecast, now)),
+        *_source(forecast),
+    ]
+
+
+def _warnings(forecast: Forecast, now: datetime) -> list[Part]:
+    """The official ones, above everything else."""
+    words = warning(forecast, now)
+    style = {"backgroundColor": flex.ALERT_PAPER, "cornerRadius": "md", "paddingAll": "sm"}
+    said = text(f"⚠️ {words}", size="xs", color=flex.ALERT_INK, bold=True, wrap=True)
+    return [column(said, **style)] if words else []
 
 
 def _top(forecast: Forecast, now: datetime) -> Part:
     name = text(forecast.place_name, size="lg", bold=True, wrap=True, flex=1)
+    area = whereabouts(forecast)
     return column(
-        row(name, *([_badge()] if forecast.sample else [])),
+        row(name, *_corner(forecast, now), spacing="sm"),
+        *([text(area, size="xs", color=flex.SOFT, shrink=True)] if area else []),
+        *_notes(forecast, now),
         _headline(forecast, now),
         backgroundColor=flex.TINT,
         cornerRadius="lg",
-        paddingAll="lg",
+        paddingAll="md",
+        margin="md" if warning(forecast, now) else "none",
     )
+
+
+def _corner(forecast: Forecast, now: datetime) -> list[Part]:
+    """That it is a sample, or when it was asked for; if that is long ago, a note says so."""
+    if forecast.sample:
+        return [_badge()]
+    when = text(updated(forecast, now), size="xxs", color=flex.SOFT, flex=0)
+    return [] if is_stale(forecast, now) else [when | {"gravity": "center"}]
+
+
+def _notes(forecast: Forecast, now: datetime) -> list[Part]:
+    """What people must know before they believe it."""
+    old = f"⚠️ {stale_note(forecast, now)}" if is_stale(forecast, now) else ""
+    notes = [words for words in (old, area_note(forecast)) if words]
+    return [text(words, size="xs", color=flex.NOTE_INK, bold=True, wrap=True) for words in notes]
 
 
 def _badge() -> Part:
@@ -116,10 +161,10 @@ def _headline(forecast: Forecast, now: datetime) -> Part:
 def _big(part: Moment | Step, when: str, temperature: str, words: list[str]) -> Part:
     figures = column(
         text(when, size="xs", color=flex.SOFT),
-        text(temperature, size="4xl" if len(temperature) <= 4 else "xxl", bold=True, shrink=True),
+        text(temperature, size="3xl" if len(temperature) <= 4 else "xl", bold=True, shrink=True),
         flex=5,
     )
-    emoji = text(part.sky.emoji if part.sky else UNKNOWN, size="4xl", align="center", flex=3)
+    emoji = text(part.sky.emoji if part.sky else UNKNOWN, size="3xl", align="center", flex=3)
     first, *more = words
     beside = column(
         text(first, size="md", bold=True, wrap=True),
@@ -127,22 +172,11 @@ def _big(part: Moment | Step, when: str, temperature: str, words: list[str]) -> 
         flex=5,
         justifyContent="center",
     )
-    return row(figures, emoji | {"gravity": "center"}, beside, margin="md", spacing="sm")
+    return row(figures, emoji | {"gravity": "center"}, beside, margin="sm", spacing="sm")
 
 
 def _word(part: Moment | Step | Day) -> str:
     return part.sky.text if part.sky else UNKNOWN
-
-
-def _warnings(forecast: Forecast, now: datetime) -> list[Part]:
-    if not is_stale(forecast, now):
-        return []
-    words = text(f"⚠️ {stale_note(forecast, now)}", size="xs", color=flex.NOTE_INK, wrap=True)
-    style = {"backgroundColor": flex.NOTE_PAPER, "cornerRadius": "md", "paddingAll": "md"}
-    return [column(words, margin="md", **style)]
-
-
-# ---- hours and days
 
 
 def _cells(steps: tuple[Step, ...]) -> list[Part]:
@@ -160,12 +194,33 @@ def _cell(step: Step) -> Part:
     middle = {"align": "center", "shrink": True}
     return column(
         text(step_name(step), size="xs", color=flex.SOFT, **middle),
-        text(step.sky.emoji if step.sky else UNKNOWN, size="xl", align="center"),
+        text(step.sky.emoji if step.sky else UNKNOWN, size="lg", align="center"),
         text(temperature_range(step), size="md", bold=True, **middle),
         text(f"💧{chance(step.rain)}", size="xs", color=flex.RAIN, **middle),
         flex=1,
-        spacing="xs",
     )
+
+
+def _source(forecast: Forecast) -> list[Part]:
+    """Whom it comes from."""
+    credit = forecast.attribution
+    return [] if forecast.sample else [_credit(credit.text, credit.url) | {"margin": "md"}]
+
+
+def _credit(words: str, url: str | None) -> Part:
+    action = flex.link(url, words) if url else None
+    return text(words, size="xxs", color=flex.SOFT, shrink=True, action=action)
+
+
+# ---- the days
+
+
+def _week(forecast: Forecast, days: tuple[Day, ...], now: datetime) -> list[Part]:
+    return [
+        _heading(forecast, days_name(days)),
+        flex.line(),
+        *(_day(day, now) for day in days),
+    ]
 
 
 def _day(day: Day, now: datetime) -> Part:
@@ -185,18 +240,38 @@ def _day(day: Day, now: datetime) -> Part:
     return row(name, emoji | middle, words | middle, figures, margin="md", spacing="sm")
 
 
-# ---- the bottom
+# ---- air, sun and buttons
 
 
-def _footer(forecast: Forecast, now: datetime) -> list[Part]:
-    small = text(updated(forecast, now), size="xxs", color=flex.SOFT)
+def _conditions(forecast: Forecast, now: datetime) -> list[Part]:
     return [
-        row(
-            *(_save(forecast, *kind) for kind in (("home", "住家"), ("office", "公司"))),
-            spacing="sm",
-        ),
-        column(small, *_credits(forecast), spacing="xs"),
+        _heading(forecast, "空氣、風與日照"),
+        flex.line(),
+        *(_condition(*each) for each in conditions(forecast, now)),
+        *_licence(forecast),
     ]
+
+
+def _licence(forecast: Forecast) -> list[Part]:
+    """Linked, where it wants a link."""
+    credit = forecast.attribution
+    words = [_credit(credit.licence, credit.licence_url)] if credit.licence else []
+    return [each | {"margin": "lg"} for each in words]
+
+
+def _condition(sign: str, name: str, value: str) -> Part:
+    middle = {"gravity": "center"}
+    words = column(
+        text(name, size="xs", color=flex.SOFT),
+        text(value, size="sm", bold=True, wrap=True),
+        flex=8,
+    )
+    return row(text(sign, size="xl", flex=2) | middle, words, margin="lg", spacing="sm")
+
+
+def _buttons(forecast: Forecast) -> Part:
+    kinds = (("home", "住家"), ("office", "公司"))
+    return row(*(_save(forecast, *kind) for kind in kinds), spacing="sm")
 
 
 def _save(forecast: Forecast, kind: str, name: str) -> Part:
@@ -205,16 +280,7 @@ def _save(forecast: Forecast, kind: str, name: str) -> Part:
     return flex.button(f"設為{name}", flex.postback(data, said))
 
 
-def _credits(forecast: Forecast) -> list[Part]:
-    """Whom it comes from; linked where the licence wants it."""
-    credit = forecast.attribution
-    named = [(credit.text, credit.url), (credit.licence, credit.licence_url)]
-    return [_credit(words, url) for words, url in named if words]
-
-
-def _credit(words: str, url: str | None) -> Part:
-    action = flex.link(url, words) if url else None
-    return text(words, size="xxs", color=flex.SOFT, wrap=True, action=action)
+# ---- the words for where there is no card
 
 
 def _shortened(words: str) -> str:

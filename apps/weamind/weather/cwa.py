@@ -1,9 +1,12 @@
 """The Central Weather Administration, 中央氣象署: the official forecast, with a free key.
 
 Townships have a 3-day forecast in steps of 3 hours (F-D0047-…), counties one of 36 hours in three
-periods (F-C0032-001).
+periods (F-C0032-001); both have one for a week in halves of a day, which is asked for at the same
+time, and without which the forecast is shorter. A landmark has that of its township.
 """
 
+import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from datetime import datetime
@@ -12,13 +15,15 @@ import httpx2 as httpx
 
 from ..places.place import Place
 from .cwa_answers import NAME, read_county, read_township
+from .cwa_week import read_week, with_week
 from .download import DEADLINE, Downloads
-from .forecast import TAIPEI, Forecast
+from .forecast import TAIPEI, Day, Forecast
 from .provider import Reason, WeatherUnavailable
 
 BASE_URL = "https://opendata.cwa.gov.tw"
-_DATASTORE = "/api/v1/rest/datastore"
+DATASTORE = "/api/v1/rest/datastore"
 _COUNTIES = "F-C0032-001"
+_WEEK_OF_COUNTIES = "F-D0047-091"
 _TOWNSHIPS = {
     "宜蘭縣": "F-D0047-001",
     "桃園市": "F-D0047-005",
@@ -45,6 +50,15 @@ _TOWNSHIPS = {
 }
 
 
+_log = logging.getLogger(__name__)
+
+
+def _week_of(dataset: str) -> str:
+    """The forecast for a week has the number after the next: 001 and 003, 061 and 063."""
+    name, _, number = dataset.rpartition("-")
+    return f"{name}-{int(number) + 2:03d}"
+
+
 class Cwa:
     """The official forecast. The key travels in a header, so that it is in no log of addresses."""
 
@@ -61,9 +75,7 @@ class Cwa:
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
         """ValueError: no key, or one that no header can hold. Nothing connects yet."""
-        if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise ValueError("CWA needs an authorization key: letters, digits and dashes")
-        self._key = key
+        self._key = checked_key(key)
         tls = tls_context(strict=strict_tls)
         self._downloads = Downloads(NAME, base_url, deadline=deadline, tls=tls)
         self._clock = clock
@@ -72,15 +84,34 @@ class Cwa:
         return "<Cwa>"
 
     async def fetch(self, place: Place) -> Forecast:
-        """The official forecast. WeatherUnavailable: there is none."""
+        """The official forecast. WeatherUnavailable: there is none, as for 東沙島."""
+        if place.is_off_the_map:
+            raise WeatherUnavailable(NAME, Reason.NO_DATA)
+        forecast, week = await asyncio.gather(
+            self._forecast(place),
+            self._week(place),
+            return_exceptions=True,  # nothing is left under way when one of them fails
+        )
+        if isinstance(forecast, BaseException):
+            raise forecast
+        return with_week(forecast, () if isinstance(week, BaseException) else week)
+
+    async def _forecast(self, place: Place) -> Forecast:
         if place.town is None:
             body = await self._ask(_COUNTIES, {"locationName": place.county})
             return read_county(body, place, now=self._clock())
-        dataset = _TOWNSHIPS.get(place.county)
-        if dataset is None:
-            raise WeatherUnavailable(NAME, Reason.NO_DATA)
-        body = await self._ask(dataset, {"LocationName": place.town})
+        body = await self._ask(_dataset(place), {"LocationName": place.town})
         return read_township(body, place, now=self._clock())
+
+    async def _week(self, place: Place) -> tuple[Day, ...]:
+        """None of the days, if this part cannot be had: the other one is enough."""
+        try:
+            dataset = _week_of(_dataset(place)) if place.town else _WEEK_OF_COUNTIES
+            body = await self._ask(dataset, {"LocationName": place.town or place.county})
+            return read_week(body, place)
+        except WeatherUnavailable as error:
+            _log.info("a forecast is shorter than a week: %s", error)
+            return ()
 
     async def aclose(self) -> None:
         """No connection is left."""
@@ -88,7 +119,22 @@ class Cwa:
 
     async def _ask(self, dataset: str, where: dict[str, str]) -> object:
         params = {"format": "JSON", **where}
-        return await self._downloads.json(f"{_DATASTORE}/{dataset}", params, key=self._key)
+        return await self._downloads.json(f"{DATASTORE}/{dataset}", params, key=self._key)
+
+
+def checked_key(key: str) -> str:
+    """*key*. ValueError: it is none, or no header can hold it."""
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("CWA needs an authorization key: letters, digits and dashes")
+    return key
+
+
+def _dataset(place: Place) -> str:
+    """WeatherUnavailable: there is none for its county."""
+    dataset = _TOWNSHIPS.get(place.county)
+    if dataset is None:
+        raise WeatherUnavailable(NAME, Reason.NO_DATA)
+    return dataset
 
 
 def tls_context(*, strict: bool) -> ssl.SSLContext:

@@ -21,13 +21,15 @@ from .forecast import (
     Moment,
     Sky,
     Step,
+    Wind,
     is_night,
     says_something,
     step_starts,
 )
 from .provider import Reason, WeatherUnavailable
 from .sky import from_cwa
-from .values import celsius, felt_celsius, field, nodes, percent, taiwan_time
+from .sun import sun_on
+from .values import celsius, felt_celsius, field, nodes, percent, taiwan_time, wind_speed
 
 NAME = "cwa"
 ATTRIBUTION = Attribution(
@@ -62,7 +64,7 @@ class Slot(NamedTuple, Generic[T]):
 
 def read_township(body: object, place: Place, *, now: datetime) -> Forecast:
     """What F-D0047-… says of one township. WeatherUnavailable: nothing that can be shown."""
-    entries = list(_entries(_location(body, place, place.town or "")))
+    entries = read_entries(body, place)
     rain = _slots(entries, "ProbabilityOfPrecipitation", percent)
     temperature = _points(entries, "Temperature", celsius)
     skies = _skies(entries)
@@ -78,7 +80,7 @@ def read_township(body: object, place: Place, *, now: datetime) -> Forecast:
 def read_county(body: object, place: Place, *, now: datetime) -> Forecast:
     """What F-C0032-001 says of one county. WeatherUnavailable: nothing that can be shown."""
     periods: dict[tuple[datetime, datetime], list[dict[str, object]]] = {}
-    for start, end, values in _entries(_location(body, place, place.county)):
+    for start, end, values in read_entries(body, place):
         if end is not None and end > now:
             periods.setdefault((start, end), []).append(values)
     steps = tuple(_period(*times, periods[times]) for times in sorted(periods))
@@ -103,10 +105,22 @@ def _forecast(
         days=days,
         provider=NAME,
         attribution=ATTRIBUTION,
+        area=place.area if place.landmark else "",
+        elevation=place.elevation,
+        of_area=place.landmark is not None,
+        sun=sun_on(now.astimezone(TAIPEI).date(), place.latitude, place.longitude),
     )
 
 
 # ---- the way to the values
+
+
+def read_entries(body: object, place: Place) -> list[Entry]:
+    """Every value for *place*, or for the township of a landmark, with its time.
+
+    WeatherUnavailable: it is no answer, or not about this place.
+    """
+    return list(_entries(_location(body, place, place.town or place.county)))
 
 
 def _location(body: object, place: Place, name: str) -> dict[str, object]:
@@ -125,13 +139,14 @@ def _is_about(group: object, location: object, place: Place, name: str) -> bool:
     """By its code; without one, by its name, which another county may have, too."""
     geocode = field(location, "Geocode")
     if isinstance(geocode, str) and geocode:
-        return geocode == place.code
+        return geocode in (place.area_code, f"{place.area_code}000")  # a county, among townships
     county = field(group, "LocationsName")
-    is_here = county is None or _spelt(county) == place.county
-    return is_here and _spelt(field(location, "LocationName")) == name
+    is_here = county is None or spelt(county) in (place.county, "臺灣")
+    return is_here and spelt(field(location, "LocationName")) == name
 
 
-def _spelt(name: object) -> str:
+def spelt(name: object) -> str:
+    """A name with 臺; empty, if it is none."""
     return name.strip().replace("台", "臺") if isinstance(name, str) else ""
 
 
@@ -212,7 +227,20 @@ def _moment(
         return None
     feels_like = _points(entries, "ApparentTemperature", felt_celsius).get(hour)
     humidity = _points(entries, "RelativeHumidity", percent).get(hour)
-    return Moment(hour, _sky(skies, hour), temperature[hour], feels_like, humidity)
+    wind = _wind(entries, hour)
+    return Moment(hour, _sky(skies, hour), temperature[hour], feels_like, humidity, wind)
+
+
+def _wind(entries: list[Entry], hour: datetime) -> Wind | None:
+    speed = _points(entries, "WindSpeed", wind_speed).get(hour)
+    direction = _points(entries, "WindDirection", _words).get(hour)
+    return None if speed is None else Wind(speed, direction)
+
+
+def _words(raw: object) -> str | None:
+    """Some Chinese characters, and neither "-" nor a number."""
+    words = raw.strip() if isinstance(raw, str) else ""
+    return words if 0 < len(words) < 10 and words.isalpha() and not words.isascii() else None
 
 
 def _steps_of_days(now: datetime) -> list[list[datetime]]:

@@ -7,6 +7,7 @@ Part = dict[str, Any]
 INK, SOFT, RAIN = "#111827", "#4B5563", "#1D4ED8"
 PAPER, TINT, RULE = "#FFFFFF", "#EFF6FF", "#E5E7EB"
 NOTE_INK, NOTE_PAPER = "#78350F", "#FEF3C7"
+ALERT_INK, ALERT_PAPER = "#7F1D1D", "#FEE2E2"
 
 
 def text(
@@ -49,7 +50,7 @@ def column(*contents: Part, **options: Any) -> Part:
 
 def line() -> Part:
     """A thin line between what is above and below."""
-    return {"type": "separator", "margin": "lg", "color": RULE}
+    return {"type": "separator", "margin": "md", "color": RULE}
 
 
 def button(label: str, action: Part) -> Part:

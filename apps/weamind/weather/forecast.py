@@ -9,12 +9,13 @@ from datetime import date, datetime, timedelta, timezone
 TAIPEI = timezone(timedelta(hours=8), "Asia/Taipei")
 """Taiwan has had no summer time since 1979, so no zone database is needed."""
 STEP = timedelta(hours=3)
-STEPS_SHOWN, DAYS_SHOWN = 8, 3
-STEPS_KEPT, DAYS_KEPT = 16, 4
-"""More than is shown: a forecast that is some hours old still has the next 24."""
+STEPS_SHOWN, DAYS_SHOWN = 8, 7
+STEPS_KEPT, DAYS_KEPT = 16, 8
+"""More than is shown: a forecast that is some hours old still has the next 24, and seven days."""
 STALE_AFTER = timedelta(minutes=30)
 """From this age on, people are told that it may not be the newest."""
 _MOMENT_LASTS = timedelta(minutes=90)
+_AIR_LASTS = timedelta(hours=3)
 _CLOCKS_DIFFER = timedelta(minutes=30)
 
 
@@ -27,6 +28,51 @@ class Sky:
 
 
 @dataclass(frozen=True, slots=True)
+class Wind:
+    """How hard it blows, in metres per second, and from where in words: 東北風."""
+
+    speed: float
+    direction: str | None = None
+    gusts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Air:
+    """The air quality index, as the United States and Taiwan reckon it: 50 is still good."""
+
+    aqi: int
+    at: datetime
+
+    def __post_init__(self) -> None:
+        _must_be_aware(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Sun:
+    """When it rises and sets."""
+
+    rises: datetime
+    sets: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """An official warning for a county, in force from `start` until `end`; None: not told."""
+
+    county: str
+    name: str
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def __post_init__(self) -> None:
+        _must_be_aware(*(time for time in (self.start, self.end) if time))
+
+    def is_in_force(self, now: datetime) -> bool:
+        """Whether it holds *now*."""
+        return (not self.start or self.start <= now) and (not self.end or now < self.end)
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The weather at one moment."""
 
@@ -35,6 +81,7 @@ class Moment:
     temperature: float | None
     feels_like: float | None
     humidity: int | None
+    wind: Wind | None = None
 
     def __post_init__(self) -> None:
         _must_be_aware(self.at)
@@ -58,13 +105,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A whole day, from midnight to midnight."""
+    """A whole day, from midnight to midnight; or a daytime and the night after it."""
 
     on: date
     sky: Sky | None
     low: float | None
     high: float | None
     rain: int | None
+    uv: int | None = None
+    """The highest UV index of the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +140,17 @@ class Forecast:
     attribution: Attribution
     sample: bool = False
     """True: nobody observed this, it is made up."""
+    area: str = ""
+    """Of a landmark: the township that it lies in."""
+    elevation: int | None = None
+    """Of a landmark: metres above the sea."""
+    of_area: bool = False
+    """True: it is the forecast of the township, because the provider has none for the landmark."""
+    air: Air | None = None
+    sun: Sun | None = None
+    """Of the day on which it was asked for: the next day it is a minute off."""
+    hazards: tuple[Hazard, ...] = ()
+    """The official warnings of its county, also some that are not in force yet."""
 
     def __post_init__(self) -> None:
         _must_be_aware(self.updated_at)
@@ -118,6 +178,23 @@ def days_ahead(forecast: Forecast, now: datetime) -> tuple[Day, ...]:
     """Today, where it is known as a whole, and the days after it."""
     today = now.astimezone(TAIPEI).date()
     return tuple(day for day in forecast.days if day.on >= today)[:DAYS_SHOWN]
+
+
+def day_of(forecast: Forecast, now: datetime) -> Day | None:
+    """Today, where the provider has it."""
+    days = days_ahead(forecast, now)
+    return days[0] if days and days[0].on == now.astimezone(TAIPEI).date() else None
+
+
+def hazards_now(forecast: Forecast, now: datetime) -> tuple[Hazard, ...]:
+    """The official warnings that are in force."""
+    return tuple(hazard for hazard in forecast.hazards if hazard.is_in_force(now))
+
+
+def air_of(forecast: Forecast, now: datetime) -> Air | None:
+    """What may be called the air of *now*. None: nobody told it, or long ago."""
+    air = forecast.air
+    return air if air is not None and now - air.at < _AIR_LASTS else None
 
 
 def step_starts(now: datetime) -> list[datetime]:

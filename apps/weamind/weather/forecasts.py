@@ -7,16 +7,18 @@ none, for hours, and whoever shows it says how old it is.
 
 import asyncio
 import logging
+from dataclasses import replace
 from time import monotonic
 
 from dibs import AsyncDibs, Unavailable
 
 from ..places.place import Place
 from .forecast import Forecast
+from .hazards import Hazards
 from .provider import Provider, Reason, WeatherUnavailable
 
-FRESH_KEY = "weather:{provider}:v1:{place.code}"
-LAST_KEY = "weather:{provider}:last:v1:{place.code}"
+FRESH_KEY = "weather:{provider}:v2:{place.code}"
+LAST_KEY = "weather:{provider}:last:v2:{place.code}"
 _LOAD_TIMEOUT = 5.0
 """More than any provider's deadline: theirs says what went wrong, this one only ends it."""
 _LOCK_TTL = 1.5
@@ -33,20 +35,23 @@ class Forecasts:
         dibs: AsyncDibs,
         provider: Provider,
         *,
+        hazards: Hazards | None = None,
         ttl: float | None = None,
         stale: float = 900.0,
         keep: float = 6 * 3600.0,
         rest: float = 10.0,
         patience: float = 4.0,
     ) -> None:
-        """*dibs* and *provider* stay the caller's, to be closed by it.
+        """*dibs*, *provider* and *hazards* stay the caller's, to be closed by it.
 
+        *hazards*: whom to ask for official warnings; None: nobody.
         *ttl*: how long a forecast is fresh; None: what the provider says; 0: nothing is kept.
         *stale*: how much longer it is served while it is refreshed. *keep*: how long the last one
         known may stand in. *rest*: how long a failure spares the provider the next question about
         the same place. *patience*: how long anybody waits.
         """
         self._provider = provider
+        self._hazards = hazards
         self._patience = patience
         self._limited_until = 0.0
         self._ttl = provider.fresh_for if ttl is None else ttl
@@ -75,8 +80,14 @@ class Forecasts:
     async def get(self, place: Place) -> Forecast:
         """The forecast: shared, asked for now, or the last one known; `updated_at` tells how old.
 
-        WeatherUnavailable: none of them.
+        With the official warnings, if there are any. WeatherUnavailable: there is no forecast.
         """
+        forecast = await self._get(place)
+        if self._hazards is None:
+            return forecast
+        return replace(forecast, hazards=await self._hazards.of(place))
+
+    async def _get(self, place: Place) -> Forecast:
         if not self._ttl:
             return await self._provider.fetch(place)
         try:

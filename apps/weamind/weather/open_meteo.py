@@ -1,6 +1,12 @@
-"""Open-Meteo: weather for any coordinates, without a key. For non-commercial use, CC BY 4.0."""
+"""Open-Meteo: weather for any coordinates, without a key. For non-commercial use, CC BY 4.0.
 
+Air quality has a host of its own, which is asked at the same time. Without its answer the forecast
+goes out without it.
+"""
+
+import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -10,21 +16,35 @@ from .forecast import (
     DAYS_KEPT,
     STEP,
     TAIPEI,
+    Air,
     Attribution,
     Day,
     Forecast,
     Moment,
     Step,
+    Wind,
     is_night,
     says_something,
     step_starts,
 )
 from .provider import Reason, WeatherUnavailable
 from .sky import from_wmo, worst
-from .values import celsius, code, felt_celsius, percent, taiwan_time
+from .sun import sun_on
+from .values import (
+    aqi,
+    celsius,
+    code,
+    compass,
+    felt_celsius,
+    percent,
+    taiwan_time,
+    uv_index,
+    wind_speed,
+)
 
 NAME = "open-meteo"
 BASE_URL = "https://api.open-meteo.com"
+AIR_URL = "https://air-quality-api.open-meteo.com"
 ATTRIBUTION = Attribution(
     text="Weather data by Open-Meteo.com",
     url="https://open-meteo.com/",
@@ -35,14 +55,20 @@ _EIGHT_HOURS = 28_800
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _HOURS_IN_A_STEP = range(int(STEP / _HOUR))
 _QUESTION = {
-    "current": "temperature_2m,apparent_temperature,relative_humidity_2m,weather_code",
+    "current": "temperature_2m,apparent_temperature,relative_humidity_2m,weather_code,"
+    "wind_speed_10m,wind_direction_10m,wind_gusts_10m",
     "hourly": "temperature_2m,precipitation_probability,weather_code",
-    "daily": "weather_code,temperature_2m_max,temperature_2m_min,precipitation_probability_max",
+    "daily": "weather_code,temperature_2m_max,temperature_2m_min,precipitation_probability_max,"
+    "uv_index_max",
     "timezone": "Asia/Taipei",
     "temperature_unit": "celsius",
+    "wind_speed_unit": "ms",
     "forecast_days": str(DAYS_KEPT),
 }
-_UNITS = {celsius: "°C", felt_celsius: "°C", percent: "%"}
+_AIR_QUESTION = {"current": "us_aqi", "timezone": "Asia/Taipei"}
+_AIR_DEADLINE = 1.5
+"""What the air quality may take, in seconds: no forecast waits longer for it."""
+_UNITS = {celsius: ["°C"], felt_celsius: ["°C"], percent: ["%"], wind_speed: ["m/s", "ms"]}
 T = TypeVar("T")
 
 
@@ -56,22 +82,49 @@ class OpenMeteo:
         self,
         *,
         base_url: str = BASE_URL,
+        air_url: str | None = None,
         deadline: float = DEADLINE,
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
-        """ValueError: the address or the deadline cannot be used. Nothing connects yet."""
+        """*air_url*: whom to ask for the air quality; None: nobody.
+
+        ValueError: an address or the deadline cannot be used. Nothing connects yet.
+        """
         self._downloads = Downloads(NAME, base_url, deadline=deadline)
+        patience = min(deadline, _AIR_DEADLINE)
+        self._air = Downloads(NAME, air_url, deadline=patience) if air_url else None
         self._clock = clock
 
     async def fetch(self, place: Place) -> Forecast:
-        """The forecast for the place's coordinates. WeatherUnavailable: there is none."""
+        """The forecast for the place's coordinates, and for its elevation where it is known.
+
+        WeatherUnavailable: there is none.
+        """
         where = {"latitude": f"{place.latitude:.4f}", "longitude": f"{place.longitude:.4f}"}
-        body = await self._downloads.json("/v1/forecast", where | _QUESTION)
-        return read(body, place, now=self._clock())
+        high = {} if place.elevation is None else {"elevation": str(place.elevation)}
+        body, air = await asyncio.gather(
+            self._downloads.json("/v1/forecast", where | high | _QUESTION),
+            self._fetch_air(where),
+            return_exceptions=True,  # nothing is left under way when one of them fails
+        )
+        if isinstance(body, BaseException):
+            raise body
+        forecast = read(body, place, now=self._clock())
+        return replace(forecast, air=air if isinstance(air, Air) else None)
+
+    async def _fetch_air(self, where: dict[str, str]) -> Air | None:
+        try:
+            if self._air is not None:
+                return read_air(await self._air.json("/v1/air-quality", where | _AIR_QUESTION))
+        except WeatherUnavailable:
+            pass  # the card is a row shorter
+        return None
 
     async def aclose(self) -> None:
         """No connection is left."""
         await self._downloads.aclose()
+        if self._air is not None:
+            await self._air.aclose()
 
 
 def read(body: object, place: Place, *, now: datetime) -> Forecast:
@@ -90,7 +143,21 @@ def read(body: object, place: Place, *, now: datetime) -> Forecast:
         days=tuple(_days(body, now)),
         provider=NAME,
         attribution=ATTRIBUTION,
+        area=place.area if place.landmark else "",
+        elevation=place.elevation,
+        sun=sun_on(now.astimezone(TAIPEI).date(), place.latitude, place.longitude),
     )
+
+
+def read_air(body: object) -> Air | None:
+    """What the answer of the other host says about the air. None: nothing."""
+    if not isinstance(body, dict) or body.get("utc_offset_seconds") != _EIGHT_HOURS:
+        return None
+    current = body.get("current")
+    if not isinstance(current, dict):
+        return None
+    at, index = taiwan_time(current.get("time")), aqi(current.get("us_aqi"))
+    return Air(index, at) if at is not None and index is not None else None
 
 
 def _moment(body: dict[str, Any]) -> Moment | None:
@@ -108,7 +175,16 @@ def _moment(body: dict[str, Any]) -> Moment | None:
         value("temperature_2m", celsius),
         value("apparent_temperature", felt_celsius),
         value("relative_humidity_2m", percent),
+        _wind(
+            value("wind_speed_10m", wind_speed),
+            value("wind_direction_10m", compass),
+            value("wind_gusts_10m", wind_speed),
+        ),
     )
+
+
+def _wind(speed: float | None, direction: str | None, gusts: float | None) -> Wind | None:
+    return None if speed is None else Wind(speed, direction, gusts)
 
 
 def _steps(body: dict[str, Any], now: datetime) -> Iterable[Step]:
@@ -129,11 +205,12 @@ def _days(body: dict[str, Any], now: datetime) -> Iterable[Day]:
     high = _series(body, "daily", "temperature_2m_max", celsius)
     rain = _series(body, "daily", "precipitation_probability_max", percent)
     codes = _series(body, "daily", "weather_code", code)
+    uv = _series(body, "daily", "uv_index_max", uv_index)
     today = now.astimezone(TAIPEI).replace(hour=0, minute=0, second=0, microsecond=0)
     for at in (today + _DAY * number for number in range(DAYS_KEPT)):
         if any(at in series for series in (low, high, codes)):
             sky = from_wmo(codes.get(at), night=False)
-            yield Day(at.date(), sky, low.get(at), high.get(at), rain.get(at))
+            yield Day(at.date(), sky, low.get(at), high.get(at), rain.get(at), uv.get(at))
 
 
 def _highest(values: Iterable[int | None]) -> int | None:
@@ -177,4 +254,4 @@ def _is_in(body: dict[str, Any], block: str, name: str, reading: Callable[..., A
     """True: the answer does not say that this variable is in another unit than we read."""
     units = body.get(f"{block}_units")
     unit = units.get(name) if isinstance(units, dict) else None
-    return unit is None or unit == _UNITS.get(reading, unit)
+    return unit is None or unit in _UNITS.get(reading, [unit])

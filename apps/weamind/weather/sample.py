@@ -1,7 +1,8 @@
 """Made-up weather, without a network: for trying the bot out, and always labelled as such.
 
 The same place has the same weather at the same hour, whoever asks and how often. It knows the
-seasons, the hour of the day, that the south is warmer, and that summer afternoons thunder.
+seasons, the hour of the day, that the south is warmer and a peak colder, and that summer afternoons
+thunder. It makes up no official warnings.
 """
 
 import asyncio
@@ -15,15 +16,19 @@ from .forecast import (
     DAYS_KEPT,
     STEP,
     TAIPEI,
+    Air,
     Attribution,
     Day,
     Forecast,
     Moment,
     Step,
+    Wind,
     is_night,
     step_starts,
 )
 from .sky import from_wmo, worst
+from .sun import sun_on
+from .values import compass
 
 NAME = "sample"
 ATTRIBUTION = Attribution(text="範例資料，並非真實天氣")
@@ -75,13 +80,23 @@ def make_up(place: Place, *, now: datetime) -> Forecast:
         provider=NAME,
         attribution=ATTRIBUTION,
         sample=True,
+        area=place.area if place.landmark else "",
+        elevation=place.elevation,
+        air=Air(30 + round(60 * _dice(place, hour, "air")), hour),
+        sun=sun_on(local.date(), place.latitude, place.longitude),
     )
 
 
 def _moment(place: Place, hour: datetime) -> Moment:
     degrees, damp = _temperature(place, hour), _humidity(place, hour)
     feels = round(degrees + (damp - 60) / 10 * max(0.0, degrees - 20) / 10, 1)
-    return Moment(hour, from_wmo(_code(place, hour), night=is_night(hour)), degrees, feels, damp)
+    sky = from_wmo(_code(place, hour), night=is_night(hour))
+    return Moment(hour, sky, degrees, feels, damp, _wind(place, hour))
+
+
+def _wind(place: Place, hour: datetime) -> Wind:
+    speed = round(1 + 6 * _dice(place, hour, "wind"), 1)
+    return Wind(speed, compass(360 * _dice(place, hour, "direction")), round(speed * 1.8, 1))
 
 
 def _step(place: Place, start: datetime) -> Step:
@@ -98,14 +113,16 @@ def _day(place: Place, within: datetime) -> Day:
     degrees = [_temperature(place, hour) for hour in hours]
     sky = from_wmo(worst(_code(place, hour) for hour in hours[6:18]), night=False)
     rain = max(_rain(place, hour) for hour in hours)
-    return Day(within.date(), sky, min(degrees), max(degrees), rain)
+    uv = round((10 if within.month in range(4, 11) else 6) * (1.1 - _wetness(place, within) * 0.7))
+    return Day(within.date(), sky, min(degrees), max(degrees), rain, uv)
 
 
 def _temperature(place: Place, at: datetime) -> float:
     mean = _season(at) + (25.05 - place.latitude) * (1.6 if at.month in (11, 12, 1, 2, 3) else 0.4)
     mood = (_dice(place, at, "warmth") - 0.5) * 5 + (_dice(place, at, "town", own=True) - 0.5)
     swing = 3.5 * math.cos((at.hour - _WARMEST_AT) / 24 * math.tau)
-    return round(mean + mood + swing * (1.2 - _wetness(place, at)), 1)
+    height = 0.006 * (place.elevation or 0)
+    return round(mean + mood + swing * (1.2 - _wetness(place, at)) - height, 1)
 
 
 def _season(at: datetime) -> float:

@@ -21,7 +21,11 @@ def open_provider(
     Nothing connects before the first forecast. *base_url* is for those who run a copy of their own.
     """
     if name == open_meteo.NAME:
-        return open_meteo.OpenMeteo(base_url=base_url or open_meteo.BASE_URL, deadline=deadline)
+        return open_meteo.OpenMeteo(
+            base_url=base_url or open_meteo.BASE_URL,
+            air_url=None if base_url else open_meteo.AIR_URL,
+            deadline=deadline,
+        )
     if name == cwa.NAME:
         return cwa.Cwa(
             cwa_key,

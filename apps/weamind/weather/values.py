@@ -6,6 +6,7 @@ from datetime import datetime
 
 from .forecast import TAIPEI
 
+_WINDS = ("北", "東北", "東", "東南", "南", "西南", "西", "西北")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,6}(\.[0-9]{1,6})?")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-]..:?..)?")
 
@@ -33,6 +34,31 @@ def percent(raw: object) -> int | None:
     """A whole per cent."""
     value = number(raw, least=0, most=100)
     return None if value is None else rounded(value)
+
+
+def wind_speed(raw: object) -> float | None:
+    """Metres per second, also "<= 1" and ">= 11": up to what the strongest typhoon has."""
+    if isinstance(raw, str):
+        raw = raw.lstrip("<>=≦≧ ")
+    return number(raw, least=0, most=110)
+
+
+def uv_index(raw: object) -> int | None:
+    """A UV index, which is a whole number where people read it."""
+    value = number(raw, least=0, most=25)
+    return None if value is None else rounded(value)
+
+
+def aqi(raw: object) -> int | None:
+    """An air quality index."""
+    value = number(raw, least=0, most=1000)
+    return None if value is None else rounded(value)
+
+
+def compass(raw: object) -> str | None:
+    """Where the wind comes from, for degrees from the north: 45 is 東北風."""
+    value = number(raw, least=0, most=360)
+    return None if value is None else f"{_WINDS[rounded(value / 45) % 8]}風"
 
 
 def code(raw: object) -> int | None:

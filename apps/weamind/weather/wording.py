@@ -9,25 +9,37 @@ from .forecast import (
     Forecast,
     Moment,
     Step,
+    Wind,
+    air_of,
+    day_of,
     days_ahead,
+    hazards_now,
     is_stale,
     moment_of,
     steps_ahead,
 )
+from .scales import air_class, beaufort, uv_class
 from .values import rounded
 
 UNKNOWN = "–"
-SAMPLE, DAYS = "範例資料", "未來幾天"
+SAMPLE = "範例資料"
+_NUMERALS = "零一二三四五六七"
 _WEEKDAYS = "一二三四五六日"
+_HIGH = 100
+"""From so many metres above the sea on, people are told how high a landmark is."""
+_COLDER = 500
+"""From so many on, its weather is another than that of the township around it."""
 
 
 def forecast_text(forecast: Forecast, *, now: datetime) -> str:
     """The whole forecast as plain text, for where no card can be shown."""
-    steps = steps_ahead(forecast, now)
+    steps, days = steps_ahead(forecast, now), days_ahead(forecast, now)
+    top = [f"📍 {forecast.place_name}", whereabouts(forecast), headline(forecast, now)]
     parts = [
-        [f"📍 {forecast.place_name}", headline(forecast, now)],
+        [*filter(None, top), *_warned(forecast, now)],
         [steps_name(steps), *map(step_line, steps)],
-        [DAYS, *(day_line(day, now) for day in days_ahead(forecast, now))],
+        [days_name(days), *(day_line(day, now) for day in days)],
+        ["其他", *(f"{sign} {name} {value}" for sign, name, value in conditions(forecast, now))],
         [*notes(forecast, now), *_credit(forecast)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if len(part) > 1)
@@ -37,6 +49,7 @@ def summary(forecast: Forecast, *, now: datetime) -> str:
     """The answer in a breath: for notifications, and for ears."""
     sentences = [
         f"{forecast.place_name} {headline(forecast, now)}",
+        *_warned(forecast, now),
         _range_of(steps_ahead(forecast, now)),
         *(day_line(day, now) for day in days_ahead(forecast, now)[:2]),
         *notes(forecast, now),
@@ -51,6 +64,50 @@ def headline(forecast: Forecast, now: datetime) -> str:
         return f"現在 {_sky(moment)} {degrees(moment.temperature)}{_details(moment)}"
     step = next(iter(steps_ahead(forecast, now)), None)
     return f"{hours(step)} {_sky(step)} {temperature_range(step)}" if step else UNKNOWN
+
+
+def whereabouts(forecast: Forecast) -> str:
+    """Of a landmark: its township and its height, 新北市瑞芳區・海拔 300 公尺; else nothing."""
+    height = forecast.elevation
+    known = [forecast.area, f"海拔 {height} 公尺" if height is not None and height >= _HIGH else ""]
+    return "・".join(filter(None, known))
+
+
+def warning(forecast: Forecast, now: datetime) -> str:
+    """The official warnings in force: 新北市 大雨特報、陸上強風特報; nothing, if there are none."""
+    names = dict.fromkeys(hazard.name for hazard in hazards_now(forecast, now))
+    county = forecast.hazards[0].county if names else ""
+    return f"{county} {'、'.join(names)}" if names else ""
+
+
+def area_note(forecast: Forecast) -> str:
+    """That it is the forecast of the township, where that makes a difference; else nothing."""
+    if not forecast.of_area or (forecast.elevation or 0) < _COLDER:
+        return ""
+    return f"這是{forecast.area}的預報，高處會更冷"
+
+
+def conditions(forecast: Forecast, now: datetime) -> list[tuple[str, str, str]]:
+    """A picture, a name and what is known: air, UV index, wind, sunrise and sunset."""
+    air, day, moment = air_of(forecast, now), day_of(forecast, now), moment_of(forecast, now)
+    rows: list[tuple[str, str, str]] = []
+    if air is not None:
+        rows.append(("🍃", "空氣品質", f"AQI {air.aqi} {air_class(air.aqi)}"))
+    if day is not None and day.uv is not None:
+        rows.append(("🌞", "紫外線", f"今天最高 {day.uv} {uv_class(day.uv)}"))
+    if moment is not None and moment.wind is not None:
+        rows.append(("🎐", "風", wind_words(moment.wind)))
+    if forecast.sun is not None:
+        rises, sets = _local(forecast.sun.rises), _local(forecast.sun.sets)
+        rows.append(("🌅", "日出日落", f"{rises:%H:%M} – {sets:%H:%M}"))
+    return rows
+
+
+def wind_words(wind: Wind) -> str:
+    """東北風 3 級，陣風 5 級."""
+    force = f"{wind.direction or ''} {beaufort(wind.speed)} 級".strip()
+    strong = "" if wind.gusts is None else f"，陣風 {beaufort(wind.gusts)} 級"
+    return force + strong
 
 
 def details(moment: Moment) -> list[str]:
@@ -115,11 +172,16 @@ def steps_name(steps: tuple[Step, ...]) -> str:
     return f"未來 {round(reach / timedelta(hours=1))} 小時"
 
 
+def days_name(days: tuple[Day, ...]) -> str:
+    """How many there are: 未來七天, as a rule."""
+    return f"未來{_NUMERALS[min(len(days), 7)]}天"
+
+
 def notes(forecast: Forecast, now: datetime) -> list[str]:
     """What people must know before they believe it, and how old it is."""
     sample = [f"※ {forecast.attribution.text}"] if forecast.sample else []
     age = stale_note if is_stale(forecast, now) else updated
-    return [*sample, age(forecast, now)]
+    return [*filter(None, [area_note(forecast)]), *sample, age(forecast, now)]
 
 
 def stale_note(forecast: Forecast, now: datetime) -> str:
@@ -136,6 +198,10 @@ def _clock(forecast: Forecast, now: datetime) -> str:
     at = _local(forecast.updated_at)
     day = "" if at.date() == _local(now).date() else f"{day_date(at)} "
     return f"{day}{at:%H:%M}"
+
+
+def _warned(forecast: Forecast, now: datetime) -> list[str]:
+    return [f"⚠️ {words}" for words in [warning(forecast, now)] if words]
 
 
 def _details(moment: Moment) -> str:

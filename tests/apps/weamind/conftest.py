@@ -115,6 +115,7 @@ def settings_for(tmp_path: Path, redis_url: str, **options: Any) -> Settings:
         "redis_url": redis_url,
         "database_url": f"sqlite:///{tmp_path}/bot.db",
         "weather_provider": "sample",
+        "processing_lock_min_seconds": 0,  # tests tap faster than people; test_bot_taps.py does not
     }
     return Settings(_env_file=None, **(given | options))  # pyright: ignore[reportCallIssue]
 
@@ -195,6 +196,7 @@ def start_bots(tmp_path: Path) -> Iterator[Callable[..., list[Process]]]:
                 "REDIS_URL": redis_url,
                 "DATABASE_URL": f"sqlite:///{tmp_path}/bot.db",
                 "WEATHER_PROVIDER": "sample",
+                "PROCESSING_LOCK_MIN_SECONDS": "0",
                 **settings,
             }
             bots = [Process(environment) for _ in range(number)]

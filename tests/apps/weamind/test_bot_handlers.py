@@ -86,7 +86,8 @@ async def test_a_text(open_house: Open) -> None:
         chosen = await me.tap(data_of(several, "臺南市東區"))
         assert chosen["altText"].startswith("臺南市東區")
         assert (await me.say("宜蘭天氣"))["altText"].startswith("宜蘭縣")
-        assert (await me.say("asdf qwerty"))["text"] == texts.UNKNOWN_TEXT
+        unknown = texts.UNKNOWN_TEXT.format(said="asdf qwerty")
+        assert (await me.say("asdf qwerty"))["text"] == unknown
 
 
 async def test_a_location(open_house: Open) -> None:
@@ -99,11 +100,11 @@ async def test_a_location(open_house: Open) -> None:
 
 
 async def test_other_kinds_of_messages(open_house: Open) -> None:
-    """A sticker or a picture: a short hint, between two."""
+    """A sticker: something friendly. A picture: a short hint. Both between two."""
     async with open_house() as house:
         me = Talk(house)
-        for draft in (events.sticker(), events.image()):
-            assert (await me.send(draft))["text"] == texts.UNKNOWN_KIND
+        assert (await me.send(events.sticker()))["text"] == texts.STICKER
+        assert (await me.send(events.image()))["text"] == texts.UNKNOWN_KIND
 
 
 # ------------------------------------------------------------------------------- own places
@@ -277,7 +278,10 @@ async def test_in_a_group(open_house: Open) -> None:
         several = await everybody.send(mentioning("@WeaMind 東區"))
         assert len(labels(several)) == 4
         assert is_forecast(await everybody.send(mentioning("@WeaMind 板橋")))
-        assert (await everybody.send(mentioning("@WeaMind 哈囉")))["text"] == texts.UNKNOWN_TEXT
+        hello = await everybody.send(mentioning("@WeaMind 哈囉"))
+        assert hello["text"] == texts.WELCOME_TO_GROUP
+        unknown = await everybody.send(mentioning("@WeaMind 阿斯嘉"))
+        assert unknown["text"] == texts.UNKNOWN_TEXT_IN_GROUP.format(said="阿斯嘉")
 
 
 def mentioning(words: str) -> events.Draft:
@@ -387,7 +391,7 @@ async def test_the_sdks_events_fit_the_same_handlers(open_house: Open) -> None:
             assert outcomes == ["done"] * 9 + ["standby"]
             sent = await house.line.wait_for_messages(5)
             assert [is_forecast(message) for message in sent] == [True, True, False, False, False]
-            assert sent[3]["text"] == texts.WELCOME and sent[4]["text"] == texts.UNKNOWN_KIND
+            assert sent[3]["text"] == texts.WELCOME and sent[4]["text"] == texts.STICKER
             assert is_forecast(house.line.chat(group).sent[0])
             assert is_forecast(house.line.chat(room).sent[0])
             # The same events again, as ours: known already.

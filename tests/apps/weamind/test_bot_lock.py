@@ -254,8 +254,8 @@ async def test_only_the_first_is_told(valkey: Server) -> None:
     """With `first`, one refusal of a window is told, in all processes; a new window, a new one."""
     source = OurSource("user", "U1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
-        one = ProcessingLock(dibs, busy_reply="first", ttl=0.3, counted_in=Metrics())
-        two = ProcessingLock(elsewhere, busy_reply="first", ttl=0.3, counted_in=Metrics())
+        one = ProcessingLock(dibs, busy_reply="first", ttl=1.5, counted_in=Metrics())
+        two = ProcessingLock(elsewhere, busy_reply="first", ttl=1.5, counted_in=Metrics())
 
         async def told() -> int:
             async with one.turn(source) as turn:

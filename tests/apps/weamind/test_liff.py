@@ -678,6 +678,17 @@ def test_what_is_set_is_shown(phone: Phone) -> None:
     assert sent == ["POST"] and phone.me()["home"]["name"] == "連江縣"
 
 
+def test_a_landmark_that_was_set_in_the_chat_is_shown(phone: Phone) -> None:
+    """By its name; the lists have none of them, and ask for a choice."""
+    place = next(each.place for each in atlas.landmarks() if each.place.name == "九份")
+    phone.set("home", place.code)
+    phone.open()
+    expect(phone.page.get_by_text("目前：九份")).to_be_visible()
+    chosen = "select => select.selectedOptions[0].textContent"
+    assert phone.select("住家", "縣市").evaluate(chosen) == "請選擇縣市"
+    expect(phone.button("儲存")).to_be_disabled()
+
+
 def test_a_save_that_fails_is_told_and_can_be_repeated(phone: Phone) -> None:
     """What was chosen stays chosen; of two, what was saved is not said to have failed."""
     phone.open()

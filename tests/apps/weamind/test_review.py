@@ -24,33 +24,42 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 async def test_a_question_about_the_weather_of_no_place(open_house: Open) -> None:
-    """It is asked where, and the person's own places are a tap away: nothing was not found."""
+    """It is asked where, and the person's own places are a tap away: nothing was not found.
+
+    The question is kept until the place is known. Who has a home is answered for it at once.
+    """
     async with open_house() as house:
         me = Talk(house)
-        await me.tap(f"action=set&type=home&place={XINYI}")
-        for words in ("天氣", "今天會下雨嗎？", "明天天氣如何", "ｗｅａｔｈｅｒ?", "現在氣溫幾度"):
+        for words in ("天氣", "今天會下雨嗎？", "明天天氣如何", "ｗｅａｔｈｅｒ?", "明天氣溫幾度"):
             asked = await me.say(words)
             assert asked["text"] == texts.WHERE
             assert labels(asked) == ["🏠 住家", "🏢 公司", "📍 傳送位置"]
-        home = await me.tap(data_of(asked, "🏠 住家"))
-        assert home["altText"].startswith("臺北市信義區")
+        await me.tap(f"action=set&type=home&place={XINYI}")
+        home = data_of(asked, "🏠 住家")
+        await house.line.tap(home)
+        line, card = (await house.replies(8))[6:]
+        assert line["text"].startswith("明天臺北市信義區") and card["altText"] == line["text"]
+        await house.line.say("天氣")
+        assert (await house.replies(9))[-1]["altText"].startswith("臺北市信義區")
 
 
 async def test_a_place_that_is_only_guessed(open_house: Open) -> None:
     """One that may be meant is asked about as one, and not as several."""
     async with open_house() as house:
         me = Talk(house)
-        for words, name in [("板橋車站", "新北市板橋區"), ("台北101", "臺北市")]:
+        for words, name in [("板橋車站", "新北市板橋區"), ("桃園國際機場", "桃園市")]:
             asked = await me.say(words)
-            assert (asked["text"], labels(asked)) == (texts.THIS_PLACE, [name])
+            assert asked["text"] == texts.THIS_PLACE.format(place=name) == f"您是說{name}嗎？"
+            assert labels(asked) == [name]
             assert is_forecast(await me.tap(data_of(asked, name)))
 
 
 async def test_nothing_found(open_house: Open) -> None:
     """A text or a picture that says nothing to the bot: the map is a tap away."""
     async with open_house() as house:
-        unknown = await Talk(house).say("你好")
-        assert (unknown["text"], labels(unknown)) == (texts.UNKNOWN_TEXT, ["📍 傳送位置"])
+        unknown = await Talk(house).say("阿斯嘉")
+        assert unknown["text"] == texts.UNKNOWN_TEXT.format(said="阿斯嘉")
+        assert labels(unknown) == ["📍 傳送位置"]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +142,15 @@ async def test_a_group_is_offered_nothing_that_is_refused_there(open_house: Open
         for words in ("@WeaMind 其他", "@WeaMind 說明"):
             said = await group.send(mentioning(words))
             assert (said["text"], labels(said)) == (texts.WELCOME_TO_GROUP, [])
-        for words in ("@WeaMind 哈囉", "@WeaMind 天氣", "@WeaMind"):
+        for words, text in [
+            ("@WeaMind 哈囉", texts.WELCOME_TO_GROUP),
+            ("@WeaMind", texts.WELCOME_TO_GROUP),
+            ("@WeaMind 天氣", texts.WHERE_IN_GROUP),
+            ("@WeaMind 謝謝", texts.SMALLTALK["thanks"]),
+            ("@WeaMind 阿斯嘉", texts.UNKNOWN_TEXT_IN_GROUP.format(said="阿斯嘉")),
+        ]:
             said = await group.send(mentioning(words))
-            assert (said["text"], labels(said)) == (texts.UNKNOWN_TEXT, [])
+            assert (said["text"], labels(said)) == (text, [])
         for ask in (group.send(mentioning("@WeaMind 目前位置")),
                     group.tap("action=weather&type=current")):  # fmt: skip
             said = await ask

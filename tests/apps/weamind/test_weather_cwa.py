@@ -213,7 +213,7 @@ def test_either_case_of_names() -> None:
     assert read_county(upper, TAIPEI_CITY, now=NOW) == read_county(COUNTY, TAIPEI_CITY, now=NOW)
 
 
-_VALUES = ("Temperature", "Weather", "Probability", "Apparent", "Relative")
+_VALUES = ("Temperature", "Weather", "Probability", "Apparent", "Relative", "Wind")
 
 
 def _in_lower_case(node: Any) -> Any:
@@ -386,11 +386,14 @@ async def test_what_it_is_asked() -> None:
         upstream.behaviour = saying(COUNTY)
         assert (await provider.fetch(TAIPEI_CITY)).place_name == "臺北市"
         await provider.aclose()
-    town, county = upstream.asked
-    assert town.path == "/api/v1/rest/datastore/F-D0047-069"
-    assert town.query == {"format": "JSON", "LocationName": "板橋區"}
-    assert county.path == "/api/v1/rest/datastore/F-C0032-001"
-    assert county.query == {"format": "JSON", "locationName": "臺北市"}
+    asked = {each.path.rpartition("/")[2]: each.query for each in upstream.asked}
+    assert asked == {
+        "F-D0047-069": {"format": "JSON", "LocationName": "板橋區"},
+        "F-D0047-071": {"format": "JSON", "LocationName": "板橋區"},
+        "F-C0032-001": {"format": "JSON", "locationName": "臺北市"},
+        "F-D0047-091": {"format": "JSON", "LocationName": "臺北市"},
+    }
+    assert {each.path.rpartition("/")[0] for each in upstream.asked} == {"/api/v1/rest/datastore"}
     assert {asked.headers["authorization"] for asked in upstream.asked} == {KEY}
 
 
@@ -434,7 +437,7 @@ async def test_a_chain_without_a_key_identifier(
 ) -> None:
     """As the office has it: accepted by default, refused when strict, if its root is known;
     refused in any case, if it is not."""
-    with _serving(_chain(tmp_path), times=3) as url:
+    with _serving(_chain(tmp_path), times=6) as url:
         assert await _reason(url, strict=False) is Reason.UNREACHABLE
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "root.pem"))
         assert await _reason(url, strict=False) is None

@@ -27,8 +27,8 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 XINYI = Place("63000020", "臺北市", "信義區", 25.0330, 121.5654)
 DAAN = Place("63000030", "臺北市", "大安區", 25.0264, 121.5435)
-FRESH = "weather:open-meteo:v1:63000020"
-LAST = "weather:open-meteo:last:v1:63000020"
+FRESH = "weather:open-meteo:v2:63000020"
+LAST = "weather:open-meteo:last:v2:63000020"
 NOW = datetime(2026, 3, 1, 17, 50, tzinfo=TAIPEI)
 GOOD = recorded("open_meteo_forecast")
 

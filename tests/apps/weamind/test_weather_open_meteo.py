@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.weamind.places.atlas import landmarks
 from apps.weamind.places.place import Place
-from apps.weamind.weather.forecast import TAIPEI, Forecast, Moment, Sky
+from apps.weamind.weather.forecast import TAIPEI, Air, Forecast, Moment, Sky, Wind
 from apps.weamind.weather.open_meteo import OpenMeteo, read
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
 from .recorded.mutations import mutated
-from .recorded.upstream import Upstream, recorded, saying
+from .recorded.upstream import Upstream, hanging, recorded, saying
 
 XINYI = Place("63000020", "臺北市", "信義區", 25.0330, 121.5654)
 NOW = datetime(2026, 3, 1, 17, 50, tzinfo=TAIPEI)
@@ -254,7 +255,7 @@ def as_time(text: Any) -> datetime | None:
 
 
 async def test_what_it_is_asked() -> None:
-    """The coordinates, celsius, Taiwan's time and four days; no key, and nobody's name."""
+    """The coordinates, celsius, Taiwan's time and eight days; no key, and nobody's name."""
     async with Upstream(saying(ANSWER)) as upstream:
         provider = OpenMeteo(base_url=upstream.url, clock=lambda: NOW)
         forecast = await provider.fetch(XINYI)
@@ -263,7 +264,7 @@ async def test_what_it_is_asked() -> None:
     [asked] = upstream.asked
     assert asked.path == "/v1/forecast"
     assert (asked.query["latitude"], asked.query["longitude"]) == ("25.0330", "121.5654")
-    assert asked.query["timezone"] == "Asia/Taipei" and asked.query["forecast_days"] == "4"
+    assert asked.query["timezone"] == "Asia/Taipei" and asked.query["forecast_days"] == "8"
     assert asked.query["temperature_unit"] == "celsius"
     assert "authorization" not in asked.headers
 
@@ -276,3 +277,79 @@ def test_bad_settings_are_told_before_anything_is_asked() -> None:
     for deadline in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="deadline"):
             OpenMeteo(deadline=deadline)
+
+
+# ---- elevation, wind, UV index, air
+
+
+def more(**current: Any) -> Any:
+    """An answer with wind and UV index, which the recorded one is too old to have."""
+    body = answer()
+    body["current"] |= current
+    body["daily"]["uv_index_max"] = [7.6] * len(body["daily"]["time"])
+    return body
+
+
+async def test_a_peak_is_asked_for_with_its_elevation() -> None:
+    """The valley's temperature is not that of 玉山; a township has no one elevation."""
+    [peak] = [each.place for each in landmarks() if each.place.name == "玉山"]
+    async with Upstream(saying(ANSWER)) as upstream:
+        provider = OpenMeteo(base_url=upstream.url, clock=lambda: NOW)
+        forecast = await provider.fetch(peak)
+        await provider.fetch(XINYI)
+        await provider.aclose()
+    assert [asked.query.get("elevation") for asked in upstream.asked] == ["3952", None]
+    assert (forecast.place_name, forecast.area, forecast.elevation) == (
+        "玉山", "南投縣信義鄉", 3952,
+    )  # fmt: skip
+    assert not forecast.of_area
+
+
+def test_wind_uv_index_and_sun() -> None:
+    """Where they are told; a wind of unknown strength is none; the sun is reckoned."""
+    wind = {"wind_speed_10m": 3.4, "wind_direction_10m": 45, "wind_gusts_10m": 8.1}
+    forecast = read(more(**wind), XINYI, now=NOW)
+    assert forecast.now and forecast.now.wind == Wind(3.4, "東北風", 8.1)
+    assert forecast.days[0].uv == 8 and forecast.sun and forecast.sun.rises.hour == 6
+    assert not forecast.now.wind or forecast.air is None
+    unknown = read(more(wind_direction_10m=45), XINYI, now=NOW)
+    assert unknown.now and unknown.now.wind is None
+    other_unit = more(**wind)
+    other_unit["current_units"]["wind_speed_10m"] = "km/h"
+    knots = read(other_unit, XINYI, now=NOW)
+    assert knots.now and knots.now.wind is None
+
+
+AIR = {"utc_offset_seconds": 28800, "current": {"time": "2026-03-01T17:00", "us_aqi": 52}}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "air"),
+    [
+        (saying(AIR), Air(52, datetime(2026, 3, 1, 17, tzinfo=TAIPEI))),
+        (saying({}), None),
+        (saying(AIR | {"utc_offset_seconds": 0}), None),
+        (saying({"utc_offset_seconds": 28800, "current": {"time": "x", "us_aqi": None}}), None),
+        (saying(b"", 500), None),
+        (hanging, None),
+    ],
+)
+async def test_the_air_comes_from_another_host(behaviour: Any, air: Air | None) -> None:
+    """Asked at the same time; whatever is wrong with it, there is a forecast."""
+    async with Upstream(saying(ANSWER)) as weather, Upstream(behaviour) as other:
+        provider = OpenMeteo(
+            base_url=weather.url, air_url=other.url, deadline=20, clock=lambda: NOW
+        )
+        assert (await provider.fetch(XINYI)).air == air
+        await provider.aclose()
+    [asked] = other.asked
+    assert (asked.path, asked.query["current"]) == ("/v1/air-quality", "us_aqi")
+
+
+async def test_a_forecast_that_fails_leaves_no_question_behind() -> None:
+    """Its failure is the answer, also if the air is known."""
+    async with Upstream(saying(b"", 500)) as weather, Upstream(saying(AIR)) as other:
+        provider = OpenMeteo(base_url=weather.url, air_url=other.url, clock=lambda: NOW)
+        with pytest.raises(WeatherUnavailable, match="500"):
+            await provider.fetch(XINYI)
+        await provider.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -31,7 +32,7 @@ def test_it_is_believable(place: Place, now: datetime) -> None:
     """Everything is known, within what Taiwan has, and the hours fit the days."""
     forecast = make_up(place, now=now)
     assert forecast.sample and "範例資料" in forecast.attribution.text
-    assert len(steps_ahead(forecast, now)) == 8 and len(days_ahead(forecast, now)) == 3
+    assert len(steps_ahead(forecast, now)) == 8 and len(days_ahead(forecast, now)) == 7
     assert forecast.now is not None and forecast.now.sky is not None
     assert 0 <= (forecast.now.humidity or -1) <= 100
     for step in forecast.steps:
@@ -41,6 +42,15 @@ def test_it_is_believable(place: Place, now: datetime) -> None:
             if day.on == step.start.date():
                 assert day.low is not None and day.high is not None
                 assert day.low <= step.low <= day.high <= day.low + 15
+
+
+def test_a_peak_is_colder_than_its_valley() -> None:
+    """By six degrees for every thousand metres; everything else is made up for it, too."""
+    now = datetime(2026, 7, 15, 10, 20, tzinfo=TAIPEI)
+    valley, peak = make_up(XINYI, now=now), make_up(replace(XINYI, elevation=3000), now=now)
+    assert valley.now and peak.now and valley.now.temperature and peak.now.temperature
+    assert round(valley.now.temperature - peak.now.temperature, 1) == 18.0
+    assert peak.air and peak.sun and peak.now.wind and peak.days[0].uv and not peak.hazards
 
 
 def test_it_is_always_the_same() -> None:

@@ -68,10 +68,11 @@ function fillTowns(kind) {
 function show(kind, place) {
   current[kind] = place ? place.code : null;
   document.querySelector(`#${kind} [data-now]`).textContent = place ? place.name : "尚未設定";
+  const listed = place && /^[0-9]/.test(place.code); // a landmark, set in the chat, is in no list
   fillCounties(kind);
-  if (place) countySelect(kind).value = place.code.slice(0, 5);
+  if (listed) countySelect(kind).value = place.code.slice(0, 5);
   fillTowns(kind);
-  if (place) townSelect(kind).value = place.code;
+  if (listed) townSelect(kind).value = place.code;
 }
 
 // ---- what may be saved

@@ -10,7 +10,11 @@ import json
 import re
 from typing import Any
 
+from local_line.flex import check_container
+
 LARGEST_BUBBLE = 30 * 1024
+LARGEST_CAROUSEL = 50 * 1024
+MOST_BUBBLES = 12
 LONGEST_ALT_TEXT = 400
 LONGEST_LABEL = 20
 LONGEST_DATA = LONGEST_SAID = 300
@@ -97,7 +101,8 @@ def assert_line_message(message: dict[str, Any]) -> None:
     assert set(message) <= {"type", "altText", "contents", "text", "quickReply"}
     if message["type"] == "flex":
         assert 0 < units(message["altText"]) <= LONGEST_ALT_TEXT
-        assert_bubble(message["contents"])
+        assert_container(message["contents"])
+        assert not list(check_container(message["contents"])), "the local LINE would refuse it"
     else:
         assert 0 < units(message["text"]) <= 5000
     if "quickReply" in message:
@@ -111,6 +116,18 @@ def assert_quick_reply(quick_reply: dict[str, Any]) -> None:
         assert item["type"] == "action" and set(item) <= {"type", "action", "imageUrl"}
         assert "label" in item["action"]
         assert_action(item["action"])
+
+
+def assert_container(container: dict[str, Any]) -> None:
+    if container["type"] == "bubble":
+        assert_bubble(container)
+        return
+    assert container.keys() == {"type", "contents"} and container["type"] == "carousel"
+    assert 1 <= len(container["contents"]) <= MOST_BUBBLES
+    assert len(json.dumps(container, ensure_ascii=False).encode()) <= LARGEST_CAROUSEL
+    assert len({bubble.get("size", "mega") for bubble in container["contents"]}) == 1
+    for bubble in container["contents"]:
+        assert_bubble(bubble)
 
 
 def assert_bubble(bubble: dict[str, Any]) -> None:

@@ -1,0 +1,261 @@
+"""The answer to a question, in one line, from what the forecast says. Nothing is made up."""
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+
+from ..weather.forecast import (
+    TAIPEI,
+    Forecast,
+    Moment,
+    air_of,
+    day_of,
+    hazards_now,
+    moment_of,
+)
+from ..weather.scales import air_class, uv_class
+from ..weather.wording import chance, degrees, wind_words
+from .facts import POSSIBLE, Facts, facts_of
+from .question import Question
+from .when import When
+
+_LIKELY = 60
+"""Per cent of rain."""
+_WEEKDAYS = "一二三四五六日"
+TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
+
+
+def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str | None:
+    """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
+    if question.is_plain:
+        return None
+    when = question.when
+    if when is not None and when.is_over(now):
+        return f"{when.label}已經過了，以下是{forecast.place_name}接下來的預報。"
+    if question.topic in _OF_TODAY:
+        return _OF_TODAY[question.topic](forecast, now)
+    if (when is None and question.topic in _ABOUT_NOW) or (when is not None and when.is_now):
+        return _now(forecast, question, now)
+    return _later(forecast, question, when or _rest_of_day(now), now)
+
+
+def _rest_of_day(now: datetime) -> When:
+    midnight = now.astimezone(TAIPEI).replace(hour=0, minute=0, second=0, microsecond=0)
+    return When("今天", midnight, midnight + timedelta(days=1))
+
+
+def _later(forecast: Forecast, question: Question, when: When, now: datetime) -> str:
+    facts = facts_of(forecast, when, now)
+    if facts is None:
+        return _beyond(forecast, when)
+    return _sentence(facts.head, *_VERDICTS[question.topic](facts))
+
+
+def _beyond(forecast: Forecast, when: When) -> str:
+    last = max((day.on for day in forecast.days), default=None)
+    until = f"，目前只到 {_named(last)}" if last else ""
+    return f"{when.label.strip()}{forecast.place_name}的預報還沒有出來{until}。"
+
+
+def _named(day: date) -> str:
+    return f"{day.month}/{day.day}（週{_WEEKDAYS[day.weekday()]}）"
+
+
+# ---- this moment
+
+
+_ABOUT_NOW = ("temperature",)
+
+
+def _now(forecast: Forecast, question: Question, now: datetime) -> str:
+    moment = moment_of(forecast, now)
+    coming = _later_now(forecast, now)
+    if moment is None:
+        facts = coming and Facts(
+            "現在", coming.place, coming.sky, coming.low, coming.high, coming.rain
+        )
+        return (
+            _sentence(facts.head, *_VERDICTS[question.topic](facts))
+            if facts
+            else _nothing(forecast)
+        )
+    facts = Facts(
+        "現在", forecast.place_name, moment.sky, moment.temperature, moment.temperature,
+        coming.rain if coming else None,
+    )  # fmt: skip
+    if question.topic in ("temperature", "weather"):
+        return _sentence(facts.head, facts.temperatures, _feels(moment))
+    return _sentence(facts.head, *_VERDICTS[question.topic](facts))
+
+
+def _later_now(forecast: Forecast, now: datetime) -> Facts | None:
+    return facts_of(forecast, When("現在", now, now + timedelta(hours=1)), now)
+
+
+def _nothing(forecast: Forecast) -> str:
+    return f"目前沒有{forecast.place_name}現在的資料。"
+
+
+def _feels(moment: Moment) -> str:
+    return "" if moment.feels_like is None else f"體感 {degrees(moment.feels_like)}"
+
+
+# ---- what is known for now or for today only
+
+
+def _humidity(forecast: Forecast, now: datetime) -> str:
+    moment = moment_of(forecast, now)
+    if moment is None or moment.humidity is None:
+        return _unknown(forecast, "濕度")
+    how = "很潮濕" if moment.humidity >= 85 else "偏乾燥" if moment.humidity < 50 else "還算舒適"
+    return f"現在{forecast.place_name}濕度 {moment.humidity}%，{how}。"
+
+
+def _wind(forecast: Forecast, now: datetime) -> str:
+    moment = moment_of(forecast, now)
+    if moment is None or moment.wind is None:
+        return _unknown(forecast, "風速")
+    return f"現在{forecast.place_name}風力：{wind_words(moment.wind)}。"
+
+
+def _uv(forecast: Forecast, now: datetime) -> str:
+    day = day_of(forecast, now)
+    if day is None or day.uv is None:
+        return _unknown(forecast, "紫外線")
+    care = "，記得防曬" if day.uv >= 6 else ""
+    return f"今天{forecast.place_name}紫外線指數最高 {day.uv}，{uv_class(day.uv)}{care}。"
+
+
+def _air(forecast: Forecast, now: datetime) -> str:
+    air = air_of(forecast, now)
+    if air is None:
+        return _unknown(forecast, "空氣品質")
+    care = "，外出建議戴口罩" if air.aqi > 100 else ""
+    return f"現在{forecast.place_name}空氣品質 AQI {air.aqi}，{air_class(air.aqi)}{care}。"
+
+
+def _sunrise(forecast: Forecast, now: datetime) -> str:
+    if forecast.sun is None:
+        return _unknown(forecast, "日出日落時間")
+    rises, sets = (at.astimezone(TAIPEI) for at in (forecast.sun.rises, forecast.sun.sets))
+    return f"{forecast.place_name}日出 {rises:%H:%M}，日落 {sets:%H:%M}。"
+
+
+def _typhoon(forecast: Forecast, now: datetime) -> str:
+    warned = [each.name for each in hazards_now(forecast, now) if "颱風" in each.name]
+    said = f"⚠️ {forecast.place_name}：{'、'.join(warned)}\n" if warned else ""
+    return f"{said}🌀 颱風動態與警報請看中央氣象署：{TYPHOON_PAGE}"
+
+
+def _unknown(forecast: Forecast, what: str) -> str:
+    return f"目前沒有{forecast.place_name}的{what}資料，以下是天氣預報。"
+
+
+_OF_TODAY: dict[str, Callable[[Forecast, datetime], str]] = {
+    "humidity": _humidity, "wind": _wind, "uv": _uv, "air": _air, "sunrise": _sunrise,
+    "typhoon": _typhoon,
+}  # fmt: skip
+
+
+# ---- verdicts: what to say after where and how the sky looks
+
+
+def _rain(facts: Facts) -> list[str]:
+    return [_chance(facts), _umbrella(facts), _when_wettest(facts)]
+
+
+def _chance(facts: Facts) -> str:
+    return "" if facts.rain is None else f"降雨機率 {chance(facts.rain)}"
+
+
+def _umbrella(facts: Facts) -> str:
+    if facts.rain is None:
+        return "記得帶傘" if facts.is_wet else "應該不用帶傘"
+    if facts.rain >= _LIKELY:
+        return "記得帶傘"
+    if facts.rain >= POSSIBLE or facts.is_wet:
+        return "帶把傘比較安心"
+    return "不用帶傘"
+
+
+def _when_wettest(facts: Facts) -> str:
+    step = facts.wettest
+    if step is None or (step.rain or 0) < POSSIBLE:
+        return ""
+    start, end = step.start.astimezone(TAIPEI), step.end.astimezone(TAIPEI)
+    return f"{start:%-H}–{end.hour or 24} 時最可能下雨"
+
+
+def _weather(facts: Facts) -> list[str]:
+    return [facts.temperatures, *_rain(facts)[:2]]
+
+
+def _temperature(facts: Facts) -> list[str]:
+    return [facts.temperatures or "目前沒有溫度資料"]
+
+
+def _clothes(facts: Facts) -> list[str]:
+    return [facts.temperatures, _advice(facts)]
+
+
+def _advice(facts: Facts) -> str:
+    low, high = facts.low, facts.high
+    if low is None or high is None:
+        return "目前沒有溫度資料，不知道要不要穿外套"
+    for below, words in ((12, "要穿厚外套，注意保暖"), (18, "要穿外套"), (22, "穿件薄外套就好")):
+        if low < below:
+            return words
+    return "不用外套，穿短袖就好" if high >= 28 else "不用外套，穿薄長袖就好"
+
+
+def _cold(facts: Facts) -> list[str]:
+    low = facts.low
+    how = "" if low is None else "會冷" if low < 16 else "有點涼" if low < 20 else "不會冷"
+    return [facts.temperatures, how, _advice(facts)]
+
+
+def _heat(facts: Facts) -> list[str]:
+    high = facts.high
+    if high is None:
+        return ["目前沒有溫度資料"]
+    hot = ((33, "很熱，記得補充水分"), (30, "會熱"), (27, "有點熱"))
+    how = next((words for above, words in hot if high >= above), "不會熱")
+    return [facts.temperatures, how]
+
+
+def _laundry(facts: Facts) -> list[str]:
+    rain = facts.rain
+    if rain is None:
+        return ["不太適合曬衣服" if facts.is_wet else "應該可以曬衣服"]
+    if rain >= _LIKELY:
+        return [_chance(facts), "不適合曬衣服"]
+    wet = rain >= POSSIBLE or facts.is_wet
+    return [_chance(facts), "曬衣服要留意下雨" if wet else "適合曬衣服"]
+
+
+def _outing(facts: Facts) -> list[str]:
+    rain = facts.rain or 0
+    wet = rain >= POSSIBLE or facts.is_wet
+    how = "不太適合戶外活動" if rain >= _LIKELY else "出門記得帶傘" if wet else "適合出門"
+    return [facts.temperatures, _chance(facts), how]
+
+
+def _snow(facts: Facts) -> list[str]:
+    snows = facts.sky is not None and "雪" in facts.sky.text
+    return [facts.temperatures, "可能下雪" if snows else "預報沒有下雪"]
+
+
+def _sun(facts: Facts) -> list[str]:
+    text = facts.sky.text if facts.sky else ""
+    how = "會出太陽" if "晴" in text else "太陽不太會露臉" if text else "目前沒有資料"
+    return [facts.temperatures, _chance(facts), how]
+
+
+_VERDICTS: dict[str, Callable[[Facts], list[str]]] = {
+    "weather": _weather, "rain": _rain, "laundry": _laundry, "clothes": _clothes, "cold": _cold,
+    "heat": _heat, "temperature": _temperature, "snow": _snow, "sun": _sun,
+    "outing": _outing,
+}  # fmt: skip
+
+
+def _sentence(*parts: str) -> str:
+    return "，".join(part for part in parts if part) + "。"

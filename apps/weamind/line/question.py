@@ -1,0 +1,188 @@
+"""What is asked about the weather: rain, a jacket, the laundry, and for which time.
+
+Nothing here asks anybody.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from .when import When, find_when
+
+Topic = Literal[
+    "weather",
+    "rain",
+    "laundry",
+    "clothes",
+    "cold",
+    "heat",
+    "temperature",
+    "humidity",
+    "uv",
+    "air",
+    "typhoon",
+    "wind",
+    "snow",
+    "sunrise",
+    "sun",
+    "outing",
+]
+
+_WORDS: tuple[tuple[Topic, str], ...] = (
+    (
+        "typhoon",
+        r"(?:有沒有|會不會有?|會有|有)?(?:颱風|颱风|台风|臺風|台風)(?:會?來|動態|消息|"
+        r"天)?(?:了)?|停班停課|停班|停課|typhoon",
+    ),
+    (
+        "air",
+        r"空氣品質|空气质量|空氣(?:好不好|好|差|髒|如何)|空[氣汙污]+染?|aqi|pm\s*2\.?5|"
+        r"霾(?:害)?|air quality",
+    ),
+    (
+        "uv",
+        r"紫外線(?:指數|會|很|強|高|大|不)*|紫外线|(?:會不會|會|要不要|要|需要)?(?:擦)?防曬|曬[傷黑]|"
+        r"(?<![a-z])uv(?![a-z])",
+    ),
+    (
+        "laundry",
+        r"(?:適合|可以|能不能|能|可不可以|方便)?(?:洗|曬|晒|晾)(?:得乾)?(?:個|"
+        r"一下)?(?:衣服|衣|棉被|被子|床單|鞋子?|車)(?:會乾)?"
+        r"|曬得乾|laundry",
+    ),
+    (
+        "rain",
+        r"(?:會不會|要不要|需不需要|需要|要|該|用|有沒有|會|有|可能)*(?:帶|拿|撐|用|準備|"
+        r"穿)?(?:雨傘|雨衣|傘|伞)"
+        r"|(?:會不會|會|有沒有|有|在|還在|還會|要|可能|開始|變|快)*(?:下|落)(?:大|小|暴|"
+        r"豪)?雨(?:機率|天)?(?:了沒|了|無)?"
+        r"|降雨(?:機率|量)?|雨量|(?:會不會|會|有|有沒有)(?:雷陣|陣|雷|大|小|暴|豪)?雨|"
+        r"雷陣雨|午後雷雨|陣雨|豪雨|大雨|淋濕|打雷|雨勢"
+        r"|雨(?:勢)?(?:會|很|有|多|還|什麼時候|何時|幾點|快|要)*(?:大不大|大|停)(?:了)?"
+        r"|will it rain|rain(?:y|ing)?|umbrella",
+    ),
+    (
+        "clothes",
+        r"(?:要不要|需不需要|需要|要|該|用|應該)*(?:穿|帶|加|披)(?:件)?(?:什麼(?:衣服)?|"
+        r"甚麼|多少|厚|薄|長袖|短袖|短褲|羽絨衣?|毛衣|(?:厚|薄)?外套|大衣)"
+        r"|怎麼穿|(?:厚|薄)?外套|穿搭|穿著|羽絨衣?|(?:長|短)袖|jacket|what to wear",
+    ),
+    (
+        "cold",
+        r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:冷不冷|冷(?![水清鍋])|凍(?!頂)|涼(?![亭山州]))(?:死)?|寒流|"
+        r"降溫|cold",
+    ),
+    (
+        "heat",
+        r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:熱不熱|悶熱|熱|炎熱|悶)(?:死|"
+        r"翻)?|中暑|hot",
+    ),
+    (
+        "temperature",
+        r"(?:最|高|低)*(?:溫度|氣溫|气温|體感(?:溫度)?|溫差|高溫|低溫)(?:是|大概|大約|"
+        r"會)*(?:多少|幾)?度?|(?:是|有|會|大概|大約|多少)*幾度c?|多少度|temperature|"
+        r"degrees",
+    ),
+    (
+        "humidity",
+        r"(?:相對)?[濕溼]度(?:多少|高嗎|高不高)?|(?:會不會|會|很|有)*(?:潮濕|乾燥|"
+        r"潮)(?!州|厝)|humidity",
+    ),
+    (
+        "wind",
+        r"風速|風(?:力)?(?:會不會|會|很|有|多|真|好)*(?:大不大|大|強)|(?:強|陣|東北季)風|"
+        r"浪(?:會|很)?(?:大|高)?|windy?",
+    ),
+    ("snow", r"(?:會不會|會|有沒有|有|在)*(?:下雪|積雪|飄雪)|雪況|snow(?:ing)?"),
+    (
+        "sunrise",
+        r"(?:幾點)?(?:日出|日落|天亮|天黑|夕陽|太陽(?:幾點)?下山)(?:時間|是?幾點)?|"
+        r"sunrise|sunset",
+    ),
+    ("sun", r"(?:會不會|會|有沒有|有)*(?:出太陽|太陽|放晴|晴天)|sunny"),
+    (
+        "outing",
+        r"(?:適不適合|適合|可以|能不能|能|可不可以)(?:去|出門|出去玩?|戶外|爬山|登山|露營|"
+        r"野餐|烤肉|跑步|運動|騎車|騎腳踏車|散步|賞花|玩水|游泳|釣魚|衝浪|看星星|打球)+",
+    ),
+    (
+        "weather",
+        r"(?:的)?(?:天氣|天气|氣象|气象|預報|预报)(?:預報|狀況|情況|概況)?(?:是)?(?:會|"
+        r"很)*(?:怎麼樣|怎樣|如何|好不好|好嗎|怎麼|好)?"
+        r"|天候|weather|forecast",
+    ),
+)
+_PATTERNS: list[tuple[Topic, re.Pattern[str]]] = [
+    (topic, re.compile(pattern)) for topic, pattern in _WORDS
+]
+_BY_NAME: dict[str, Topic] = {topic: topic for topic, _ in _WORDS}
+_SIGNS = {
+    "rain": "☔🌂☂🌧⛈🌦",
+    "sun": "☀🌞",
+    "typhoon": "🌀",
+    "snow": "❄☃🌨",
+    "heat": "🥵",
+    "cold": "🥶",
+}
+"""Pictures that ask for themselves."""
+_ASKING = re.compile(
+    r"[嗎吗?？]|如何|怎[麼樣]|幾度|多少|天[氣气]|氣溫|溫度|預報|氣象|[會要冷熱]不[會要冷熱]|有沒有"
+    r"|weather|forecast|will|降雨機率|空氣品質|紫外線|濕度"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """About what, and for when; None: for no time in particular."""
+
+    topic: Topic = "weather"
+    when: When | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True: the card says it all."""
+        return self.topic == "weather" and self.when is None
+
+
+PLAIN = Question()
+"""Nothing but a card."""
+
+
+def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
+    """What *text* asks about the weather, and what is left of it. None: nothing."""
+    when, rest = find_when(text, now)
+    topic: Topic | None = None
+    for each, pattern in _PATTERNS:
+        if pattern.search(rest):
+            topic = topic or each
+            rest = pattern.sub(" ", rest)
+    topic = topic or _sign_in(rest)
+    if topic is None and when is None:
+        return None, rest
+    return Question(topic or "weather", when), rest
+
+
+def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
+    """What a button carries; what it cannot mean is left out."""
+    known = _BY_NAME.get(topic or "", PLAIN.topic)
+    return Question(known, find_when(when, now)[0] if when else None)
+
+
+def is_about_weather(text: str) -> bool:
+    """True: a word in it is about the weather, not only about a time."""
+    return any(pattern.search(text) for _, pattern in _PATTERNS)
+
+
+def is_asking(text: str) -> bool:
+    """True: it is put as a question, or as a search; not as a remark about the weather."""
+    return bool(_ASKING.search(text))
+
+
+def _sign_in(text: str) -> Topic | None:
+    if any(map(str.isalnum, text)):  # beside words, a picture is a decoration
+        return None
+    for topic, signs in _SIGNS.items():
+        if any(sign in text for sign in signs):
+            return _BY_NAME[topic]
+    return None

@@ -1,0 +1,72 @@
+"""Events that were cut short by the end of a process: kept, and answered by the next one.
+
+LINE has had its 200 for them, and does not send them again. They are in the database until another
+process, or the same one after its start, takes them; a reply token is good for about a minute.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+
+from ..core.metrics import Metrics
+from ..user.users import Users, UsersUnavailable
+from . import texts
+from .desk import Desk
+from .events import Event, dump_event, parse_event
+from .messages import text_message
+from .sender import Sender
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks for what other processes left behind."""
+OLDEST = 600.0
+"""Seconds after which nobody expects an answer any more."""
+_log = logging.getLogger(__name__)
+
+
+class Unanswered:
+    """What is left behind at the end, and what is found at the start."""
+
+    def __init__(self, users: Users, sender: Sender, *, counted_in: Metrics) -> None:
+        self._users = users
+        self._sender = sender
+        self._metrics = counted_in
+
+    async def keep(self, events: Sequence[Event]) -> None:
+        """*events* are answered after the start; if they cannot be kept, people are told now."""
+        try:
+            await self._users.keep([json.dumps(dump_event(event)) for event in events])
+        except UsersUnavailable:
+            _log.error("%d events could not be kept; their senders are told", len(events))
+            await asyncio.gather(*map(self._apologise, events))
+        else:
+            _log.warning("%d events are kept, to be answered after the start", len(events))
+            self._metrics.events.labels("kept").inc(len(events))
+
+    async def _apologise(self, event: Event) -> None:
+        if event.reply_token is not None:
+            await self._sender.reply(event.reply_token, [text_message(texts.RESTARTING)])
+
+    async def resume(self, desk: Desk) -> None:
+        """What was kept is given to *desk*; what it has no room for is kept again."""
+        try:
+            found, old = await self._users.take(OLDEST)
+        except UsersUnavailable:
+            return  # said by the database; the next look may find it
+        if old:
+            _log.error("%d events are too old to be answered, and are given up", old)
+            self._metrics.events.labels("expired").inc(old)
+        events = [parse_event(json.loads(each)) for each in found]
+        if events:
+            _log.warning("%d events of a process that ended are answered now", len(events))
+            if not desk.accept(events):
+                await self.keep(events)
+
+    async def watch(self, desk: Desk) -> None:
+        """Look again and again: a process may end while this one runs."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                await self.resume(desk)
+            except Exception as error:  # one look that fails must not be the last one
+                _log.error("a look for unanswered events failed: %s", type(error).__name__)

@@ -1,0 +1,108 @@
+"""Everyday sentences: what people write, what they expect, and how often they get it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_line import events
+from local_line.sources import Source, new_id
+
+from .conftest import BANQIAO, XINYI, House, Open, is_forecast
+from .test_bot_handlers import labels, mentioning
+
+pytestmark = pytest.mark.only_on("linux", "darwin")
+RECORDED = Path(__file__).parent / "recorded"
+ENOUGH = 0.95
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What somebody writes, and what they expect: see recorded/sentences.tsv."""
+
+    where: str
+    words: str
+    gets: str
+    says: str
+
+
+def sentences(name: str) -> list[Sentence]:
+    """All sentences of a file."""
+    found = []
+    for line in (RECORDED / name).read_text().splitlines():
+        if line and not line.startswith("# ") and line != "#":
+            found.append(Sentence(*[*line.split("\t"), "", ""][:4]))
+    return found
+
+
+async def write(house: House, sentence: Sentence) -> list[dict[str, Any]]:
+    """What comes back for it."""
+    source = person = house.line.somebody()
+    seen = 0
+    if sentence.where == "home":
+        await house.line.tap(f"action=set&type=home&place={XINYI}", source=person)
+        await house.line.tap(f"action=set&type=office&place={BANQIAO}", source=person)
+        await house.replies(seen := 2, source=person)
+    elif sentence.where in ("group", "mention"):
+        source = Source.group(new_id("group"), person.chat_id)
+    is_mention = sentence.where == "mention"
+    draft = (
+        mentioning(f"@WeaMind {sentence.words}".strip())
+        if is_mention
+        else events.text(sentence.words)
+    )
+    await house.line.send(draft, source=source)
+    await house.settled()
+    return house.line.chat(source).sent[seen:]
+
+
+def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
+    """What is not as expected. None: everything is."""
+    kind, *names = sentence.gets.split()
+    text = sent[0].get("text", "") if sent else ""
+    shape = ["flex" if is_forecast(each) else "text" for each in sent]
+    expected = {"silence": [], "card": ["flex"], "answer": ["text", "flex"]}.get(kind, ["text"])
+    if shape != expected:
+        return f"{shape or 'nothing'} {text!r}"
+    for word in sentence.says.split():
+        if not any(each in text for each in word.split("/")):
+            return f"no {word} in {text!r}"
+    return _miss_of_place(kind, names, sent, text)
+
+
+def _miss_of_place(
+    kind: str, names: list[str], sent: list[dict[str, Any]], text: str
+) -> str | None:
+    if kind in ("card", "answer"):
+        shown = json.dumps(sent[-1]["contents"], ensure_ascii=False)
+        if not any(each in shown for each in names[0].split("/")):
+            return f"another place: {sent[-1]['altText'][:40]!r}"
+    if kind == "answer" and not sent[-1]["altText"].startswith(text):
+        return f"another altText: {sent[-1]['altText'][:40]!r}"
+    if kind == "which" and not set(names) <= set(labels(sent[0])):
+        return f"offered {labels(sent[0])}"
+    if kind == "where" and not labels(sent[0]):
+        return "no buttons"
+    if kind == "set" and ("✅" not in text or names[1] not in text):
+        return f"not set: {text!r}"
+    return None
+
+
+@pytest.mark.parametrize("name", ["sentences.tsv", "sentences_of_others.tsv"])
+async def test_sentences(open_house: Open, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At least 95 in 100 get what the person expects; the others are printed."""
+    listed = sentences(name)
+    assert len(listed) >= 60
+    misses: list[str] = []
+    async with open_house() as house:
+        for sentence in listed:
+            if found := miss(sentence, await write(house, sentence)):
+                misses.append(f"{sentence.where}: {sentence.words!r} → {sentence.gets}: {found}")
+        assert house.count("line_events_total", outcome="failed") == 0
+    right = 1 - len(misses) / len(listed)
+    with capsys.disabled():
+        print(f"\n{name}: {len(listed)} sentences, {right:.1%} as expected", *misses, sep="\n  ")
+    assert right >= ENOUGH

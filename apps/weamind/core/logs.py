@@ -3,7 +3,7 @@
 import logging
 
 OURS = ("apps", "dibs")
-"""The loggers whose level is set. Not others: httpx would tell the coordinates of each query."""
+"""The loggers whose level is set. Not others: httpx2 would log the coordinates of each query."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

@@ -59,7 +59,7 @@ def test_one_at_a_time(service: ProcessingLockService, valkey: Server) -> None:
     assert counted(service, "processing_lock_acquire_total", **labels) == 3
 
 
-def test_two_processes(service: ProcessingLockService, valkey: Server) -> None:
+def test_two_services_with_one_lock(service: ProcessingLockService, valkey: Server) -> None:
     """Another service refuses, and cannot release what it does not have."""
     with closing(ProcessingLockService(valkey.url, counted_in=Metrics())) as other:
         assert service.try_acquire_lock(KEY, 5)
@@ -274,7 +274,9 @@ async def test_only_the_first_is_told(valkey: Server) -> None:
         assert await told() == 1
 
 
-async def test_no_ids_in_the_log(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_ids_in_what_the_lock_logs(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is said about a turn is joined by a short random mark, and tells nothing else."""
     caplog.set_level(logging.DEBUG)
     async with AsyncDibs(valkey.url) as dibs:

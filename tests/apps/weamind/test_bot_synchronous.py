@@ -136,7 +136,7 @@ async def test_texts_locations_and_other_taps(valkey: Server, tmp_path: Path) ->
     ]  # fmt: skip
 
 
-def test_a_wrong_signature(tmp_path: Path) -> None:
+def test_the_example_refuses_a_wrong_signature(tmp_path: Path) -> None:
     """The SDK refuses it before any handler runs."""
     users = UserDatabase(f"sqlite:///{tmp_path}/bot.db")
     with closing(users):

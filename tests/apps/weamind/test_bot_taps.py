@@ -224,7 +224,7 @@ async def test_the_words_of_everything(open_house: Open) -> None:
         assert (await house.replies(4))[-1]["text"] == texts.OTHER
 
 
-async def test_redis_hangs(open_house: Open, frozen: Server) -> None:
+async def test_taps_while_redis_hangs(open_house: Open, frozen: Server) -> None:
     """Nobody is locked out, and nobody waits for the keys that tell who may speak."""
     async with open_house(redis_url=frozen.url, **PEOPLE) as house:
         await house.line.tap(AT_HOME)

@@ -93,7 +93,7 @@ def test_places(database: UserDatabase) -> None:
     assert database.meet(YOU, 5) == Person("10002010")
 
 
-def test_recent_queries(database: UserDatabase) -> None:
+def test_recent_queries_are_stored(database: UserDatabase) -> None:
     """The last five distinct places, the latest first, without home and office."""
     database.meet(ME, 0)
     for at, code in enumerate(["a", "b", "c", "d", "e", "f", "g", "b"], 1):

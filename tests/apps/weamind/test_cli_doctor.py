@@ -269,7 +269,7 @@ async def test_a_bot_that_does_not_run() -> None:
             await account.check_delivery(channel)
 
 
-async def test_a_line_that_is_not_there() -> None:
+async def test_the_doctor_finds_that_line_cannot_be_reached() -> None:
     """The fix is about the way to LINE, not about the token."""
     async with Channel("http://127.0.0.1:9", ACCESS_TOKEN) as channel:
         assert has_one_fix(await account.check_token(channel), "reach LINE_API_BASE")
@@ -388,7 +388,7 @@ async def test_a_database_that_is_none(tmp_path: Path) -> None:
         assert "pass-word" not in finding.text()
 
 
-async def test_a_database_that_hangs(eventually: Callable[..., Any]) -> None:
+async def test_the_doctor_gives_up_on_a_database_that_hangs(eventually: Callable[..., Any]) -> None:
     """It is given up, and what still waits for it does not keep the process from ending."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/bot"

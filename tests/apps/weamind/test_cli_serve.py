@@ -81,7 +81,9 @@ def test_help_loads_nothing_of_the_bot() -> None:
         (["richmenu", "apply", "--help"], ["may be repeated"]),
     ],
 )
-def test_help(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every command is explained."""
     with pytest.raises(SystemExit) as end:
         main(arguments)

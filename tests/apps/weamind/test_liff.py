@@ -308,13 +308,15 @@ async def test_line_drips(sqlite: str) -> None:
         assert is_problem(await visit.me(), 503)
 
 
-async def test_line_is_not_there(sqlite: str) -> None:
+async def test_the_settings_page_without_line(sqlite: str) -> None:
     """503."""
     async with visiting_page(sqlite, base="http://127.0.0.1:1") as visit:
         assert is_problem(await visit.me(), 503)
 
 
-async def test_the_database_is_out(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_settings_page_without_a_database(
+    sqlite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """503, too."""
 
     async def out(*_: object) -> None:

@@ -330,7 +330,7 @@ async def test_an_older_one_that_stays() -> None:
         assert names(line) == [name()]
 
 
-async def test_two_at_once() -> None:
+async def test_two_menus_applied_at_once() -> None:
     """Everybody sees a whole one; a second one that was left goes with the next time."""
     async with account() as (line, channel):
         await asyncio.gather(apply(channel), apply(channel))

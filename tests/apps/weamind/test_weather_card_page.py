@@ -14,8 +14,7 @@ from apps.weamind.weather import open_meteo
 from apps.weamind.weather.cards import forecast_message
 from apps.weamind.weather.forecast import TAIPEI, Forecast, Hazard
 from apps.weamind.weather.sample import make_up
-
-from ..test_chat_page import Stage, browser, stage
+from tests.local_line.test_chat_page import Stage, browser, stage
 
 __all__ = ["browser", "stage"]
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -42,7 +41,7 @@ def page(browser: Any, stage: Stage, request: pytest.FixtureRequest) -> Iterator
     context = browser.new_context(viewport=request.param)
     page = context.new_page()
     page.goto(stage.line.page_url)
-    page.locator("#bot-name", has_text="WeaMind").wait_for()
+    page.locator("#bot-name", has_text="My bot").wait_for()
     yield page
     context.close()
 

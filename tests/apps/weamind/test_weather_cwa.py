@@ -193,7 +193,7 @@ def test_every_county_has_its_dataset() -> None:
     "body", [None, [], {}, "x", {"success": "true"}, {"success": "false", "records": {}},
              {"success": "true", "records": []}, {"records": {"Locations": []}}],
 )  # fmt: skip
-def test_what_is_no_answer(body: Any) -> None:
+def test_what_is_no_answer_of_cwa(body: Any) -> None:
     """Anything without `success` and `records` is unreadable."""
     assert reason_of(read_township, body, BANQIAO) is Reason.UNREADABLE
     assert reason_of(read_county, body, TAIPEI_CITY) is Reason.UNREADABLE
@@ -378,7 +378,7 @@ def number(text: Any) -> float | None:
 # ---- over the wire
 
 
-async def test_what_it_is_asked() -> None:
+async def test_what_cwa_is_asked() -> None:
     """Townships by their county's dataset, counties by theirs; the key in a header only."""
     async with Upstream(saying(TOWNSHIP)) as upstream:
         provider = Cwa(KEY, base_url=upstream.url, clock=lambda: NOW)

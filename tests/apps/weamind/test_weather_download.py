@@ -159,7 +159,7 @@ async def test_a_key_that_is_not_accepted(make: Make) -> None:
             assert KEY not in f"{error} {error!r}"
 
 
-async def test_asked_too_often(make: Make) -> None:
+async def test_a_service_that_was_asked_too_often(make: Make) -> None:
     """429, and when to come again: in seconds, at most in an hour; if it says nothing that makes
     sense, nothing."""
     expected = {"30": 30, "0": 0, "999999": 3600, "soon": None, "-5": None, "nan": None}

@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 PORT ?= 8000
-# Tests wait more than they work; one process more than there are cores, for two cores.
-WORKERS ?= 3
+# Tests wait more than they work: two processes for each core, on a machine with two.
+WORKERS ?= 4
 ARGS :=
 VENV := .venv
 PINS := requirements/dev.txt

@@ -71,7 +71,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"test_a_stopped_and_continued_client_is_not_an_outage"},
     ),
     (
-        {"slow"},
+        {"slow", "dribble"},
         "it makes thousands of round trips, one after another",
         {
             "test_nothing_stays_of_values_in_memory_that_changed",
@@ -80,7 +80,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         },
     ),
     (
-        {"narrow"},
+        {"narrow", "dribble"},
         "its megabytes would take minutes on that line",
         {
             "test_a_large_value_on_a_slow_line_leaves_the_leases_of_tasks_alone",

@@ -62,10 +62,10 @@ async def peek(dibs: AsyncDibs, ran: Ran) -> None:
 
 
 async def once(dibs: AsyncDibs, ran: Ran) -> None:
-    async with dibs.claim("order:1", window=5, lease=0.6, after="replay") as claim:
+    async with dibs.claim("order:1", window=5, lease=1.2, after="replay") as claim:
         ran.begun = True
         assert claim.guarded and not claim.replayed
-        await sleep(0.8)  # longer than its lease, which is renewed
+        await sleep(1.4)  # longer than its lease, which is renewed
         claim.complete({"number": 17})
     async with dibs.claim("order:1", window=5, after="replay") as again:
         assert again.replayed and again.result == {"number": 17}

@@ -63,10 +63,10 @@ def peek(dibs: Dibs, ran: Ran) -> None:
 
 
 def once(dibs: Dibs, ran: Ran) -> None:
-    with dibs.claim("order:1", window=5, lease=0.6, after="replay") as claim:
+    with dibs.claim("order:1", window=5, lease=1.2, after="replay") as claim:
         ran.begun = True
         assert claim.guarded and not claim.replayed
-        sleep(0.8)  # longer than its lease, which is renewed
+        sleep(1.4)  # longer than its lease, which is renewed
         claim.complete({"number": 17})
     with dibs.claim("order:1", window=5, after="replay") as again:
         assert again.replayed and again.result == {"number": 17}

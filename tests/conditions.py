@@ -90,6 +90,11 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         },
     ),
     (
+        {"dribble"},
+        "each reconnection to a replica takes a second on that line, and it makes dozens",
+        {"test_a_demotion_strands_nobody"},
+    ),
+    (
         {"hasty"},
         "its replies take longer than the default budget",
         {"test_a_slow_reply_does_not_shorten_it"},

@@ -62,6 +62,9 @@ class AsyncRoute:
 class AsyncClusterMap(ABC):
     """The nodes of a cluster, their slots, and the links to them."""
 
+    opened_at = 0.0
+    """Of one connection among many: that says nothing here."""
+
     def __init__(
         self,
         cluster: Cluster,

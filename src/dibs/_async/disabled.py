@@ -16,6 +16,7 @@ class AsyncDisabledLink:
     """Never connects. The same verbs as a `Link`."""
 
     engine: Engine | None = None
+    opened_at = 0.0
 
     async def ready(self, now: float) -> Engine:
         """Outage: always."""

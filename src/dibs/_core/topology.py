@@ -26,6 +26,11 @@ ASK_AFTER_FAILURE = 5.0
 """Seconds for which a sentinel that did not answer is asked only if no other one answers."""
 RECONNECT_EVERY = 0.1
 """Seconds between two reconnections because of errors that a replica answers, at least."""
+RECONNECT_AFTER = 1.0
+"""Seconds for which the connection of such a reconnection is used before there is another one.
+
+The server is the same, as a rule. On a line where opening takes long, nobody would be served.
+"""
 
 
 class Master(NamedTuple):

@@ -63,6 +63,9 @@ class Route:
 class ClusterMap(ABC):
     """The nodes of a cluster, their slots, and the links to them."""
 
+    opened_at = 0.0
+    """Of one connection among many: that says nothing here."""
+
     def __init__(
         self,
         cluster: Cluster,

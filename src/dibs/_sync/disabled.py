@@ -17,6 +17,7 @@ class DisabledLink:
     """Never connects. The same verbs as a `Link`."""
 
     engine: Engine | None = None
+    opened_at = 0.0
 
     def ready(self, now: float) -> Engine:
         """Outage: always."""

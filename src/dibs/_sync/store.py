@@ -11,7 +11,7 @@ from .._core.engine import Engine, ScriptMemory, with_scripts
 from .._core.lease import mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
-from .._core.topology import RECONNECT_EVERY, Doubt, doubt
+from .._core.topology import RECONNECT_AFTER, RECONNECT_EVERY, Doubt, doubt
 from .._events import EventSink
 from .._outages import OutageLog
 from .._threads import Link, monotonic, redis
@@ -54,6 +54,7 @@ class Store:
         self._embedded: EmbeddedServer | None = None
         self.scripts = ScriptMemory()
         self._doubted_at = -math.inf
+        self._reconnected_at = math.inf
         self.link = self._make_link(limits)
 
     def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
@@ -153,8 +154,13 @@ class Store:
         self._doubted_at = now
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
-        else:
+        elif not self._has_just_reconnected(now):
+            self._reconnected_at = now
             self.link.reconnect()
+
+    def _has_just_reconnected(self, now: float) -> bool:
+        opened_at = self.link.opened_at
+        return self._reconnected_at <= opened_at and now - opened_at < RECONNECT_AFTER
 
     # ---- outages
 

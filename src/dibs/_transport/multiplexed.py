@@ -52,6 +52,8 @@ class MultiplexedLink:
         on_recovered: Callable[[Cause, float], None],
     ) -> None:
         self.engine: Engine | None = None
+        self.opened_at = 0.0
+        """When the newest connection was opened."""
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
@@ -300,7 +302,8 @@ class MultiplexedLink:
         if self._closed or machine.opened() is Next.CLOSE:
             connection.close()
             return
-        now, old = monotonic(), machine.current
+        self.opened_at = now = monotonic()
+        old = machine.current
         self.engine = connection.engine
         for pending in machine.use(connection, now):
             self._write(connection, pending)

@@ -41,6 +41,8 @@ class PooledLink:
         on_outage: Callable[[Cause], None],
         on_recovered: Callable[[Cause, float], None],
     ) -> None:
+        self.opened_at = 0.0
+        """When the newest connection was opened."""
         self.revive: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
         self._place = place
@@ -301,6 +303,7 @@ class PooledLink:
         limits = Limits(self._budget, self._connect_limit)
         opened = open_for_threads(self._place, self._greeting, limits)
         self.engine = opened.engine
+        self.opened_at = monotonic()
         self._pool.add(opened)
         return opened
 

@@ -4,7 +4,15 @@ import pytest
 
 from dibs._core.lease import store_is_out
 from dibs._core.request import ErrorReply
-from dibs._core.topology import Master, choose, concerns, doubt, is_master, read_master
+from dibs._core.topology import (
+    Master,
+    Reconnections,
+    choose,
+    concerns,
+    doubt,
+    is_master,
+    read_master,
+)
 
 OLD = Master("10.0.0.1", 6379, 3)
 NEW = Master("10.0.0.2", 6379, 4)
@@ -97,3 +105,28 @@ def test_a_mistake_is_no_outage() -> None:
     """Also where it names a code in passing."""
     assert store_is_out(ErrorReply("WRONGTYPE Operation against a key")) is None
     assert store_is_out(ErrorReply("ERR the word READONLY without a reason")) is None
+
+
+def test_the_master_is_looked_for_at_most_ten_times_a_second() -> None:
+    """Many callers meet the same error at once: one of them looks."""
+    reconnections = Reconnections()
+    assert [reconnections.may_look(now) for now in (5.0, 5.0, 5.05, 5.2)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_the_first_error_of_a_replica_reconnects_also_from_a_new_connection() -> None:
+    """The server was demoted a moment after the connection was opened."""
+    assert Reconnections().may_reconnect(now=5.0, opened_at=4.9)
+
+
+def test_the_connection_of_a_reconnection_is_used_for_a_second() -> None:
+    """However long opening it took; then there is another one."""
+    reconnections = Reconnections()
+    assert reconnections.may_reconnect(now=5.0, opened_at=0.0)
+    assert not reconnections.may_reconnect(now=7.1, opened_at=7.0)
+    assert not reconnections.may_reconnect(now=7.9, opened_at=7.0)
+    assert reconnections.may_reconnect(now=8.0, opened_at=7.0)

@@ -5,6 +5,7 @@ epoch than the one before, so of two answers the one with the higher epoch is th
 that was cut off from the others goes on to name the old master, with the old epoch.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -105,3 +106,28 @@ def doubt(code: str) -> Doubt | None:
     if code not in _SUSPICIOUS:
         return None
     return "ask" if code == "noreplicas" else "reconnect"
+
+
+class Reconnections:
+    """How often such errors make us look for the master: not at every one of them."""
+
+    __slots__ = ("_looked_at", "_reconnected_at")
+
+    def __init__(self) -> None:
+        self._looked_at = -math.inf
+        self._reconnected_at = math.inf
+
+    def may_look(self, now: float) -> bool:
+        """False: that was done a moment ago."""
+        if now - self._looked_at < RECONNECT_EVERY:
+            return False
+        self._looked_at = now
+        return True
+
+    def may_reconnect(self, now: float, opened_at: float) -> bool:
+        """False: the newest connection, opened at *opened_at*, is that of the last reconnection,
+        and has not been used for long."""
+        if self._reconnected_at <= opened_at and now - opened_at < RECONNECT_AFTER:
+            return False
+        self._reconnected_at = now
+        return True

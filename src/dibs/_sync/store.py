@@ -2,7 +2,6 @@
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging
-import math
 from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Limits, Outage
@@ -11,7 +10,7 @@ from .._core.engine import Engine, ScriptMemory, with_scripts
 from .._core.lease import mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
-from .._core.topology import RECONNECT_AFTER, RECONNECT_EVERY, Doubt, doubt
+from .._core.topology import Doubt, Reconnections, doubt
 from .._events import EventSink
 from .._outages import OutageLog
 from .._threads import Link, monotonic, redis
@@ -53,8 +52,7 @@ class Store:
         self._sentinels: Sentinels | None = None
         self._embedded: EmbeddedServer | None = None
         self.scripts = ScriptMemory()
-        self._doubted_at = -math.inf
-        self._reconnected_at = math.inf
+        self._reconnections = Reconnections()
         self.link = self._make_link(limits)
 
     def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
@@ -149,18 +147,12 @@ class Store:
     def _follow(self, what: Doubt) -> None:
         """The server may not be the master, or not for long: find out, but not all the time."""
         now = monotonic()
-        if now - self._doubted_at < RECONNECT_EVERY:
+        if not self._reconnections.may_look(now):
             return
-        self._doubted_at = now
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
-        elif not self._has_just_reconnected(now):
-            self._reconnected_at = now
+        elif self._reconnections.may_reconnect(now, self.link.opened_at):
             self.link.reconnect()
-
-    def _has_just_reconnected(self, now: float) -> bool:
-        opened_at = self.link.opened_at
-        return self._reconnected_at <= opened_at and now - opened_at < RECONNECT_AFTER
 
     # ---- outages
 

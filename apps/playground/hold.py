@@ -11,17 +11,17 @@ import json
 import math
 import re
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 import redis
+from local_line.streams import Stream
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Send
 
 from dibs import AsyncDibs, Event, Unavailable
 
@@ -220,19 +220,6 @@ def _number(value: Any, least: float, most: float, sentence: str) -> float:
 
 
 # ---- out
-
-
-class Stream(StreamingResponse):
-    """Server-Sent Events, whose source is closed when the page is: not when it is collected."""
-
-    def __init__(self, source: AsyncGenerator[str, None]) -> None:
-        headers = {"Cache-Control": "no-store"}
-        super().__init__(source, headers=headers, media_type="text/event-stream")
-        self._source = source
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self._source):
-            await super().stream_response(send)
 
 
 def _answer(person: str, visit: Visit) -> Response:

@@ -15,7 +15,7 @@ import pytest
 
 from dibs.testing import eventually
 
-from .browser import CHROMIUM, CHROMIUM_ARGUMENTS
+from .browser import launched
 from .playground_process import Playground, running
 from .test_playground_menu import alive, children
 
@@ -67,15 +67,8 @@ def answered(lines: Iterator[str]) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=ROOM * 1000)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

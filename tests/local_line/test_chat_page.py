@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,14 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dibs.testing import eventually
+from tests.apps.browser import launched
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
-CHROMIUM = "/usr/bin/chromium"
-CHROMIUM_ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 SECRET, TOKEN = "channel secret", "channel access token"
 ROOM = 20.0
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1200, "height": 900}
@@ -123,14 +118,8 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -196,19 +196,16 @@ def _part_in(word: str) -> str | None:
 
 def _date(match: re.Match[str], today: date) -> _Days | None:
     month, day = int(match[1]), int(match[2])
-    for year in (today.year, today.year + 1):
-        try:
-            found = date(year, month, day)
-        except ValueError:
-            continue
-        if found >= today:
-            return _Days(f"{month}/{day} ", found)
-    return None
+    return _next(day, [(year, month) for year in (today.year, today.year + 1)], today)
 
 
 def _day_of_month(match: re.Match[str], today: date) -> _Days | None:
-    day = int(match[1])
-    months = [(today.year, today.month), *[(today.year + today.month // 12, today.month % 12 + 1)]]
+    following = (today.year + today.month // 12, today.month % 12 + 1)
+    return _next(int(match[1]), [(today.year, today.month), following], today)
+
+
+def _next(day: int, months: list[tuple[int, int]], today: date) -> _Days | None:
+    """That day in the first of *months* (year, month) that has it and is not past."""
     for year, month in months:
         try:
             found = date(year, month, day)

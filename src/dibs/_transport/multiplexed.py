@@ -360,8 +360,6 @@ class MultiplexedLink:
         for connection in connections:
             await connection.closed(self._budget)
         self._watchers.wake_all()
-        for client in self._place.ours if self._place is not None else ():
-            await client.aclose()
         # One tick, so that the transports are closed when we return.
         await asyncio.sleep(0)
 

@@ -380,8 +380,6 @@ class PooledLink:
             self._subscriber.close()
         self._probe.close()
         self._watchers.wake_all()
-        for client in self._place.ours if self._place is not None else ():
-            client.close()
 
     def abandon(self) -> None:
         """In a forked child: forget everything; only our copies of the sockets are closed."""

@@ -52,8 +52,6 @@ class Address:
     options: dict[str, Any]
     pool: Any = None
     """Kept alive because some connections point to their pool weakly."""
-    ours: tuple[Any, ...] = ()
-    """Clients to be closed with the link."""
 
     def __repr__(self) -> str:
         options = self.options

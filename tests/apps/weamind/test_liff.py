@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +29,7 @@ from apps.weamind.liff.tokens import Tokens
 from apps.weamind.main import create_app
 from apps.weamind.places import atlas
 from apps.weamind.user.users import Users, UsersUnavailable
+from tests.apps.browser import launched
 from tests.apps.weamind.conftest import BANQIAO, XINYI, Open, settings_for
 from tests.conftest import Servers
 
@@ -40,11 +40,6 @@ LIFF = {"liff_id": LIFF_ID, "line_login_channel_id": CHANNEL}
 ANN, BEN = "U" + "a" * 32, "U" + "b" * 32
 ANNS, BENS = "a-token-of-ann", "a-token-of-ben"
 ROOM = 20.0
-CHROMIUM = "/usr/bin/chromium"
-CHROMIUM_ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -532,14 +527,8 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if not os.path.exists(CHROMIUM):
-        pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

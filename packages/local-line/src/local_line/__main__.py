@@ -56,11 +56,9 @@ async def _run(options: argparse.Namespace) -> None:
     async with _platform(options) as line:
         print(_greeting(line, options), flush=True)
         ended = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
+        if sys.platform != "win32":  # there Ctrl-C is an exception
+            for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, ended.set)
-            except NotImplementedError:  # Windows: Ctrl-C is an exception there
-                pass
         await ended.wait()
 
 

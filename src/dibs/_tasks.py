@@ -254,7 +254,7 @@ def _no_flight() -> None:
 
 
 def _see_error(task: "asyncio.Task[Any]") -> None:
-    # Whoever joined has been told; where nobody is left, nobody needs a warning either.
+    # Whoever joined has the error; where nobody is left, nobody needs a warning either.
     if not task.cancelled():
         task.exception()
 

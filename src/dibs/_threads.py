@@ -99,7 +99,7 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until it has ended. A thread cannot be told to: its work must see that it should."""
+        """Wait until it has ended. Nobody can cancel a thread: its work must look."""
         thread, self._thread = self._thread, None
         # Not alive: it has ended, or could never be started.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():

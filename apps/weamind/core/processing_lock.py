@@ -5,7 +5,7 @@ tasks. Both hold `processing:user:{userId}` with a token of their own, so that a
 never takes its successor's lock away, and both let people through while the store is out.
 
 With `at_least`, the key stays that long after it was acquired. Taps that come while the work runs
-are told to wait; those that come after its answer are not.
+get the sentence that asks to wait; those that come after its answer do not.
 """
 
 import logging
@@ -115,12 +115,12 @@ class ProcessingLockService:
             _log.debug("processing lock: nothing to release")
             return
         try:
-            given = held.lease.release()
+            released = held.lease.release()
         except Exception as error:  # its time runs out by itself
             _log.warning("processing lock: not released (%s)", type(error).__name__)
-            given = False
-        _count_release(self._metrics, given=given, guarded=held.lease.guarded)
-        _told_release(held.mark, given=given)
+            released = False
+        _count_release(self._metrics, released=released, guarded=held.lease.guarded)
+        _log_release(held.mark, released=released)
 
     def build_actor_key(self, source: object) -> str | None:
         """`processing:user:{userId}`; None, and a warning without names: there is no user id."""
@@ -181,9 +181,9 @@ class Turn:
         self._speaking = speaking
 
     async def answers(self) -> None:
-        """To be called before the answer is sent: from now on nobody is told to wait.
+        """To be called before the answer is sent: from now on nobody is asked to wait.
 
-        It waits for those who are being told. To call it again does nothing.
+        It waits until the sentences that are on their way are sent. To call it again does nothing.
         """
         if self._speaking is not None:
             await self._speaking.end_work()
@@ -272,7 +272,7 @@ class ProcessingLock:
         if not self._at_least:
             return None
         speaking = Speaking(self._dibs, key)
-        stack.push_async_callback(speaking.close)  # after the lock has been given back
+        stack.push_async_callback(speaking.close)  # after the lock has been released
         await speaking.begin_work(self._ttl)
         if what:
             answered = self._dibs.hold(
@@ -285,10 +285,10 @@ class ProcessingLock:
 
     async def _give_back(self, lease: AsyncLease, since: float, mark: str) -> None:
         # Before the hold would do it, because it does not tell what came of it.
-        given = await lease.release()
+        released = await lease.release()
         self._metrics.lock_held.observe(time.monotonic() - since)
-        _count_release(self._metrics, given=given, guarded=lease.guarded)
-        _told_release(mark, given=given)
+        _count_release(self._metrics, released=released, guarded=lease.guarded)
+        _log_release(mark, released=released)
 
     # ---- who is refused
 
@@ -370,8 +370,10 @@ def _told_attempt(lease: Lease | AsyncLease | None) -> str:
     return mark
 
 
-def _told_release(mark: str, *, given: bool) -> None:
-    _log.debug("processing lock %s: %s", mark, "released" if given else "not ours any more")
+def _log_release(mark: str, *, released: bool) -> None:
+    _log.debug(
+        "processing lock %s: %s", mark, "released" if released else "expired before its release"
+    )
 
 
 def _count_attempt(counted: Metrics, lease: Lease | AsyncLease | None, source_type: str) -> None:
@@ -383,8 +385,8 @@ def _count_attempt(counted: Metrics, lease: Lease | AsyncLease | None, source_ty
         counted.lock_acquire.labels(status, source_type).inc()
 
 
-def _count_release(counted: Metrics, *, given: bool, guarded: bool) -> None:
-    if given:
+def _count_release(counted: Metrics, *, released: bool, guarded: bool) -> None:
+    if released:
         counted.lock_release.inc()
     elif guarded:
         counted.lock_release_late.inc()

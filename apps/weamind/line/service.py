@@ -152,7 +152,7 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 
 
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
-    """Nobody is told to wait for a place that they have not set: they are asked to set it, once."""
+    """Who has not set the place is asked to set it, once, and not to wait."""
     source, kind = getattr(event, "source", None), data["type"]
     async with bot.lock.turn(source, what=kind) as turn:
         found = await look_up(event, bot, kind)

@@ -33,11 +33,11 @@ class Unanswered:
         self._metrics = counted_in
 
     async def keep(self, events: Sequence[Event]) -> None:
-        """*events* are answered after the start; if they cannot be kept, people are told now."""
+        """*events* are answered after the start, or now, if they cannot be kept."""
         try:
             await self._users.keep([json.dumps(dump_event(event)) for event in events])
         except UsersUnavailable:
-            _log.error("%d events could not be kept; their senders are told", len(events))
+            _log.error("%d events could not be kept; their senders get a message", len(events))
             await asyncio.gather(*map(self._apologise, events))
         else:
             _log.warning("%d events are kept, to be answered after the start", len(events))

@@ -1,6 +1,6 @@
 """Which day and which hours a text is about: 今晚, 週末, 下週一, 後天早上, 明天下午三點.
 
-Nothing here knows what time it is: it is told.
+Nothing here reads a clock: the time is an argument.
 """
 
 import re

@@ -67,7 +67,7 @@ class Word:
 
     @property
     def form_in_a_text(self) -> Form:
-        """How it can be told from the words around it: FULL anywhere, STEM at an end."""
+        """How it can be distinguished from the words around it: FULL anywhere, STEM at an end."""
         if self.form is Form.LANDMARK:
             return Form.FULL if len(self.text) > (7 if self.text.isascii() else 2) else Form.STEM
         return Form.STEM if self.form is Form.SHARED else self.form

@@ -57,7 +57,7 @@ class Sun:
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """An official warning for a county, in force from `start` until `end`; None: not told."""
+    """An official warning for a county, in force from `start` until `end`; None: not known."""
 
     county: str
     name: str
@@ -192,7 +192,7 @@ def hazards_now(forecast: Forecast, now: datetime) -> tuple[Hazard, ...]:
 
 
 def air_of(forecast: Forecast, now: datetime) -> Air | None:
-    """What may be called the air of *now*. None: nobody told it, or long ago."""
+    """What may be called the air of *now*. None: not known, or too old."""
     air = forecast.air
     return air if air is not None and now - air.at < _AIR_LASTS else None
 

@@ -26,7 +26,7 @@ SAMPLE = "範例資料"
 _NUMERALS = "零一二三四五六七"
 _WEEKDAYS = "一二三四五六日"
 _HIGH = 100
-"""From so many metres above the sea on, people are told how high a landmark is."""
+"""From so many metres above the sea on, a card says how high a landmark is."""
 _COLDER = 500
 """From so many on, its weather is another than that of the township around it."""
 

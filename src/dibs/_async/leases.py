@@ -1,4 +1,4 @@
-"""The leases of this process: taken, extended and given back, and a table of them."""
+"""The leases of this process: acquired, extended and released, and a table of them."""
 
 import math
 import os

@@ -194,7 +194,7 @@ class AsyncWaiters:
         try:
             watching = await self._store.link.watch(call.key, queue.wake, monotonic())
         except Outage:
-            queue.look_again(0.0)  # the next attempt is told the same, and the policy decides
+            queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked else _POLL
             gone = watching.remaining <= 0

@@ -182,7 +182,7 @@ def follow_request(keys: CacheKeys) -> Request:
 
 
 def read_follow(answer: Tracked) -> Watching | None:
-    """How long the lock is held, and whether we will be told. None: no mark stands for the load."""
+    """How long the lock is held, and whether its end will be pushed. None: no load is marked."""
     mark, pttl = answer.replies
     return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
 

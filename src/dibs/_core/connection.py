@@ -6,7 +6,7 @@ I/O or reads a clock: the same rules serve asyncio and threads, and a test can d
 every order of facts.
 
 Silence is the server's: it is counted while a request is written, this process is able to read,
-and no byte arrives. See `Allowance` for how a busy or stopped process is told from a silent server.
+and no byte arrives. See `Allowance` for how a busy or stopped process differs from a silent server.
 """
 
 import enum

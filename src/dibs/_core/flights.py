@@ -24,7 +24,7 @@ def refuse_cycle(flight: Waiting) -> None:
     at = flight.awaits
     while at is not None and at is not flight:
         if any(at is each for each in seen):
-            return  # others go round in a circle, and have been told
+            return  # others go round in a circle, and have got the error
         seen.append(at)
         at = at.awaits
     if at is flight:

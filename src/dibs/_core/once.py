@@ -1,4 +1,4 @@
-"""Claim, complete, abandon; what a second submission is told.
+"""Claim, complete, abandon; what a second submission gets.
 
 A claim is a lease whose value also says what was submitted and when:
 
@@ -106,7 +106,7 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
 def judge(
     options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim, now: float
 ) -> Replay | Duplicate | Mismatch:
-    """What the second one is told. *now*: the wall clock."""
+    """What the second one gets. *now*: the wall clock."""
     if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
         return Mismatch(call.text, call.name)
     if options.after == "replay" and found.result.startswith(options.head):

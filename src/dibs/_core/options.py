@@ -33,7 +33,7 @@ class Settings(NamedTuple):
     is_disabled: bool = False
 
     def policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
-        """What this call asks for, or else what the client was told. UsageError: no policy."""
+        """What this call asks for, or else the policy of the client. UsageError: no policy."""
         if on_outage is None:
             return self.on_outage
         policy = checked_policy(on_outage)
@@ -72,7 +72,7 @@ class TryHoldKeywords(TypedDict, total=False):
     fence: bool
     """Ask for a number that grows with every lease of the key."""
     on_outage: OutagePolicy | None
-    """"open" goes on unguarded, "closed" raises Unavailable. None: as the client was told."""
+    """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
 class HoldKeywords(TryHoldKeywords, total=False):
@@ -159,7 +159,7 @@ class ClaimKeywords(TypedDict, total=False):
     type: Any
     """What a result is decoded into."""
     on_outage: OutagePolicy | None
-    """"open" goes on unguarded, "closed" raises Unavailable. None: as the client was told."""
+    """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
 class ClaimOptions:
@@ -230,7 +230,7 @@ class CacheKeywords(TypedDict, total=False):
     type: Any
     """What a value is decoded into. For a function: its return annotation, if not given."""
     on_outage: OutagePolicy | None
-    """"open" loads unguarded, "closed" raises Unavailable. None: as the client was told."""
+    """"open" loads unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
 class CacheOptions:

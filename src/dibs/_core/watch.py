@@ -1,4 +1,4 @@
-"""Being told when a key changes: the server's client tracking, and what its pushes say.
+"""Notifications of changed keys: the server's client tracking, and what its pushes say.
 
 The waiter's own read (`PTTL`) registers the key, so nobody pays but those who wait: a release
 costs no extra command, and any change counts, also one by another program. A push can be lost
@@ -31,7 +31,7 @@ class Tracked(NamedTuple):
 def tracked(request: Request, *, first: bool) -> Request:
     """The same request; its first command registers for one change of its key.
 
-    *first*: on this connection, which has to say once that it wants to be told at all.
+    *first*: on this connection, which has to switch tracking on once.
     """
     head = _TRACK + _NEXT if first else _NEXT
     return Request(head + request.payload, request.replies + (2 if first else 1), request.key)
@@ -55,7 +55,7 @@ def watch_request(key: bytes) -> Request:
 
 
 def read_watch(answer: Tracked) -> Watching:
-    """How long it is held, and whether we will be told."""
+    """How long it is held, and whether its change will be pushed."""
     pttl = answer.replies[0]
     if not isinstance(pttl, int):
         return Watching(math.inf, tracked=False)  # refused: all we can do is try every now and then

@@ -138,7 +138,7 @@ class Cache:
         return reading
 
     def _read_for_memory(self, keys: CacheKeys) -> Reading:
-        """Read, and be told when it changes: only then it may be remembered here."""
+        """Read, and track changes of the key: only then the value may be remembered here."""
         options, key = keys.options, keys.key
         now, _ = self._store.opened()
         request = keys.read

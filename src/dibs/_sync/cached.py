@@ -87,7 +87,7 @@ class Cached(Generic[P, T]):
         return bound
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
-        """True: called as `Class.function.invalidate`, and nobody told us the class."""
+        """True: called as `Class.function.invalidate`, and the class is not known."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
 
     def _request_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:

@@ -165,7 +165,7 @@ class Claim:
 
     def __del__(self) -> None:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
-        # Listeners are told later: this runs wherever garbage is collected, also inside a listener
+        # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         lease, leases = self._lease, self._leases
         if lease is None:

@@ -20,7 +20,7 @@ class Follower:
         self._store = store
 
     def follow(self, want: LoadRequest, reading: Reading, give_up: float) -> None:
-        """Until the other load is over, as far as we are told, or it is time to look or give up."""
+        """Until the other load is over, as far as we know, or it is time to look or give up."""
         options, keys = want.options, want.keys
         signal = Signal()
         link = self._store.link

@@ -100,7 +100,7 @@ class RenewedLease(Lease):
     __slots__ = ()
 
     def __del__(self) -> None:
-        # Nobody can release it any more. Listeners are told later: this runs wherever garbage is
+        # Nobody can release it any more. Listeners get it later: this runs wherever garbage is
         # collected, also inside a listener that holds a lock.
         state = self._state
         if state.is_over or state.is_lost:
@@ -116,7 +116,7 @@ def lost_error(state: LeaseState) -> LeaseLost:
 
 
 def busy_error(call: HoldCall, holding: Holding) -> Busy:
-    """What a caller is told whose key somebody else has."""
+    """The error for a caller whose key somebody else has."""
     return Busy(call.text, holding.remaining, holding.holder, call.name)
 
 

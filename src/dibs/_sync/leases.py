@@ -1,5 +1,5 @@
 # Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
-"""The leases of this process: taken, extended and given back, and a table of them."""
+"""The leases of this process: acquired, extended and released, and a table of them."""
 
 import math
 import os

@@ -80,7 +80,7 @@ class Sentinels:
 
     def __init__(self, service: SentinelService, on_switch: Callable[[str], None]) -> None:
         self.link: Link | None = None
-        """What is told when the master is another server."""
+        """Called when the master is another server."""
         self.place = self._place(service.template)
         self._service = service
         self._on_switch = on_switch

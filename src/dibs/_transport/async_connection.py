@@ -30,7 +30,7 @@ class Owner(Protocol):
 
 
 class AsyncConnection(Channel, asyncio.BufferedProtocol):
-    """Requests out in order, replies back in order, pushes told apart.
+    """Requests out in order, replies back in order, pushes apart from them.
 
     A request on an idle connection is written at once, so that one task alone pays no extra tick.
     Where several tasks are busy, what they ask in one tick goes out together.

@@ -283,7 +283,7 @@ class MultiplexedLink:
                 await asyncio.to_thread(self.revive)
 
     def _is_mistake(self, error: BaseException) -> bool:
-        """A mistake in the settings is told as such – unless these settings have worked before."""
+        """A mistake in the settings is a UsageError, unless these settings have worked before."""
         mistake = settings_error(error)
         if mistake is None or self.engine is not None or self._machine.breaker.is_open:
             return False

@@ -78,7 +78,7 @@ def close_failed_socket(error: BaseException) -> None:
 def _abort_failed_transport(error: BaseException) -> None:
     """Close the transport of a TLS handshake that failed with *error*, or was cancelled.
 
-    A handshake that asyncio is told to cancel before its first step goes on nevertheless; after its
+    A handshake that is cancelled before its first step goes on nevertheless; after its
     last step asyncio waits for the TLS shutdown of the server, which may never come.
     """
     for value in _locals_of(error):

@@ -73,7 +73,7 @@ def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
         lines += ["Made up for this run; the bot needs both:"]
         lines += [f"  LINE_CHANNEL_SECRET={line.channel.secret}"]
         lines += [f"  LINE_CHANNEL_ACCESS_TOKEN={line.channel.access_token}", ""]
-    lines += ["In the bot, the SDK is told where LINE is:"]
+    lines += ["In the bot, give the SDK this address:"]
     lines += [f"  {language:<8}{how}" for language, how in hints(line.api_base).items()]
     return "\n".join([*lines, "", "Ctrl-C ends it."])
 

@@ -63,7 +63,7 @@ class AccountApi:
         return done(person.profile() | {"language": person.language})
 
     async def followers(self, asked: Asked) -> Response:
-        """All friends of the bot, 300 at a time unless told otherwise."""
+        """All friends of the bot, 300 at a time unless asked otherwise."""
         friends = self._platform.accounts.friends()
         ids, more = page_of(friends, asked, most=_MOST_FOLLOWERS, usual=_USUAL_FOLLOWERS)
         return done({"userIds": ids} | more)

@@ -1,4 +1,4 @@
-"""LINE's HTTP API, with LINE's own paths, to be mounted where a bot is told that LINE is."""
+"""LINE's HTTP API, with LINE's own paths, to be mounted at the base URL of a bot."""
 
 from typing import TYPE_CHECKING
 

@@ -21,13 +21,13 @@ class Audience:
     jobs: list[dict[str, Any]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
-        """As it is told when it was made."""
+        """As the answer to its creation shows it."""
         facts = {"audienceGroupId": self.id, "createRoute": "MESSAGING_API", "type": self.kind}
         facts |= {"description": self.description, "created": self.created}
         return facts | {"permission": "READ_WRITE", "isIfaAudience": False} | self.more
 
     def facts(self) -> dict[str, Any]:
-        """As it is told later."""
+        """As later answers show it."""
         return self.summary() | {"status": "READY", "audienceCount": len(self.users)}
 
 

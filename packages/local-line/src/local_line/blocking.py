@@ -70,7 +70,7 @@ class BlockingLine:
 
     @property
     def api_base(self) -> str:
-        """What a bot is told that LINE's API is."""
+        """The base URL of LINE's API, for a bot."""
         return self.line.api_base
 
     @property

@@ -68,7 +68,7 @@ class InsightApi:
         return done({"status": status} | reach)
 
     async def demographic(self, asked: Asked) -> Response:
-        """Nothing is told of fewer than 20 friends."""
+        """No figures for fewer than 20 friends."""
         return done({"available": False})
 
     async def deliveries(self, asked: Asked) -> Response:
@@ -98,7 +98,7 @@ class InsightApi:
         return done({"overview": dict.fromkeys(_NOTHING), "messages": [], "clicks": []})
 
     async def menu(self, asked: Asked) -> Response:
-        """Who has seen and tapped a rich menu: not told of fewer than 20 people."""
+        """Who has seen and tapped a rich menu: no figures for fewer than 20 people."""
         _period(asked)
         menu_id = asked.part("richMenuId")
         if menu_id not in [menu["richMenuId"] for menu in self._platform.menus.all()]:

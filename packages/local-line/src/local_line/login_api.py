@@ -158,7 +158,7 @@ class LoginApi:
         return done({"kids": self._platform.logins.key_ids(self._platform.clock())})
 
     async def revoke(self, asked: Asked) -> Response:
-        """It is not good any more; nobody is told whether it ever was."""
+        """It is not valid any more; the answer does not say whether it ever was."""
         self._platform.logins.revoke((await asked.form()).get("access_token", ""))
         return Response(status_code=200)
 

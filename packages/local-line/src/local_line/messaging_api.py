@@ -125,7 +125,7 @@ class MessagingApi:
         return done(status=202)
 
     def _narrowed(self, body: Json) -> list[str]:
-        """Nobody here has told an age or an area: a demographic filter leaves nobody."""
+        """No age and no area is known here: a demographic filter leaves nobody."""
         platform, friends = self._platform, self._platform.accounts.friends()
         audiences, sendings = platform.audiences, platform.sendings
         reader = Recipients(
@@ -218,7 +218,7 @@ class MessagingApi:
         platform.used += cost
 
     def _say(self, chat_id: str, messages: list[Json], *, via: str) -> list[Json]:
-        """Somebody who has blocked the bot does not see it; the bot is not told."""
+        """Somebody who has blocked the bot does not see it; the bot gets no error."""
         platform = self._platform
         person = platform.accounts.find(chat_id)
         sent: list[Json] = []

@@ -294,8 +294,8 @@ class ChatPanel:
             window.clear()  # the state has it: what happened meanwhile must not be drawn twice
             yield _sse("state", self._state(visitor, phone))
             while not self._is_closing and (news := await window.next()) is not None:
-                if told := self._told(visitor, phone, news, window):
-                    yield told
+                if update := self._update(visitor, phone, news, window):
+                    yield update
         finally:
             self._windows.discard(window)
             self.platform.journal.close_window(window)
@@ -309,7 +309,7 @@ class ChatPanel:
             return f"The bot does not start: {error}."
         return ""
 
-    def _told(self, visitor: Visitor, phone: Phone, news: News, window: Window) -> str:
+    def _update(self, visitor: Visitor, phone: Phone, news: News, window: Window) -> str:
         """Empty: it is for another phone."""
         if window.has_missed:
             window.clear()

@@ -67,7 +67,7 @@ class Platform:
         self.channel = Channel(secret, access_token, name, picture, picture_url, **known)
         self.webhook_url = webhook_url
         self.api_base = "https://api.line.me"
-        """What a bot is told that LINE's API is."""
+        """The base URL of LINE's API, for a bot."""
         self.redelivery = redelivery
         self.quota = quota
         self.used = 0

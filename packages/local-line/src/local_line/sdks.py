@@ -1,4 +1,4 @@
-"""How LINE's SDKs are told where LINE is: the option of each, as it is written in a bot."""
+"""Where the base URL goes in LINE's SDKs: the option of each, as it is written in a bot."""
 
 
 def hints(base: str) -> dict[str, str]:

@@ -385,6 +385,7 @@ def test_the_menu_changes_on_the_phone(page: Any, stage: Stage) -> None:
     stage.show_menu("x", areas=[{"bounds": bounds, "action": switch}])
     page.get_by_role("button", name="換頁").click()
     expect(page.get_by_role("button", name="其他")).to_be_visible()
+    eventually(lambda: stage.bot.events)  # the page switches before the bot has the event
     assert stage.bot.events[0]["postback"]["params"]["status"] == "SUCCESS"
 
 

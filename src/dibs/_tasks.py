@@ -15,7 +15,7 @@ from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.gathering import start_task
-from ._transport.multiplexed import MultiplexedLink as Link
+from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Coalescer",
     "Flight",
     "Guard",
-    "Link",
     "Signal",
+    "Transport",
     "fits",
     "gather_until",
     "monotonic",

@@ -62,7 +62,7 @@ def read_engine(reply: Reply) -> Engine:
 
 
 class Handshake:
-    """Send `request`, hand its replies to `heard`, until that returns what the server can do.
+    """Send `request`, hand its replies to `received`, until that returns what the server can do.
 
     *plain*: the server closes connections on commands that it does not know (twemproxy): nothing
     is asked that such a proxy might not know.
@@ -78,7 +78,7 @@ class Handshake:
         self._is_first = True
         self.request = _probe(self._asked, *([] if plain else [ASK]))
 
-    def heard(self, replies: list[Reply]) -> Engine | None:
+    def received(self, replies: list[Reply]) -> Engine | None:
         """The engine; None: there is another `request`. UsageError: it cannot be worked with.
 
         ConnectionError: the server cannot tell now.
@@ -100,7 +100,7 @@ class Handshake:
 
     @property
     def is_list(self) -> bool:
-        """False: a link gives the reply to `request` as it is, not in a list."""
+        """False: a transport gives the reply to `request` as it is, not in a list."""
         return self.request.replies > 1
 
     def closed(self) -> UsageError | None:
@@ -184,7 +184,7 @@ RESP3, RESP3_AGAIN = Dialect(3), Dialect(3, again=True)
 RESP2, PLAIN = Dialect(2), Dialect(2, plain=True)
 
 
-class Greeting:
+class Negotiation:
     """Which dialect to try next: RESP3, or RESP2 for a server that does not know HELLO.
 
     Nothing is concluded from one connection that closes: a server that crashes does that, too.

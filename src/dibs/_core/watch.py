@@ -94,8 +94,8 @@ class Pushes(NamedTuple):
     """The last pause; 0: the last push was about a change, or none came."""
     registered_at: float = -math.inf
 
-    def heard(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
-        """After a look at the key: *pushed*: because of a push; *changed*: somebody else has it."""
+    def after_reading(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
+        """The key was read: because of a push (*pushed*); somebody else has it (*changed*)."""
         if changed:
             return Pushes(0.0, 0.0, now)
         if pushed:

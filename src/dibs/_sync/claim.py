@@ -222,7 +222,7 @@ def take_claim(
 
 def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None:
     """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
-    engine = leases.store.link.engine
+    engine = leases.store.transport.engine
     if engine is None or not engine.refused:
         return
     leaves = options.after != "release" or options.on_error != "release"
@@ -244,7 +244,7 @@ def _taken(
         try:
             leases.renewer.keep(lease)
         except BaseException:  # no thread to be had, or a signal handler raised
-            leases.give_up(lease)
+            leases.release_unused(lease)
             raise
     if leases.events.listeners:
         leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)

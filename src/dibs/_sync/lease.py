@@ -159,7 +159,7 @@ class Hold:
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
-            self._leases.give_up(state)
+            self._leases.release_unused(state)
             raise
 
     def __exit__(

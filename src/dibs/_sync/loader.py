@@ -130,14 +130,14 @@ class Loader:
         finally:
             lock.is_over = True
             self._leading.pop(token, None)
-            self._store.link.unwatch(keys.key, part)
+            self._store.transport.unwatch(keys.key, part)
             if self.untracked_loads.get(keys.key) == token:
                 self.untracked_loads.pop(keys.key, None)
         return self._keep(want, token, value, since)
 
     def _watch(self, key: bytes, token: bytes, part: Callable[[], None]) -> None:
         try:
-            watching = self._store.link.watch(key, part, monotonic())
+            watching = self._store.transport.watch(key, part, monotonic())
         except Outage:
             return  # then the load is not stored either
         if watching.remaining <= 0:
@@ -230,7 +230,7 @@ class Loader:
 
     def unlock(self, want: LoadRequest, token: bytes) -> None:
         """However late: a server that was stopped gives us the lock when it goes on."""
-        self._store.link.post(unlock_request(want.keys, token, float("inf")))
+        self._store.transport.post(unlock_request(want.keys, token, float("inf")))
 
     def load_unguarded(self, want: LoadRequest, outage: Outage) -> Answer:
         self._store.outage(want.keys.name, outage.cause, want.options.on_outage)

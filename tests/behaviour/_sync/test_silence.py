@@ -24,7 +24,7 @@ def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
 
 
 def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
-    """Opening has an allowance of its own: a cold start in front of a distant server is guarded."""
+    """Opening has a time limit of its own: a cold start in front of a distant server is guarded."""
     events: list[Event] = []
     line.delay(requests=0.1, replies=0.1)
     with Dibs(line.url, listeners=[events.append]) as dibs:

@@ -311,7 +311,9 @@ def test_a_refresh_that_hangs_in_a_thread_does_not_end_all_refreshing(valkey: Se
 
 
 @pytest.mark.parametrize("through", ["itself", "another"])
-def test_a_thread_that_loads_what_it_needs_to_load_is_told(valkey: Server, through: str) -> None:
+def test_a_thread_that_loads_what_it_needs_to_load_gets_an_error(
+    valkey: Server, through: str
+) -> None:
     """A cached function that asks for its own value, directly or not: UsageError, at once."""
     with Dibs(valkey.url, budget=10) as dibs:
 
@@ -329,7 +331,7 @@ def test_a_thread_that_loads_what_it_needs_to_load_is_told(valkey: Server, throu
 
 
 @pytest.mark.parametrize("through", ["itself", "another"])
-async def test_a_task_that_loads_what_it_needs_to_load_is_told(
+async def test_a_task_that_loads_what_it_needs_to_load_gets_an_error(
     valkey: Server, through: str
 ) -> None:
     """The same for tasks."""
@@ -349,7 +351,7 @@ async def test_a_task_that_loads_what_it_needs_to_load_is_told(
         await aeventually(lambda: valkey.keys() == [])
 
 
-def test_two_threads_whose_loads_need_each_other_are_told(valkey: Server) -> None:
+def test_two_threads_whose_loads_need_each_other_get_an_error(valkey: Server) -> None:
     """One loads A and needs B, the other loads B and needs A: neither waits for ever."""
     both = threading.Barrier(2)
 
@@ -419,7 +421,7 @@ def test_stale_reads_in_threads_cost_no_thread_and_no_script_each(valkey: Server
         eventually(lambda: loads == 2 and [menu("a") for menu in menus] == [2, 2])
 
 
-def test_too_many_refreshes_at_once_are_told(valkey: Server) -> None:
+def test_too_many_refreshes_at_once_are_reported(valkey: Server) -> None:
     """A loader that hangs for a hundred keys: a bounded number of threads, and an event."""
     events: list[Event] = []
     go, is_slow = threading.Event(), False

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
 _POLL = 0.1
-"""Where the server cannot tell at all: how often to look."""
+"""Where the server cannot push changes: how often to look."""
 _RENEWED = 0.05
 """A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002

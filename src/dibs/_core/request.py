@@ -43,7 +43,7 @@ def first_error(reply: Reply) -> ErrorReply | None:
 def deciding_error(reply: Reply) -> ErrorReply | None:
     """The error that a request failed with: its first command decides.
 
-    What comes after it only tells more; without that, what was done is done all the same.
+    What comes after it only adds facts; without them, what was done is done all the same.
     """
     first = reply[0] if isinstance(reply, list) and reply else reply
     return first if isinstance(first, ErrorReply) else None

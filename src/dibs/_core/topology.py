@@ -1,4 +1,4 @@
-"""Which server is the master: what sentinels say, which of them to believe, what an error tells.
+"""Which server is the master: what sentinels say, which of them to believe, what an error means.
 
 A sentinel answers with an address and the epoch of its configuration. Every failover has a higher
 epoch than the one before, so of two answers the one with the higher epoch is the newer. A sentinel
@@ -19,7 +19,7 @@ CHANNELS = (
     "+convert-to-slave",
 )
 """What to subscribe to. The sentinel that leads a failover publishes `+switch-master` last, after
-the other replicas have been told, but names the new master from `+promoted-slave` on."""
+the other replicas follow it, but names the new master from `+promoted-slave` on."""
 
 LOOK_EVERY = 1.0
 """Seconds between two questions, whether or not a subscription is up."""

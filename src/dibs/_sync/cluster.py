@@ -172,7 +172,7 @@ class ClusterTransport(ClusterMap):
             return Tracked(reply if request.replies > 1 else [reply], tracked=False)
         if read_redirect(first_error(answer.replies), route.node) is None:
             return answer
-        # It is elsewhere, or about to be: nobody will tell, the caller looks again.
+        # It is elsewhere, or about to be: no push will come, the caller looks again.
         route.transport.unwatch(request.key, wake)
         reply = self.send(request, now)
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
-    MORE,
     SLICES,
     Attempt,
     Circuit,
@@ -20,8 +19,8 @@ from dibs._core.connection import (
     TimeLimit,
     unserved,
 )
-from dibs._core.multiplexer import Channel, Multiplexer
-from dibs._core.request import REPEATED, ErrorReply, Request
+from dibs._core.multiplexer import Multiplexer
+from dibs._core.request import MORE, REPEATED, Channel, ErrorReply, Request
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES

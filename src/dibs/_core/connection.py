@@ -14,8 +14,6 @@ import itertools
 from collections import deque
 from typing import Any
 
-import hiredis
-
 from ..errors import Cause
 from .breaker import Breaker, Outage
 from .causes import code_of_reply
@@ -30,14 +28,6 @@ Not how many break in all: a proxy that restarts ends the connections of all thr
 """
 MOST_UNDELIVERED = 10_000
 """Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
-
-MORE = object()
-"""What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
-
-
-def make_parser() -> Any:
-    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
-    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
 
 
 class TimeLimit:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import make_parser
 from .._core.engine import Engine
-from .._core.multiplexer import Channel, Pending
-from .._core.request import Reply
+from .._core.request import Channel, Pending, Reply, make_parser
 from . import redis_internals
 from .sockets import undelivered
 

@@ -16,8 +16,8 @@ from .._core.capabilities import NO_OP
 from .._core.causes import cause_for
 from .._core.connection import Next
 from .._core.engine import Engine
-from .._core.multiplexer import Multiplexer, Pending, Redelivery, is_wanted
-from .._core.request import Reply, Request, together
+from .._core.multiplexer import Multiplexer, Redelivery
+from .._core.request import Pending, Reply, Request, is_wanted, together
 from .._core.watch import (
     Tracked,
     Watching,

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import MORE, SLICES, TimeLimit, make_parser
+from .._core.connection import SLICES, TimeLimit
 from .._core.engine import Engine
-from .._core.request import Reply, Request
+from .._core.request import MORE, Reply, Request, make_parser
 from . import redis_internals
 from .sockets import is_readable, undelivered
 

@@ -58,7 +58,6 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
             "test_a_command_that_is_refused_costs_no_guard",
             "test_a_hold_is_renewed_in_the_next_loop",
             "test_a_lease_that_was_cut_off_with_its_loop",
-            "test_waiting_renewing_and_claims_in_a_slot_that_is_half_moved",
         },
     ),
     (

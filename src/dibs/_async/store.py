@@ -90,15 +90,15 @@ class AsyncStore:
             raise UsageError(CLOSED)
 
     async def opened(self) -> tuple[float, Engine]:
-        """The time, and what the store can do. Outage: it was not reached within the budget.
+        """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             await self._embedded.start()
-        now = monotonic()
-        return now, await self.link.ready(now)
+        engine = await self.link.ready(monotonic())
+        return monotonic(), engine
 
     async def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""

@@ -91,15 +91,15 @@ class Store:
             raise UsageError(CLOSED)
 
     def opened(self) -> tuple[float, Engine]:
-        """The time, and what the store can do. Outage: it was not reached within the budget.
+        """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
-        now = monotonic()
-        return now, self.link.ready(now)
+        engine = self.link.ready(monotonic())
+        return monotonic(), engine
 
     def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts
-from .._core.lease import mistake, store_is_out
+from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.topology import Doubt, Reconnections, doubt
@@ -135,6 +135,8 @@ class AsyncStore:
         if error is None:
             return reply
         code = store_is_out(error)
+        if code == "oom" and isinstance(request, SetExpiry):
+            return await self.ask(request.by_script(), now)
         if code is None:
             raise mistake(error)
         self.link.deliver_later(request)

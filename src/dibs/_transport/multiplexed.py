@@ -32,6 +32,7 @@ from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
 from .faults import cause_of, settings_error
+from .gathering import running_loop
 from .handshake import open_async
 from .targets import Address
 from .watchers import Wake, Watchers
@@ -89,7 +90,7 @@ class MultiplexedLink:
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if loop is not self._loop or self._closing:
             self._bind(loop)
         machine = self._machine

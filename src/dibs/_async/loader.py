@@ -162,7 +162,12 @@ class AsyncLoader:
         """The lock as a lease that is kept alive."""
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, token, since)
-        self._leases.renewer.keep(lock)
+        try:
+            self._leases.renewer.keep(lock)
+        except BaseException:  # no thread to be had, or a signal handler raised
+            lock.is_over = True
+            self.unlock(want, token)
+            raise
         return lock
 
     async def _keep(self, want: LoadRequest, token: bytes, value: Any, since: float) -> Answer:

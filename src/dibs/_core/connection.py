@@ -151,8 +151,11 @@ class Attempt:
 
     @property
     def needs_new_connection(self) -> bool:
-        """True: an idle connection has broken twice, so another idle one cannot be trusted."""
-        return self._losses > 1
+        """True: an idle connection was silent, or two have broken: no other one can be trusted.
+
+        A firewall that forgets idle connections forgets all of them, and tells nobody.
+        """
+        return self._was_silent or self._losses > 1
 
     def silent(self) -> Next:
         """Nothing came for half a budget: the second connection gets the other half."""

@@ -154,7 +154,21 @@ class Leases:
             store.outages.served(now)
         if len(self.table) > self._sweep_at:
             self._sweep(now)
+        if monotonic() >= lease.deadline:
+            self._catch_up(lease)
         return lease
+
+    def _catch_up(self, lease: LeaseState) -> None:
+        """The reply came after the lease would have ended: opening a connection took that long,
+        or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
+        """
+        try:
+            self._extend(lease, lease.call.options.ttl, monotonic())
+        except (Outage, UsageError):
+            return
+        except BaseException:
+            self.release_unused(lease)
+            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""

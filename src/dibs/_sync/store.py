@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts
-from .._core.lease import mistake, store_is_out
+from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.topology import Doubt, Reconnections, doubt
@@ -93,15 +93,15 @@ class Store:
             raise UsageError(CLOSED)
 
     def opened(self) -> tuple[float, Engine]:
-        """The time, and what the store can do. Outage: it was not reached within the budget.
+        """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
-        now = monotonic()
-        return now, self.transport.ready(now)
+        engine = self.transport.ready(monotonic())
+        return monotonic(), engine
 
     def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
@@ -138,6 +138,8 @@ class Store:
         if error is None:
             return reply
         code = store_is_out(error)
+        if code == "oom" and isinstance(request, SetExpiry):
+            return self.ask(request.by_script(), now)
         if code is None:
             raise mistake(error)
         self.transport.deliver_later(request)

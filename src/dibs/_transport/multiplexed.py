@@ -32,6 +32,7 @@ from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
 from .base import BaseTransport
 from .faults import cause_of, settings_error
+from .gathering import running_loop
 from .handshake import open_async
 from .watchers import Wake, Watchers
 
@@ -65,7 +66,7 @@ class MultiplexedTransport(BaseTransport):
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if loop is not self._loop or self._closing:
             self._bind(loop)
         machine = self._machine

@@ -301,7 +301,7 @@ def test_a_refresh_that_hangs_in_a_thread_does_not_end_all_refreshing(valkey: Se
 
     with Dibs(valkey.url, budget=10) as dibs:
 
-        @dibs.cached("menu:{name}", ttl=0.2, stale=60, load_timeout=0.3, lock_ttl=0.3)
+        @dibs.cached("menu:{name}", ttl=0.2, stale=60, load_timeout=0.3, lock_ttl=1)
         def menu(name: str) -> int:
             nonlocal loads
             loads += 1

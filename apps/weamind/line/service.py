@@ -34,6 +34,7 @@ from .personal import (
     answer_set,
     answer_setting,
     answer_settings,
+    answer_unset,
     answer_weather,
     look_up,
     question_in,
@@ -188,6 +189,7 @@ _ACTIONS: dict[str, Callable[[Any, Bot, dict[str, str]], Awaitable[None]]] = {
     "recent_queries": answer_recent,
     "settings": answer_settings,
     "set": answer_set,
+    "unset": answer_unset,
     "delete": answer_delete,
     "other": _answer_other,
 }

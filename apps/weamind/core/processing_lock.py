@@ -297,6 +297,8 @@ class ProcessingLock:
     ) -> Turn:
         if not self._at_least:
             return Turn(granted=False, tell=await self._is_first(busy))
+        # Asked now: once it may speak, the work may be over and its keys gone.
+        is_same = bool(what) and await self._is_same(busy, what)
         speaking = Speaking(self._dibs, busy.key)
         stack.push_async_callback(speaking.close)
         if not await speaking.begin():  # the answer is being sent, for longer than usual
@@ -306,10 +308,15 @@ class ProcessingLock:
         await speaking.close()
         if not what:
             return Turn(granted=True)
-        if not may_wait or await self._is_answered(busy.key, what):
+        if is_same or not may_wait or await self._is_answered(busy.key, what):
             return Turn(granted=False)
         wait = min(busy.retry_after, self._at_least) + _MARGIN
         return await self._try(stack, busy.key, source, what, wait)
+
+    async def _is_same(self, busy: Busy, what: str) -> bool:
+        """Whether what runs, or was just answered, is the same; in the beginning, it counts so."""
+        begins = busy.retry_after > max(self._at_least, self._ttl - _BEGINNING)
+        return begins or await self._is_answered(busy.key, what)
 
     async def _is_answered(self, key: str, what: str) -> bool:
         """Whether the last answer was to the same."""

@@ -85,7 +85,11 @@ const WORDS = {
   redelivered: ["redelivered", "重送"],
   onStandby: ["standby", "待命"],
   noAnswer: ["no answer in 2 s", "2 秒內沒有回應"],
-  nobodyThere: ["nobody there", "連不上"],
+  noConnection: ["no connection: is the bot running?", "連不上：機器人有啟動嗎？"],
+  noHttp: ["the answer is not HTTP", "回應不是 HTTP"],
+  sameSecret: ["refused: does the bot have the same channel secret?", "被拒絕：機器人的 channel secret 一樣嗎？"],
+  rightPath: ["is the path of the webhook right?", "webhook 的路徑正確嗎？"],
+  botFailed: ["the bot failed: its log says why", "機器人發生錯誤：請看它的記錄"],
   webhookRow: ["webhook: ", "webhook："],
   callRow: ["call: ", "呼叫："],
 };

@@ -44,7 +44,8 @@ _LARGEST_FILE = 10 * 1024 * 1024
 _LOG = 60
 _HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'self'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' https:; base-uri 'none'; "
+    "frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -200,8 +201,12 @@ class ChatPanel:
         return wishes.draft(verb, wish, Mention(f"@{channel.name}", channel.bot_id, is_self=True))
 
     def _check_friendship(self, phone: Phone, wish: wishes.Wish) -> None:
-        if wish.place == "private" and self._person(phone).has_blocked:
+        if wish.place != "private":
+            return
+        person = self._person(phone)
+        if person.has_blocked:
             raise HTTPException(409, "You have blocked the bot. Add it again first.")
+        person.is_friend = True  # as in LINE's app, where a bot is added before it is written to
 
     def _switch(self, phone: Phone, alias: str) -> str:
         """Another menu is on the phone; what LINE says about it."""

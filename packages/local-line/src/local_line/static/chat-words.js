@@ -78,6 +78,8 @@ const WORDS = {
   request: ["Sent", "送出"],
   answer: ["Answered", "回應"],
   nothing: ["nothing", "無內容"],
+  showPicture: ["Picture: show", "圖片：顯示"],
+  noPicture: ["Picture: cannot be loaded", "圖片：無法載入"],
   curl: ["Copy as curl", "複製為 curl"],
   replay: ["Replay", "重播"],
   unknownCall: ["not served", "沒有提供"],

@@ -64,7 +64,7 @@ async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
     async with bot.lock.turn(getattr(event, "source", None), what=what) as turn:
         if turn.granted:
             await work(bot.in_turn(turn))
-        elif turn.tell:
+        elif turn.asks_to_wait:
             await bot.reply(event, text_message(texts.BUSY))
 
 
@@ -162,7 +162,7 @@ async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
                 await bot.in_turn(turn).reply(event, found)
         elif turn.granted:
             await answer_own(event, bot.in_turn(turn), found, question_in(data))
-        elif turn.tell:
+        elif turn.asks_to_wait:
             await bot.reply(event, text_message(texts.BUSY))
 
 

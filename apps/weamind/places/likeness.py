@@ -98,7 +98,7 @@ def is_slip(one: str, other: str) -> bool:
     if abs(len(one) - len(other)) > 1 or one == other:
         return False
     if one[:1] != other[:1] and one[-1:] != other[-1:] and len(one) > 2 < len(other):
-        return False  # a slip spares one end: most words are told apart by that
+        return False  # a slip spares one end: most words are distinguished by that
     start = 0
     while start < min(len(one), len(other)) and one[start] == other[start]:
         start += 1

@@ -260,7 +260,7 @@ def _is_something_else(word: Word, said: str) -> bool:
 
 
 def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
-    """The words in *said* that can be told from the text around them."""
+    """The words in *said* that can be distinguished from the text around them."""
     start = 0
     while start < len(said):
         start, words = _longest(said, start, names)

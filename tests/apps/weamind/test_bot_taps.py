@@ -287,13 +287,13 @@ async def test_turns_that_stay(valkey: Server) -> None:
         async with here.turn(me, what="home") as turn:
             assert turn.granted
             async with there.turn(me) as refused, here.turn(me) as refused_too:
-                assert not refused.granted and refused.tell
+                assert not refused.granted and refused.asks_to_wait
                 assert not refused_too.granted
             await turn.answers()
             await turn.answers()
         for lock in (here, there):
             async with lock.turn(me, what="home") as refused:
-                assert not refused.granted and not refused.tell
+                assert not refused.granted and not refused.asks_to_wait
             async with lock.turn(me) as turn:
                 assert turn.granted
         assert sorted(valkey.keys()) == ["line:answered:home:U1", "processing:user:U1"]
@@ -331,7 +331,7 @@ async def test_who_waits_to_speak_gets_no_turn_afterwards(
 
         async def tap() -> tuple[bool, bool]:
             async with lock.turn(source, what="home") as turn:
-                return turn.granted, turn.tell
+                return turn.granted, turn.asks_to_wait
 
         async with lock.turn(source, what="home") as first:
             assert first.granted and await somebody.begin()

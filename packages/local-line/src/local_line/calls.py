@@ -168,8 +168,8 @@ class Row:
         call = Call(
             self._at, asked.request.method, self._route, response.status_code,
             monotonic() - self._since, asked.request_id, note, asked.body, self._number,
-            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut, _told(response),
-            is_known,
+            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut,
+            _answer(response), is_known,
         )  # fmt: skip
         self._platform.journal.called(call, asked.chat_id)
 
@@ -179,7 +179,7 @@ def _path_of(request: Request) -> str:
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
-def _told(response: Response) -> Any:
+def _answer(response: Response) -> Any:
     if isinstance(response, JSONResponse):
         return json.loads(bytes(response.body))
     return f"({response.media_type or 'no content type'}, {len(response.body)} bytes)"

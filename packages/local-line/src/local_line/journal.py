@@ -1,4 +1,4 @@
-"""What went over the wire: webhooks to the bot and calls from it, told to those who watch.
+"""What went over the wire: webhooks to the bot and calls from it, for the pages that watch.
 
 Every row has a number, given when it began: by it a page shows rows in that order.
 """

@@ -138,7 +138,9 @@ class AsyncStore:
             return reply
         code = store_is_out(error)
         if code == "oom" and isinstance(request, SetExpiry):
-            return await self.ask(request.by_script(), now)
+            script = request.by_script(self.link.engine)
+            if script is not None:
+                return await self.ask(script, now)
         if code is None:
             raise mistake(error)
         self.transport.deliver_later(request)

@@ -181,8 +181,10 @@ class SetExpiry(Request):
         self._token = token
         self._ms = ms
 
-    def by_script(self) -> Request:
-        """The same by script."""
+    def by_script(self, engine: Engine | None) -> Request | None:
+        """The same by script. None: this user may not run any."""
+        if engine is None or "EVAL" in engine.refused:
+            return None
         script = run_whole_script("hold_extend", [self.key], self._token, self._ms)
         return Request(script, 1, self.key, self.until)
 

@@ -19,6 +19,7 @@ SCRIPTS = (
     "hold_acquire_fenced",
     "hold_release",
     "hold_extend",
+    "hold_resume",
     "cache_lock",
     "cache_store",
     "cache_unlock",

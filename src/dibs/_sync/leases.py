@@ -134,7 +134,7 @@ class Leases:
                 self.release_later(key, token)
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
-            return self._unguarded(call, token, now, outage.cause)
+            return self.unguarded(call, token, now, outage.cause)
         except DibsError:
             raise
         except BaseException:
@@ -144,17 +144,23 @@ class Leases:
         outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
         if not isinstance(outcome, Won):
             return outcome
-        self.table[key] = lease = LeaseState(call, token, now)
+        lease = LeaseState(call, token, now)
         if outcome is not WON:
             lease.fence = outcome.fence
-        if options.at_least:
+        self.enter(lease, now)
+        return lease
+
+    def enter(self, lease: LeaseState, now: float) -> None:
+        """*lease* is ours, as the store has just said."""
+        at_least = lease.call.options.at_least
+        if at_least:
             # From now on, not from the request: a slow reply must not shorten it.
-            lease.stays_until = monotonic() + options.at_least
-        if store.outages.is_open:
-            store.outages.served(now)
+            lease.stays_until = monotonic() + at_least
+        self.table[lease.call.key] = lease
+        if self.store.outages.is_open:
+            self.store.outages.served(now)
         if len(self.table) > self._sweep_at:
             self._sweep(now)
-        return lease
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -162,7 +168,8 @@ class Leases:
             must_allow(engine, "renew")
         return self.store.understood(request, now)
 
-    def _unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
+    def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
+        """The store is out: a lease that keeps nobody out. Unavailable: the policy says so."""
         self.store.outage(call.name, cause, call.options.on_outage)
         lease = LeaseState(call, token, now)
         lease.guarded = False
@@ -227,6 +234,8 @@ class Leases:
         or (`is_undelivered`) the store was out.
         """
         store = self.store
+        if lease.successor is not None:
+            self._confirm_value(lease)
         if lease.is_over or store.is_closed:
             return False
         call, now = lease.call, monotonic()
@@ -263,6 +272,13 @@ class Leases:
             kind = ended if given else "late"
             self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
         return given
+
+    def _confirm_value(self, lease: LeaseState) -> None:
+        """The value of the key was being changed: find out whether it was."""
+        try:
+            self.renewer.confirm(lease)
+        except Outage:
+            self.release_later(lease.call.key, lease.successor or lease.token)
 
     def _ending(
         self, engine: Engine, lease: LeaseState, left: bytes, left_ms: int, now: float
@@ -341,7 +357,7 @@ class Leases:
 
         *lease* was in the table before the store was asked: the answer is not older than it is.
         """
-        if not lease.is_over and value != lease.token:
+        if not lease.is_over and not lease.is_ours(value):
             self.lose(lease, NOT_OURS)
 
     def _keep(self, lease: LeaseState) -> None:

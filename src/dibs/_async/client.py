@@ -117,6 +117,8 @@ class AsyncDibs:
             chosen = self._hold_options(options)
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
+            if chosen.limit is not None:
+                raise UsageError("a lease with limit= cannot be continued by a token")
             return AsyncHold(self._leases, call, secret=secret_in("hold", token))
         return AsyncHold(self._leases, call)
 

@@ -40,6 +40,8 @@ async def detach(leases: AsyncLeases, lease: LeaseState, verb: Verb, ttl: float)
         raise UsageError(f"this {verb} has ended; detach it before it ends")
     if lease.is_lost_at(monotonic()):
         raise lost_error(lease)
+    if lease.call.options.limit is not None:
+        raise UsageError("a lease with limit= cannot be detached")
     secret = UNGUARDED
     if lease.guarded:
         secret = await _hand_over(leases, lease, ttl)

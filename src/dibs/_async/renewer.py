@@ -13,8 +13,9 @@ from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.keys import milliseconds
-from .._core.lease import LeaseState, extend_request, read_extend, value_request
+from .._core.lease import LeaseState, read_extend, value_request
 from .._core.once import complete_request, read_complete
+from .._core.permits import keep_request
 from .._core.request import Request
 from .._events import EventSink
 from .._tasks import Background, Guard, Signal, monotonic
@@ -250,7 +251,7 @@ class AsyncRenewer:
             engine = await self._store.link.ready(now)
             values = [(lease.token, lease.successor) for lease, _ in kept]
             requests = [
-                _renewal(engine, lease.call.key, *value, milliseconds(ttl))
+                _renewal(engine, lease, *value, milliseconds(ttl))
                 for (lease, ttl), value in zip(kept, values, strict=True)
             ]
             replies = await self._store.ask_all(requests, now)
@@ -319,9 +320,9 @@ class AsyncRenewer:
 
 
 def _renewal(
-    engine: Engine, key: bytes, token: bytes, successor: bytes | None, ttl_ms: int
+    engine: Engine, lease: LeaseState, token: bytes, successor: bytes | None, ttl_ms: int
 ) -> Request:
     """Keep the key; where its value is being changed, make sure first that it is."""
     if successor is None:
-        return extend_request(engine, key, token, ttl_ms)
-    return complete_request(engine, key, token, successor, ttl_ms, 0.0)
+        return keep_request(engine, lease, token, ttl_ms)
+    return complete_request(engine, lease.call.key, token, successor, ttl_ms, 0.0)

@@ -265,10 +265,10 @@ def secret_of(value: bytes) -> bytes:
 def _holding(value: Reply, pttl: Reply) -> Holding:
     # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
     left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
-    return Holding(left, _holder(value), note_in(value))
+    return Holding(left, holder_in(value), note_in(value))
 
 
-def _holder(value: Reply) -> str | None:
+def holder_in(value: Reply) -> str | None:
     """Who, from the value. None: the key was written by something that is not dibs."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
@@ -295,6 +295,11 @@ def store_is_out(error: ErrorReply) -> str | None:
     return code_of_reply(str(error))
 
 
+def is_wrong_type(reply: Reply) -> bool:
+    """Whether the key holds something that is not a string."""
+    return isinstance(reply, ErrorReply) and reply.code == "WRONGTYPE"
+
+
 _COMMAND = re.compile(r"(?:run|use) the '([\w|]+)' command")
 _DENIED = (
     "has no permissions",
@@ -308,7 +313,8 @@ def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot mend."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        return UsageError("the key holds a value of another type; choose another key or namespace")
+        said = "the key holds a value of another type (or is held with and without limit=)"
+        return UsageError(f"{said}; choose another key or namespace")
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import pytest
@@ -26,24 +27,23 @@ def contend(url: str, file: str, limit: int, ttl: float, tasks: int, rounds: int
 
     written = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
+    def write(kind: str, at: float, *name: int) -> None:
+        os.write(written, json.dumps([kind, at, *name]).encode() + b"\n")
+
     async def main() -> int:
         done = 0
         async with AsyncDibs(url, budget=20, on_outage="closed") as dibs:
 
             async def contender(number: int) -> None:
                 nonlocal done
-                for _ in range(rounds):
+                for turn in range(rounds):
                     async with dibs.hold("race:1", ttl=ttl, limit=limit, wait=90) as lease:
-                        # Two lines, so that a kill in between is a permit that began.
-                        name = [os.getpid(), number, done]
-                        os.write(
-                            written, json.dumps(["in", time.monotonic(), *name]).encode() + b"\n"
-                        )
+                        write("in", time.monotonic(), number, turn)
                         await asyncio.sleep(0.002)
-                        # What is written now was true a moment ago: the lease had not ended then.
-                        end, lost = time.monotonic(), lease.lost
-                        if not lost:
-                            os.write(written, json.dumps(["out", end, *name]).encode() + b"\n")
+                        # The lease had not ended at a moment that came before this look at it.
+                        end = time.monotonic()
+                        if not lease.lost:
+                            write("out", end, number, turn)
                     done += 1
 
             await asyncio.gather(*[contender(number) for number in range(tasks)])
@@ -52,18 +52,24 @@ def contend(url: str, file: str, limit: int, ttl: float, tasks: int, rounds: int
     return asyncio.run(main())
 
 
-def most_inside(files: list[Path]) -> tuple[int, int]:
-    """How many permits were held at one moment at most, and how many there were."""
-    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    moments = sorted((at, kind == "in", tuple(name)) for kind, at, *name in lines)
-    ended = {name for _, begins, name in moments if not begins}
-    inside, most = 0, 0
-    for _, begins, name in moments:
-        if begins and name not in ended:
-            continue  # killed inside: until when it held its permit is not known
-        inside += 1 if begins else -1
-        most = max(most, inside)
-    return most, len(ended)
+def most_inside(files: list[Path], killed_at: list[float]) -> tuple[int, int]:
+    """How many permits were held at one moment at most, and how many there were.
+
+    Who was killed held its permits until then, if that was well within their ttl.
+    """
+    moments: list[tuple[float, int]] = []
+    for file, killed in zip_longest(files, killed_at):
+        begun: dict[tuple[int, ...], float] = {}
+        for kind, at, *name in map(json.loads, file.read_text().splitlines()):
+            if kind == "in":
+                begun[tuple(name)] = at
+            else:
+                moments += [(begun.pop(tuple(name)), 1), (at, -1)]
+        if killed is not None:
+            held = [at for at in begun.values() if at <= killed < at + TTL / 2]
+            moments += [moment for at in held for moment in ((at, 1), (killed, -1))]
+    inside = list(accumulate(step for _, step in sorted(moments)))
+    return max(inside), len(moments) // 2
 
 
 @pytest.mark.parametrize("killed", [0, 2], ids=["nobody killed", "two killed"])
@@ -76,12 +82,14 @@ def test_100_contenders_in_five_processes_never_exceed_the_limit(
         spawn(contend, valkey.url, str(file), LIMIT, TTL, 20, 5 if number >= killed else 10_000)
         for number, file in enumerate(files)
     ]
+    killed_at: list[float] = []
     for number in range(killed):
         eventually(lambda number=number: _lines(files[number]) > 3, within=60)
+        killed_at.append(time.monotonic())
         children[number].kill()
     for child in children[killed:]:
         assert child.result(within=120) == 100
-    most, permits = most_inside(files)
+    most, permits = most_inside(files, killed_at)
     assert permits >= 100 * (5 - killed) and 1 <= most <= LIMIT
     eventually(lambda: not valkey.client().exists("race:1"), within=TTL + 10)
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from dibs._core.engine import run_script
 from dibs._core.lease import WON, HoldCall, Holding, LeaseState, Won
 from dibs._core.options import HoldOptions, Settings
 from dibs._core.permits import (
@@ -105,3 +106,11 @@ def test_a_look_at_permits() -> None:
     assert read_peek_permits(None) is None
     assert b"EVALSHA" in peek_permits(b"k").payload
     assert read_peek_permits([TOKEN, None]) == Holding(math.inf, "web-1:4711")
+
+
+def test_the_quick_way_to_write_a_request_is_the_same_as_the_plain_one() -> None:
+    """Whatever the key and the token contain, also what stands in for them."""
+    for key in (b"k", b"?", b"$1\r\n?\r\n", b"x" * 1024):
+        asked = HoldCall(key, "k", None, LIMITED)
+        plain = run_script("hold_permit", [key], TOKEN, 5000, 3) + pack("PTTL", key)
+        assert permit_request(asked, TOKEN).payload == plain

@@ -4,6 +4,7 @@ The key is a sorted set: each permit is a token with the moment at which it expi
 server's clock. The key itself expires with the last of them.
 """
 
+import functools
 import math
 
 from .engine import Engine, run_script, run_whole_script
@@ -49,12 +50,27 @@ def script_request(call: HoldCall, token: bytes) -> Request:
 def permit_request(call: HoldCall, token: bytes) -> Request:
     """Take a permit if one is free; else say when one will be."""
     key, options = call.key, call.options
-    keys, words = [key], [token, options.ttl_ms, options.limit or 1]
+    limit = options.limit or 1
     if options.fence_prefix is not None:
-        keys.append(beside(options.fence_prefix, key))
-        words.append(int(FENCE_LIFE * 1000))
-    # PTTL makes it two replies, as for every acquire; the first one says everything.
-    return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
+        keys = [key, beside(options.fence_prefix, key)]
+        words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
+        return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
+    size = SIZE[len(key)]
+    head, tail = _around(options.ttl_ms, limit)
+    parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
+    return Request(b"".join(parts), 2, key)
+
+
+@functools.lru_cache(maxsize=256)
+def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
+    """What stands before the key and behind the token: the same for every key.
+
+    The PTTL at the end makes it two replies, as for every acquire; the first says everything.
+    """
+    script, end = run_script("hold_permit", [b"?"], b"!", ttl_ms, limit).split(
+        b"$1\r\n?\r\n$1\r\n!\r\n"
+    )
+    return script, end + b"*2\r\n$4\r\nPTTL\r\n"
 
 
 def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:

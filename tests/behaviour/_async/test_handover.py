@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, sleep
+from .._tasks import Beside, eventually, sleep
 from ..events import kinds
 from .submissions import NOWHERE, claimed, refused
 
@@ -67,10 +67,14 @@ async def test_the_window_of_a_continued_claim_began_where_it_was_claimed(valkey
 
 async def test_a_continued_claim_is_renewed(valkey: Server) -> None:
     """However long the job takes."""
-    async with AsyncDibs(valkey.url, budget=5) as dibs, AsyncDibs(valkey.url, budget=5) as other:
+    events: list[Event] = []
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs,
+        AsyncDibs(valkey.url, budget=5) as other,
+    ):
         token = await handed_over(dibs)
-        async with dibs.claim("order:1", window=60, lease=0.6, token=token) as claim:
-            await sleep(1.5)
+        async with dibs.claim("order:1", window=60, lease=1.5, token=token) as claim:
+            await eventually(lambda: kinds(events).count("renewed") > 1)
             assert not claim.lost
             assert (await refused(other)).state == "running"
 
@@ -402,13 +406,18 @@ async def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server
 
 async def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
     """Jobs learn their id late. The claim is renewed, completed and released as before."""
-    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        options: dict[str, Any] = {"window": 60, "lease": 0.6, "after": "replay"}
+    events: list[Event] = []
+    async with (
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(server.url, budget=5) as two,
+    ):
+        options: dict[str, Any] = {"window": 60, "lease": 1.5, "after": "replay"}
         async with one.claim("order:1", **options) as claim:
             for note in ("job-1", "", "job-2", None, "job-3"):
                 assert await claim.set_note(note) is True
                 assert claim.note == note == (await refused(two)).note == (await refused(one)).note
-            await sleep(1.3)
+            events.clear()
+            await eventually(lambda: "renewed" in kinds(events))
             assert not claim.lost
             claim.complete(17)
         assert (await refused(two, after="release")).note == "job-3"

@@ -130,11 +130,15 @@ async def test_a_release_between_refusal_and_registration_is_not_missed(valkey: 
 
 async def test_a_permit_is_renewed_and_told_when_it_is_lost(server: Server) -> None:
     """As any lease; a lost permit never touches the others."""
-    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
+    events: list[Event] = []
+    async with (
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs,
+        AsyncDibs(server.url, budget=5) as other,
+    ):
         async with other.hold(KEY, ttl=60, limit=2) as theirs:
             with pytest.raises(LeaseLost):
-                async with dibs.hold(KEY, ttl=0.6, limit=2, renew=True, on_late="raise") as kept:
-                    await sleep(1.2)
+                async with dibs.hold(KEY, ttl=2, limit=2, renew=True, on_late="raise") as kept:
+                    await eventually(lambda: "renewed" in kinds(events))
                     assert not kept.lost and await dibs.try_hold(KEY, ttl=5, limit=2) is None
                     server.client().zrem(KEY, kept.token)
                     await eventually(lambda: kept.lost)
@@ -313,15 +317,16 @@ async def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
 
 async def test_a_server_without_evalsha_gives_permits(valkey: Server) -> None:
     """EVAL is all that is needed; a wait without tracking looks again and again."""
+    events: list[Event] = []
     with CommandFilter(valkey.port) as proxy:
         proxy.refuse("EVALSHA", "CLIENT", "HELLO")
-        async with AsyncDibs(proxy.url, budget=5) as dibs:
+        async with AsyncDibs(proxy.url, budget=5, listeners=[events.append]) as dibs:
             leases = await taken(dibs, 2, fence=True)
             assert await leases[0].extend(30)
             assert await dibs.try_hold(KEY, ttl=5, limit=2) is None
             await leases[0].release()
-            async with dibs.hold(KEY, ttl=0.6, limit=2, wait=5, renew=True) as lease:
-                await sleep(1)
+            async with dibs.hold(KEY, ttl=2, limit=2, wait=5, renew=True) as lease:
+                await eventually(lambda: "renewed" in kinds(events))
                 assert not lease.lost
 
 

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, sleep
+from .._threads import Beside, eventually, sleep
 from ..events import kinds
 from .submissions import NOWHERE, claimed, refused
 
@@ -68,10 +68,14 @@ def test_the_window_of_a_continued_claim_began_where_it_was_claimed(valkey: Serv
 
 def test_a_continued_claim_is_renewed(valkey: Server) -> None:
     """However long the job takes."""
-    with Dibs(valkey.url, budget=5) as dibs, Dibs(valkey.url, budget=5) as other:
+    events: list[Event] = []
+    with (
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs,
+        Dibs(valkey.url, budget=5) as other,
+    ):
         token = handed_over(dibs)
-        with dibs.claim("order:1", window=60, lease=0.6, token=token) as claim:
-            sleep(1.5)
+        with dibs.claim("order:1", window=60, lease=1.5, token=token) as claim:
+            eventually(lambda: kinds(events).count("renewed") > 1)
             assert not claim.lost
             assert (refused(other)).state == "running"
 
@@ -403,13 +407,18 @@ def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server) -> N
 
 def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
     """Jobs learn their id late. The claim is renewed, completed and released as before."""
-    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        options: dict[str, Any] = {"window": 60, "lease": 0.6, "after": "replay"}
+    events: list[Event] = []
+    with (
+        Dibs(server.url, budget=5, listeners=[events.append]) as one,
+        Dibs(server.url, budget=5) as two,
+    ):
+        options: dict[str, Any] = {"window": 60, "lease": 1.5, "after": "replay"}
         with one.claim("order:1", **options) as claim:
             for note in ("job-1", "", "job-2", None, "job-3"):
                 assert claim.set_note(note) is True
                 assert claim.note == note == (refused(two)).note == (refused(one)).note
-            sleep(1.3)
+            events.clear()
+            eventually(lambda: "renewed" in kinds(events))
             assert not claim.lost
             claim.complete(17)
         assert (refused(two, after="release")).note == "job-3"

@@ -1,5 +1,6 @@
 -- hold_permit_peek.lua: which permit of a key expires first.
 -- KEYS[1] the key: a sorted set, token → the moment it expires (ms of the server's clock)
+-- ARGV[1] and others: none
 -- => {token, ms}  who has it, and for how long      false (nil) nobody
 -- Never changes anything.
 local time = redis.call('TIME')

@@ -57,7 +57,8 @@ async def _hand_over(leases: AsyncLeases, lease: LeaseState, ttl: float) -> byte
     token = leases.new_token()
     try:
         await leases.renewer.confirm(lease)
-        if not await leases.renewer.change(lease, with_secret_of(token, lease.token), ttl):
+        value, until = with_secret_of(token, lease.token), lease.deadline
+        if not await leases.renewer.change(lease, value, ttl, until):
             raise lost_error(lease)
     except Outage as outage:
         call = lease.call

@@ -82,9 +82,10 @@ class AsyncLeases:
 
     def take(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
-        if call.options.wait or self.events.listeners:
+        options = call.options
+        if options.wait or self.events.listeners or options.limit is not None:
             return self._take_and_report(call)
-        return self.attempt(call)
+        return self.acquire(call, None, read_acquire)
 
     async def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
         wait, since = call.options.wait, monotonic()

@@ -117,13 +117,14 @@ class AsyncRenewer:
 
     # ---- a lease whose value changes
 
-    async def change(self, lease: LeaseState, value: bytes, ttl: float) -> bool:
+    async def change(self, lease: LeaseState, value: bytes, ttl: float, until: float = 0.0) -> bool:
         """Give the key *value* for *ttl*, if it is still ours. False: it is not; it is lost.
 
-        Outage: not known. The next renewal, or the end of the lease, makes sure of it.
+        Outage: not known. The next renewal, or the end of the lease, makes sure of it; with
+        *until*, it is also delivered as soon as the store answers, before that time.
         """
         now = monotonic()
-        if not await self._change(lease, value, ttl, now):
+        if not await self._change(lease, value, ttl, now, until):
             return False
         lease.keep_until(now + ttl, monotonic())
         return True
@@ -133,14 +134,16 @@ class AsyncRenewer:
         if lease.successor is not None and lease.guarded:
             await self._change(lease, lease.successor, lease.call.options.ttl, monotonic())
 
-    async def _change(self, lease: LeaseState, value: bytes, ttl: float, now: float) -> bool:
+    async def _change(
+        self, lease: LeaseState, value: bytes, ttl: float, now: float, until: float = 0.0
+    ) -> bool:
         if self._store.is_closed:
             return False
         engine = await self._store.link.ready(now)
         must_allow(engine, "complete")
         before, key = lease.token, lease.call.key
         lease.successor, lease.asked_until = value, now + ttl
-        request = complete_request(engine, key, before, value, milliseconds(ttl), 0.0)
+        request = complete_request(engine, key, before, value, milliseconds(ttl), until)
         try:
             reply = await self._store.ask(request, now)
         finally:

@@ -58,7 +58,8 @@ def _hand_over(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
     token = leases.new_token()
     try:
         leases.renewer.confirm(lease)
-        if not leases.renewer.change(lease, with_secret_of(token, lease.token), ttl):
+        value, until = with_secret_of(token, lease.token), lease.deadline
+        if not leases.renewer.change(lease, value, ttl, until):
             raise lost_error(lease)
     except Outage as outage:
         call = lease.call

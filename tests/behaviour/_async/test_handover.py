@@ -464,5 +464,6 @@ async def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
                     break
                 await sleep(0.1)
             assert not claim.lost and (await refused(two)).note == "job-1"
+            await eventually(lambda: "recovered" in kinds(events), within=10)
         assert "outage" in kinds(events) and "lost" not in kinds(events)
         await claimed(two)

@@ -162,6 +162,7 @@ async def test_a_permit_stays_taken_for_at_least_so_long(server: Server) -> None
     async with AsyncDibs(server.url, budget=5) as dibs:
         (lease,) = await taken(dibs, 1, at_least=0.5)
         assert await lease.release()
+        assert server.client().pttl(KEY) <= 500, "nor does the key stay for longer"
         with pytest.raises(Busy) as caught:
             async with dibs.hold(KEY, ttl=5, limit=1):
                 pytest.fail("too early")

@@ -465,5 +465,6 @@ def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
                     break
                 sleep(0.1)
             assert not claim.lost and (refused(two)).note == "job-1"
+            eventually(lambda: "recovered" in kinds(events), within=10)
         assert "outage" in kinds(events) and "lost" not in kinds(events)
         claimed(two)

@@ -163,6 +163,7 @@ def test_a_permit_stays_taken_for_at_least_so_long(server: Server) -> None:
     with Dibs(server.url, budget=5) as dibs:
         (lease,) = taken(dibs, 1, at_least=0.5)
         assert lease.release()
+        assert server.client().pttl(KEY) <= 500, "nor does the key stay for longer"
         with pytest.raises(Busy) as caught:
             with dibs.hold(KEY, ttl=5, limit=1):
                 pytest.fail("too early")

@@ -11,9 +11,7 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
 end
 local time = redis.call('TIME')
 local expiry = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
-local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
 redis.call('ZADD', KEYS[1], expiry, ARGV[1])
-if expiry > tonumber(last[2]) then
-  redis.call('PEXPIREAT', KEYS[1], expiry)
-end
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+redis.call('PEXPIREAT', KEYS[1], last[2])
 return 1

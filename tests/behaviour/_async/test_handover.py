@@ -79,9 +79,9 @@ async def test_a_continued_claim_is_renewed(valkey: Server) -> None:
             assert (await refused(other)).state == "running"
 
 
-async def test_a_token_is_worth_nothing_after_it_was_used(server: Server) -> None:
+async def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> None:
     """A job that is delivered twice is done once: Duplicate while it runs and after it is done."""
-    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         token = await handed_over(one)
         options: dict[str, Any] = {"window": 600, "token": token, "after": "hold"}
         async with one.claim("order:1", **options):
@@ -274,10 +274,10 @@ async def test_a_continued_lease_has_a_greater_fence(server: Server) -> None:
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])
 async def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
-    server: Server, fault: str
+    valkey: Server, fault: str
 ) -> None:
     """The repeated request is recognised: the token works, and once."""
-    with FaultProxy(server.port) as line:
+    with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
         async with AsyncDibs(line.url, budget=1.5) as dibs:
             async with dibs.claim("order:1", window=60) as claim:
@@ -287,7 +287,7 @@ async def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
             async with dibs.claim("order:1", window=60, token=token) as claim:
                 assert claim.guarded and line.triggered == 2
                 assert (await refused(dibs, token=token)).state == "running"
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 async def test_an_outage_while_detaching(own_server: Server) -> None:
@@ -392,9 +392,9 @@ async def test_duplicates_are_told_the_note(server: Server) -> None:
             assert (await refused(two)).note is None
 
 
-async def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server) -> None:
+async def test_a_note_is_told_after_the_end_and_after_a_hand_over(valkey: Server) -> None:
     """As long as the key is there: queued, running elsewhere, done."""
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         token = await handed_over(dibs, note="job-17", after="hold", payload={"a": 1})
         assert (await refused(dibs)).note == "job-17"
         async with dibs.claim("order:1", window=60, after="hold", token=token) as claim:
@@ -404,12 +404,12 @@ async def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server
         assert (error.note, error.state) == ("job-17", "done")
 
 
-async def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
+async def test_a_note_can_be_changed_while_it_runs(valkey: Server) -> None:
     """Jobs learn their id late. The claim is renewed, completed and released as before."""
     events: list[Event] = []
     async with (
-        AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
-        AsyncDibs(server.url, budget=5) as two,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5) as two,
     ):
         options: dict[str, Any] = {"window": 60, "lease": 1.5, "after": "replay"}
         async with one.claim("order:1", **options) as claim:
@@ -423,10 +423,10 @@ async def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
         assert (await refused(two, after="release")).note == "job-3"
         async with two.claim("order:1", **options) as claim:
             assert claim.result == 17
-        server.flush()
+        valkey.flush()
         async with one.claim("order:1", window=60) as claim:
             await claim.set_note("job-4")
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])

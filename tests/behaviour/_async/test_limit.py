@@ -39,15 +39,15 @@ async def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
         assert server.keys() == []
 
 
-async def test_a_permit_costs_one_round_trip(server: Server) -> None:
+async def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
     """Taken by one script, given back by one command."""
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         async with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
             pass
-        before = server.commands()
+        before = valkey.commands()
         async with dibs.hold(KEY, ttl=5, limit=3):
             pass
-        assert server.commands() - before <= 8, "those inside of the script are counted as well"
+        assert valkey.commands() - before <= 8, "those inside of the script are counted as well"
 
 
 async def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server) -> None:
@@ -64,17 +64,17 @@ async def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server)
         assert 50_000 < server.client().pttl(KEY) <= 60_000
 
 
-async def test_no_key_outlives_its_permits(server: Server) -> None:
+async def test_no_key_outlives_its_permits(valkey: Server) -> None:
     """Every permit is dropped without a release: the key is gone with the last of them."""
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         await taken(dibs, 3, ttl=0.3, fence=False)
-        assert 0 < server.client().pttl(KEY) <= 300
-        await eventually(lambda: not server.client().exists(KEY))
+        assert 0 < valkey.client().pttl(KEY) <= 300
+        await eventually(lambda: not valkey.client().exists(KEY))
 
 
-async def test_a_waiter_is_woken_by_a_release_elsewhere(server: Server) -> None:
+async def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
     """Long before it would look by itself; and by each release, not only by the last."""
-    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         leases = await taken(one, 2)
 
         async def wait() -> AsyncLease | None:
@@ -195,9 +195,9 @@ async def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
         assert await dibs.peek(KEY) is None
 
 
-async def test_each_caller_counts_against_its_own_limit(server: Server) -> None:
+async def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
     """A deployment that lowers the limit: a new process gets none while more are out."""
-    async with AsyncDibs(server.url, budget=5) as old, AsyncDibs(server.url, budget=5) as new:
+    async with AsyncDibs(valkey.url, budget=5) as old, AsyncDibs(valkey.url, budget=5) as new:
         leases = await taken(old, 3)
         assert await new.try_hold(KEY, ttl=5, limit=2) is None
         assert await leases[0].release()
@@ -228,17 +228,17 @@ async def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
             assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
 
 
-async def test_nothing_is_cached_under_a_limited_key(server: Server) -> None:
+async def test_nothing_is_cached_under_a_limited_key(valkey: Server) -> None:
     """UsageError; the permits are not touched."""
 
     async def load() -> int:
         return 17
 
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         async with dibs.hold(KEY, ttl=60, limit=3) as lease:
             with pytest.raises(UsageError):
                 await dibs.get_or_load(KEY, load, ttl=5)
-            assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+            assert valkey.client().zrange(KEY, 0, -1) == [lease.token.encode()]
             assert not lease.lost
 
 
@@ -285,19 +285,19 @@ async def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])
-async def test_a_lost_reply_costs_no_permit(server: Server, fault: str) -> None:
+async def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
     """The repeated request is recognised: one permit, also where it was the last one."""
-    with FaultProxy(server.port) as line:
+    with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
         async with AsyncDibs(line.url, budget=1.5) as dibs:
             await taken(dibs, 1)
             lose(match=KEY.encode())
             lease = await dibs.try_hold(KEY, ttl=60, limit=2, fence=True)
             assert lease and lease.guarded and lease.fence and line.triggered == 1
-            assert server.client().zcard(KEY) == 2
+            assert valkey.client().zcard(KEY) == 2
             lose(match=KEY.encode())
             assert await lease.release()
-            assert server.client().zcard(KEY) == 1
+            assert valkey.client().zcard(KEY) == 1
 
 
 async def test_an_outage_of_a_limited_hold(valkey: Server) -> None:

@@ -80,9 +80,9 @@ def test_a_continued_claim_is_renewed(valkey: Server) -> None:
             assert (refused(other)).state == "running"
 
 
-def test_a_token_is_worth_nothing_after_it_was_used(server: Server) -> None:
+def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> None:
     """A job that is delivered twice is done once: Duplicate while it runs and after it is done."""
-    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         token = handed_over(one)
         options: dict[str, Any] = {"window": 600, "token": token, "after": "hold"}
         with one.claim("order:1", **options):
@@ -275,10 +275,10 @@ def test_a_continued_lease_has_a_greater_fence(server: Server) -> None:
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])
 def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
-    server: Server, fault: str
+    valkey: Server, fault: str
 ) -> None:
     """The repeated request is recognised: the token works, and once."""
-    with FaultProxy(server.port) as line:
+    with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
         with Dibs(line.url, budget=1.5) as dibs:
             with dibs.claim("order:1", window=60) as claim:
@@ -288,7 +288,7 @@ def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
             with dibs.claim("order:1", window=60, token=token) as claim:
                 assert claim.guarded and line.triggered == 2
                 assert (refused(dibs, token=token)).state == "running"
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 def test_an_outage_while_detaching(own_server: Server) -> None:
@@ -393,9 +393,9 @@ def test_duplicates_are_told_the_note(server: Server) -> None:
             assert (refused(two)).note is None
 
 
-def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server) -> None:
+def test_a_note_is_told_after_the_end_and_after_a_hand_over(valkey: Server) -> None:
     """As long as the key is there: queued, running elsewhere, done."""
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         token = handed_over(dibs, note="job-17", after="hold", payload={"a": 1})
         assert (refused(dibs)).note == "job-17"
         with dibs.claim("order:1", window=60, after="hold", token=token) as claim:
@@ -405,12 +405,12 @@ def test_a_note_is_told_after_the_end_and_after_a_hand_over(server: Server) -> N
         assert (error.note, error.state) == ("job-17", "done")
 
 
-def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
+def test_a_note_can_be_changed_while_it_runs(valkey: Server) -> None:
     """Jobs learn their id late. The claim is renewed, completed and released as before."""
     events: list[Event] = []
     with (
-        Dibs(server.url, budget=5, listeners=[events.append]) as one,
-        Dibs(server.url, budget=5) as two,
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        Dibs(valkey.url, budget=5) as two,
     ):
         options: dict[str, Any] = {"window": 60, "lease": 1.5, "after": "replay"}
         with one.claim("order:1", **options) as claim:
@@ -424,10 +424,10 @@ def test_a_note_can_be_changed_while_it_runs(server: Server) -> None:
         assert (refused(two, after="release")).note == "job-3"
         with two.claim("order:1", **options) as claim:
             assert claim.result == 17
-        server.flush()
+        valkey.flush()
         with one.claim("order:1", window=60) as claim:
             claim.set_note("job-4")
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])

@@ -40,15 +40,15 @@ def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
         assert server.keys() == []
 
 
-def test_a_permit_costs_one_round_trip(server: Server) -> None:
+def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
     """Taken by one script, given back by one command."""
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
             pass
-        before = server.commands()
+        before = valkey.commands()
         with dibs.hold(KEY, ttl=5, limit=3):
             pass
-        assert server.commands() - before <= 8, "those inside of the script are counted as well"
+        assert valkey.commands() - before <= 8, "those inside of the script are counted as well"
 
 
 def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server) -> None:
@@ -65,17 +65,17 @@ def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server) -> No
         assert 50_000 < server.client().pttl(KEY) <= 60_000
 
 
-def test_no_key_outlives_its_permits(server: Server) -> None:
+def test_no_key_outlives_its_permits(valkey: Server) -> None:
     """Every permit is dropped without a release: the key is gone with the last of them."""
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         taken(dibs, 3, ttl=0.3, fence=False)
-        assert 0 < server.client().pttl(KEY) <= 300
-        eventually(lambda: not server.client().exists(KEY))
+        assert 0 < valkey.client().pttl(KEY) <= 300
+        eventually(lambda: not valkey.client().exists(KEY))
 
 
-def test_a_waiter_is_woken_by_a_release_elsewhere(server: Server) -> None:
+def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
     """Long before it would look by itself; and by each release, not only by the last."""
-    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         leases = taken(one, 2)
 
         def wait() -> Lease | None:
@@ -196,9 +196,9 @@ def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
         assert dibs.peek(KEY) is None
 
 
-def test_each_caller_counts_against_its_own_limit(server: Server) -> None:
+def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
     """A deployment that lowers the limit: a new process gets none while more are out."""
-    with Dibs(server.url, budget=5) as old, Dibs(server.url, budget=5) as new:
+    with Dibs(valkey.url, budget=5) as old, Dibs(valkey.url, budget=5) as new:
         leases = taken(old, 3)
         assert new.try_hold(KEY, ttl=5, limit=2) is None
         assert leases[0].release()
@@ -229,17 +229,17 @@ def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
             assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
 
 
-def test_nothing_is_cached_under_a_limited_key(server: Server) -> None:
+def test_nothing_is_cached_under_a_limited_key(valkey: Server) -> None:
     """UsageError; the permits are not touched."""
 
     def load() -> int:
         return 17
 
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with dibs.hold(KEY, ttl=60, limit=3) as lease:
             with pytest.raises(UsageError):
                 dibs.get_or_load(KEY, load, ttl=5)
-            assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+            assert valkey.client().zrange(KEY, 0, -1) == [lease.token.encode()]
             assert not lease.lost
 
 
@@ -286,19 +286,19 @@ def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut", "swallow"])
-def test_a_lost_reply_costs_no_permit(server: Server, fault: str) -> None:
+def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
     """The repeated request is recognised: one permit, also where it was the last one."""
-    with FaultProxy(server.port) as line:
+    with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
         with Dibs(line.url, budget=1.5) as dibs:
             taken(dibs, 1)
             lose(match=KEY.encode())
             lease = dibs.try_hold(KEY, ttl=60, limit=2, fence=True)
             assert lease and lease.guarded and lease.fence and line.triggered == 1
-            assert server.client().zcard(KEY) == 2
+            assert valkey.client().zcard(KEY) == 2
             lose(match=KEY.encode())
             assert lease.release()
-            assert server.client().zcard(KEY) == 1
+            assert valkey.client().zcard(KEY) == 1
 
 
 def test_an_outage_of_a_limited_hold(valkey: Server) -> None:

@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("internal interface", ("dibs._interface",)),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
-    ("events and outages", ("dibs._events", "dibs._outages")),
+    ("events, outages, identity", ("dibs._events", "dibs._outages", "dibs._identity")),
     ("tasks and threads", ("dibs._tasks", "dibs._threads")),
     ("transport", ("dibs._transport",)),
     ("server launcher", ("dibs._server",)),
@@ -43,7 +43,7 @@ USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
 CLIENTS = {
     *("dibs._events", "dibs._outages", "dibs._transport", "dibs._server", "dibs._core"),
-    *("dibs._forks", *FACTS),
+    *("dibs._forks", "dibs._identity", *FACTS),
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
@@ -65,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._sync": {*CLIENTS, "dibs._threads"},
     "dibs._events": {"dibs._core", "dibs.errors", "dibs.events"},
     "dibs._outages": {"dibs._core", "dibs.errors", "dibs.events"},
+    "dibs._identity": {"dibs._core"},
     "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors"},
     "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors"},
     "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors"},

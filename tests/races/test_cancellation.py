@@ -78,6 +78,13 @@ async def kept_a_moment(dibs: AsyncDibs) -> None:
         await asyncio.sleep(0)
 
 
+async def limited(dibs: AsyncDibs) -> None:
+    # Its key must be free for a lease without a limit afterwards.
+    async with dibs.hold("user:1", ttl=60, limit=2, fence=True):
+        async with dibs.hold("user:1", ttl=60, limit=2) as lease:
+            await lease.extend(50)
+
+
 SCENARIOS = [
     acquire_and_release, fenced, renewed, extended, waiting_here, claimed, claim_waiting_here,
     kept_a_moment,
@@ -116,6 +123,16 @@ async def test_a_hold_is_cancelled_after_every_tick(valkey: Server, scenario: Sc
             await dibs.peek("warm:up")
             await cancelled_after(ticks, scenario(dibs))
         await nothing_is_left(valkey)
+
+
+@pytest.mark.parametrize("way", [run_cancelled_at, cancelled_after])
+async def test_a_permit_is_cancelled_at_every_moment(valkey: Server, way: Any) -> None:
+    """At every suspension, and after every tick: no permit is left behind."""
+    for step in range(30):
+        async with AsyncDibs(valkey.url, budget=5) as dibs:
+            await dibs.peek("warm:up")
+            await way(step, limited(dibs))
+            await nothing_is_left(valkey)
 
 
 async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:

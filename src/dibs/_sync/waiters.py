@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
-from .._core.watch import Pushes
+from .._core.permits import count_request, has_changed, is_full
+from .._core.watch import Pushes, Watching
 from .._threads import Guard, Signal, monotonic, world
 from .store import Store
 
@@ -55,6 +56,7 @@ class Queue:
         with self._guard:
             now = monotonic()
             changed = before is None or _is_another(before, holding)
+            changed = changed or has_changed(self._answer, holding)
             self._pushes = self._pushes.after_reading(now, pushed=self._pushed, changed=changed)
             self._pushed = False
             self._answer, self._answered_at = holding, now
@@ -193,10 +195,23 @@ class Waiters:
             queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
-            watching = self._store.transport.watch(call.key, queue.wake, monotonic())
+            watching = self._register(call, queue)
         except Outage:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked else _POLL
             gone = watching.remaining <= 0
             queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
+
+    def _register(self, call: HoldCall, queue: Queue) -> Watching:
+        """Be woken by the next change of the key; how long there will be none, as it is now."""
+        transport = self._store.transport
+        if call.options.limit is None:
+            return transport.watch(call.key, queue.wake, monotonic())
+        answer = transport.track(count_request(call.key), queue.wake, monotonic())
+        # A permit may have been given back before we were registered.
+        first, count = queue.holding, answer.replies[0]
+        if not isinstance(count, int):
+            return Watching(math.inf, tracked=False)  # refused: all we can do is try now and then
+        full = first is not None and is_full(count, call.options)
+        return Watching(first.remaining if first and full else 0.0, tracked=answer.tracked)

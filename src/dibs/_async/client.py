@@ -45,6 +45,7 @@ from .cached import AsyncCached, inner
 from .claiming import AsyncClaiming, Submission, once
 from .lease import AsyncHold, AsyncLease, exclusive
 from .leases import AsyncLeases
+from .peek import peek
 from .store import AsyncStore
 
 P = ParamSpec("P")
@@ -137,7 +138,8 @@ class AsyncDibs:
 
         If it was held here and is not any more, the lease is lost from now on.
         """
-        return await self._leases.peek(expand(self._settings.namespace, key), public_name(key))
+        key_bytes = expand(self._settings.namespace, key)
+        return await peek(self._leases, key_bytes, public_name(key))
 
     @takes(HoldKeywords, HoldOptions)
     def exclusive(

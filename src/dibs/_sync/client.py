@@ -46,6 +46,7 @@ from .cached import Cached, inner
 from .claiming import Claiming, Submission, once
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
+from .peek import peek
 from .store import Store
 
 P = ParamSpec("P")
@@ -138,7 +139,8 @@ class Dibs:
 
         If it was held here and is not any more, the lease is lost from now on.
         """
-        return self._leases.peek(expand(self._settings.namespace, key), public_name(key))
+        key_bytes = expand(self._settings.namespace, key)
+        return peek(self._leases, key_bytes, public_name(key))
 
     @takes(HoldKeywords, HoldOptions)
     def exclusive(

@@ -18,22 +18,12 @@ from .._core.lease import (
     LeaseState,
     Won,
     acquire_request,
-    is_wrong_type,
-    peek_request,
     read_acquire,
     read_extend,
-    read_peek,
     release_request,
 )
 from .._core.once import read_complete
-from .._core.permits import (
-    entry_of,
-    keep_request,
-    peek_permits,
-    read_peek_permits,
-    read_permit,
-    script_request,
-)
+from .._core.permits import entry_of, keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
@@ -387,22 +377,3 @@ class Leases:
     def owns(self, lease: LeaseState) -> bool:
         """False: this is a forked child, and *lease* is its parent's."""
         return self.identity.made(lease.token)
-
-    def peek(self, key: bytes, name: str) -> Holding | None:
-        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
-        lease = self.table.get(key)
-        try:
-            now, _ = self.store.opened()
-            request = peek_request(key)
-            replies = self.store.transport.send(request, now)
-            if is_wrong_type(replies[0]):
-                return read_peek_permits(self.store.ask(peek_permits(key), now))
-            replies = self.store.check_reply(request, replies, now)
-        except Outage as outage:
-            self.events.emit("outage", name, cause=outage.cause)
-            if self.store.is_disabled:
-                return None
-            raise Unavailable(outage.cause, name) from None
-        if lease is not None:
-            self.found(lease, replies[0])
-        return read_peek(replies)

@@ -116,6 +116,11 @@ class HoldOptions:
         self.on_late: Final[OnLate] = on_late
 
 
+def check_hold(options: HoldKeywords) -> None:
+    """UsageError: an option of `hold` makes no sense. TypeError: there is no such option."""
+    HoldOptions(Settings("", "open"), **options)
+
+
 def _max_hold(max_hold: Seconds | None, ttl: float, *, renew: bool) -> float | None:
     if max_hold is None:
         return None

@@ -112,6 +112,9 @@ async def test_a_request_waits_for_the_one_before(valkey: Server) -> None:
         assert [each.status_code for each in answers] == [200] * 5 and most == 1
         valkey.client().set("order:7", "somebody", px=20_000)
         refused = await client.post("/orders/7/now")
+        valkey.client().set("order:7", "of another program, for ever")
+        endless = await client.post("/orders/7/now")
+    assert refuses(endless, 409, "busy") and "retry-after" not in endless.headers
     assert refuses(refused, 409, "busy")
     assert refused.json()["message"] == refused.json()["detail"] == "請稍候…"
 

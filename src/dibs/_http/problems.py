@@ -60,7 +60,8 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
         detail = f"{_NO_LEASE} The request was not processed; try again soon."
         return _problem(None, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
     facts = {} if message is None else {"message": message}
-    detail, wait = message or _BUSY, error.retry_after
+    detail = message or _BUSY
+    wait = None if error.retry_after == math.inf else error.retry_after  # without a ttl: not ours
     return _problem(None, 409, "busy", "Busy", detail, retry_after=wait, **facts)
 
 

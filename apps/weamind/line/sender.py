@@ -80,13 +80,13 @@ class Sender:
         token turns out to have expired and pushing is allowed.
         """
         if token is None:
-            return self._told("no_token", None)
+            return self._counted("no_token", None)
         return await _to_its_end(self._reply_once(token, messages, to))
 
     async def _reply_once(self, token: str, messages: Sequence[Message], to: str | None) -> Outcome:
         mark = await self._mark(token)
         if mark == "spent":
-            return self._told("spent", None)
+            return self._counted("spent", None)
         outcome = await self._reply(token, messages)
         if outcome == "invalid_token" and mark == "ours" and to and self._push_allowed:
             await self._push(to, messages)
@@ -102,9 +102,9 @@ class Sender:
     async def _reply(self, token: str, messages: Sequence[Message]) -> Outcome:
         body = {"replyToken": token, "messages": list(messages)}
         answer = await self._post("/v2/bot/message/reply", body)
-        return self._told(outcome_of_reply(answer), answer)
+        return self._counted(outcome_of_reply(answer), answer)
 
-    def _told(self, outcome: Outcome, answer: httpx.Response | Exception | None) -> Outcome:
+    def _counted(self, outcome: Outcome, answer: httpx.Response | Exception | None) -> Outcome:
         self._metrics.replies.labels(outcome).inc()
         if outcome != "sent":
             _log.warning("a reply was not sent: %s%s", outcome, _request_id(answer))

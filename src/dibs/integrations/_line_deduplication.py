@@ -74,7 +74,7 @@ class Deduplication:
         """True: it is yours to work on, until the block ends. False: it was there before.
 
         If the block raises, the event may be delivered and worked on again. One without an id
-        cannot be told from others, and is always new.
+        cannot be distinguished from others, and is always new.
         """
         key = event_key(event)
         state = None if key is None else self._memory.begin(key)

@@ -133,22 +133,22 @@ def test_line_is_answered_before_the_work_and_each_event_once(
     """
     first = local_line.say("weather")
     assert first.is_ok
-    eventually(lambda: bot.runs == ["weather"])
+    eventually(lambda: bot.runs == ["weather"], within=60)
     again = local_line.redeliver(first.event_ids[0])
     assert again.is_ok and local_line.say("hello?").is_ok
     local_line.wait_for_messages(1)
-    eventually(lambda: sorted(bot.outcomes) == ["busy", "duplicate"])
+    eventually(lambda: sorted(bot.outcomes) == ["busy", "duplicate"], within=60)
     assert bot.replied == [] and local_line.chat().texts == [BUSY]
     bot.gate.set()
     local_line.wait_for_messages(3)
-    eventually(lambda: bot.replied == [True, False])
+    eventually(lambda: bot.replied == [True, False], within=60)
     assert local_line.chat().texts == [BUSY, "weather!", "sunny"]
 
     assert local_line.redeliver(first.event_ids[0]).is_ok and local_line.follow().is_ok
     local_line.wait_for_messages(4)
     tapped = local_line.tap("my secret")
     assert tapped.is_ok and local_line.redeliver(tapped.event_ids[0]).is_ok
-    eventually(lambda: bot.outcomes.count("failed") == 2 and len(bot.outcomes) == 7)
+    eventually(lambda: bot.outcomes.count("failed") == 2 and len(bot.outcomes) == 7, within=60)
     assert sorted(bot.outcomes) == ["busy", "done", "done", "duplicate", "duplicate", "failed",
                                     "failed"]  # fmt: skip
     assert local_line.chat().texts[3:] == ["welcome"] and bot.runs == ["weather"]
@@ -219,7 +219,7 @@ async def test_a_dispatcher_drains_at_its_end(valkey: Server, caplog: Any) -> No
 
         assert dispatcher.receive(*signed("a", "b", "stuck")) == 200 and done == []
         closing = asyncio.create_task(dispatcher.aclose(within=1))
-        await aeventually(lambda: len(valkey.keys()) == 3)
+        await aeventually(lambda: len(valkey.keys()) == 3, within=60)
         release.set()
         await closing
         assert sorted(done) == ["a", "b"] and sorted(outcomes) == ["cut", "done", "done"]
@@ -242,10 +242,12 @@ def test_threads_are_waited_for_at_the_end(valkey: Server) -> None:
         assert begun.wait(60)
         dispatcher.close(within=0.01)
         gate.set()
-        eventually(lambda: sorted(outcomes) == ["cut", "done"])
+        eventually(lambda: sorted(outcomes) == ["cut", "done"], within=60)
 
 
-async def test_a_webhook_without_room_is_refused_as_a_whole(valkey: Server) -> None:
+async def test_a_webhook_without_room_is_refused_as_a_whole(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """503, and none of its events is worked on, so that LINE may deliver it again."""
     outcomes, gate = list[str](), asyncio.Event()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -262,6 +264,7 @@ async def test_a_webhook_without_room_is_refused_as_a_whole(valkey: Server) -> N
         gate.set()
         await dispatcher.aclose()
     assert outcomes == ["refused", "refused", "done"]
+    assert caplog.text.count("refused with 400") == 2 and "no room for 2" in caplog.text
 
 
 async def test_side_by_side_without_a_sentence(valkey: Server) -> None:

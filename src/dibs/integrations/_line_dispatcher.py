@@ -6,6 +6,7 @@ line-bot-sdk verifies, parses and sends; it is imported when it is first needed.
 import asyncio
 import importlib
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, cast
@@ -24,6 +25,7 @@ from ._line_events import (
     reply_token,
 )
 
+_log = logging.getLogger("dibs.linebot")
 SEND_WITHIN = 6.0
 """What sending a reply may take, in seconds: without it the SDK waits for ever."""
 DRAIN_WITHIN = 20.0
@@ -93,7 +95,8 @@ class _Routes:
         """The events. None: it was not signed by LINE, or is not what LINE sends."""
         try:
             return self._parser.parse(body.decode(), signature or "")
-        except Exception:  # the SDK has many: a signature, JSON, fields that are missing
+        except Exception as error:  # the SDK has many: a signature, JSON, missing fields
+            _log.warning("a webhook was refused with 400: %s", type(error).__name__)
             return None
 
 

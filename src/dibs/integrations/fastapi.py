@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack, cast
 
 from fastapi import FastAPI, HTTPException, routing
-from fastapi.dependencies.utils import request_params_to_args
+from fastapi.dependencies import utils
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response as StarletteResponse
@@ -145,9 +145,8 @@ def _value(request: Request, template: str, name: str, field: Any) -> object:
             said = "neither the path nor a parameter of the endpoint is called"
             raise UsageError(f"{template!r}: {said} {name!r}")
         return path[name]
-    values, errors = request_params_to_args(
-        [field], path if alias in path else request.query_params
-    )
+    source = path if alias in path else request.query_params
+    values, errors = utils.request_params_to_args([field], source)
     if errors:
         raise RequestValidationError(errors)
     return values[name]

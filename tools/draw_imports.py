@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._outages": {"dibs._core", "dibs.errors", "dibs.events"},
     "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors"},
     "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors"},
-    "dibs._transport": {"dibs._server", "dibs._core", "dibs.errors"},
+    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors"},
     "dibs._server": {"dibs._core", "dibs.errors"},
     "dibs._core": {"dibs.errors"},
     "dibs.claims": set(),

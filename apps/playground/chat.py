@@ -219,7 +219,7 @@ class BotPanel(ChatPanel):
     # ---- answers
 
     async def page(self, request: Request) -> Response:
-        """The page, which is for any bot, and beside it what only this one can be told."""
+        """The page, which is for any bot, and beside it the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
         return HTMLResponse(_with_lever(Path(plain.path)), headers=dict(plain.headers))

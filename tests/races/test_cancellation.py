@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
-from dibs._core.capabilities import Greeting
+from dibs._core.capabilities import Negotiation
 from dibs._transport.handshake import open_async
 from dibs._transport.targets import find
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
@@ -253,7 +253,7 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
     """pytest fails a test that leaves one to the garbage collector, which closes it late."""
 
     async def open_and_close(place: Any) -> None:
-        (await open_async(place, Greeting(), Mock())).abort()
+        (await open_async(place, Negotiation(), Mock(), Mock())).abort()
 
     async def cancel_at(step: int, place: Any) -> bool:
         with contextlib.suppress(asyncio.CancelledError):
@@ -316,7 +316,7 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
 
     async def first() -> bool:
         lost = await work()
-        dibs._store.link.reconnect()  # its loop ends: leave no open transport behind
+        dibs._store.transport.reconnect()  # its loop ends: leave no open transport behind
         await asyncio.sleep(0.05)
         return lost
 

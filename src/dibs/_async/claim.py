@@ -166,10 +166,11 @@ class AsyncClaim:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
-        lease, leases = self._lease, self._leases
+        lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__
         if lease is None:
             return
         with contextlib.suppress(Exception):
+            leases = self._leases
             claims.closed(self)
             if not lease.is_over and leases.owns(lease):
                 leases.events.dropped.append((self.name, leases.drop(lease)))
@@ -221,7 +222,7 @@ async def take_claim(
 
 async def _check_end(leases: AsyncLeases, options: ClaimOptions, lease: LeaseState) -> None:
     """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
-    engine = leases.store.link.engine
+    engine = leases.store.transport.engine
     if engine is None or not engine.refused:
         return
     leaves = options.after != "release" or options.on_error != "release"
@@ -239,15 +240,18 @@ def _taken(
     lease: LeaseState,
     waited: float | None,
 ) -> AsyncClaim:
-    if lease.guarded:
-        try:
+    # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
+    claim = AsyncClaim(leases, call, options, lease, _NOTHING)
+    try:
+        if lease.guarded:
             leases.renewer.keep(lease)
-        except BaseException:  # no thread to be had, or a signal handler raised
-            leases.give_up(lease)
-            raise
-    if leases.events.listeners:
-        leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)
-    return AsyncClaim(leases, call, options, lease, _NOTHING)
+        if leases.events.listeners:
+            leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)
+    except BaseException:  # no thread to be had, or a signal handler raised
+        claims.closed(claim)
+        leases.release_unused(lease)
+        raise
+    return claim
 
 
 async def _ask(

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
 from .._core.cache import cache_keys
@@ -283,6 +283,12 @@ class AsyncDibs:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "AsyncDibs cannot be pickled or copied: its connections and leases belong to this "
+            "process; create one in each process"
+        )
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"

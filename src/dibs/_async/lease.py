@@ -145,9 +145,10 @@ class AsyncHold:
         self._state = taken
         if not call.options.renew or not taken.guarded:
             return AsyncLease(self._leases, taken)
-        self._keep_alive(taken)
-        # Referred to here, because a block may not care for its lease.
+        # Referred to here, because a block may not care for its lease. Made before it is renewed:
+        # if a signal handler raises, it is collected, and ends that.
         lease = self._lease = AsyncRenewedLease(self._leases, taken)
+        self._keep_alive(taken)
         return lease
 
     def _keep_alive(self, state: LeaseState) -> None:
@@ -158,7 +159,7 @@ class AsyncHold:
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
-            self._leases.give_up(state)
+            self._leases.release_unused(state)
             raise
 
     async def __aexit__(

@@ -204,7 +204,7 @@ class AsyncRenewer:
         if not kept:
             return
         try:
-            engine = await self._store.link.ready(now)
+            engine = await self._store.transport.ready(now)
             requests = [
                 extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
                 for lease, ttl in kept

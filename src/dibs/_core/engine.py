@@ -45,7 +45,7 @@ class Engine(NamedTuple):
 
 
 OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
-"""What is assumed of a server that does not tell: scripts for everything."""
+"""What is assumed of a server that does not say: scripts for everything."""
 
 
 def weakest(engines: list[Engine]) -> Engine:

@@ -163,8 +163,30 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
 def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
     """Keep the key for another *ttl_ms*, if it is still ours."""
     if engine.set_ifeq:
-        return Request(pack("SET", key, token, "IFEQ", token, "PX", ttl_ms), 1, key)
+        return SetExpiry(key, token, ttl_ms)
     return Request(run_script("hold_extend", [key], token, ttl_ms), 1, key)
+
+
+class SetExpiry(Request):
+    """Let the key expire after *ms*, if it is still ours.
+
+    A server that is out of memory refuses it, because SET writes; it takes the script, which only
+    changes the expiry.
+    """
+
+    __slots__ = ("_ms", "_token")
+
+    def __init__(self, key: bytes, token: bytes, ms: int, until: float = 0.0) -> None:
+        super().__init__(pack("SET", key, token, "IFEQ", token, "PX", ms), 1, key, until)
+        self._token = token
+        self._ms = ms
+
+    def by_script(self, engine: Engine | None) -> Request | None:
+        """The same by script. None: this user may not run any."""
+        if engine is None or "EVAL" in engine.refused:
+            return None
+        script = run_whole_script("hold_extend", [self.key], self._token, self._ms)
+        return Request(script, 1, self.key, self.until)
 
 
 def read_extend(reply: Reply) -> bool:
@@ -199,10 +221,8 @@ def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: fl
     Read the reply with `read_extend`. Repeating the request is harmless.
     """
     if engine.set_ifeq:
-        payload = pack("SET", key, token, "IFEQ", token, "PX", ms)
-    else:
-        payload = run_whole_script("hold_extend", [key], token, ms)
-    return Request(payload, 1, key, until)
+        return SetExpiry(key, token, ms, until)
+    return Request(run_whole_script("hold_extend", [key], token, ms), 1, key, until)
 
 
 # ---- peek

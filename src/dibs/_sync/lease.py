@@ -146,9 +146,10 @@ class Hold:
         self._state = taken
         if not call.options.renew or not taken.guarded:
             return Lease(self._leases, taken)
-        self._keep_alive(taken)
-        # Referred to here, because a block may not care for its lease.
+        # Referred to here, because a block may not care for its lease. Made before it is renewed:
+        # if a signal handler raises, it is collected, and ends that.
         lease = self._lease = RenewedLease(self._leases, taken)
+        self._keep_alive(taken)
         return lease
 
     def _keep_alive(self, state: LeaseState) -> None:
@@ -159,7 +160,7 @@ class Hold:
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
-            self._leases.give_up(state)
+            self._leases.release_unused(state)
             raise
 
     def __exit__(

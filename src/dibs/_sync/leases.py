@@ -117,7 +117,7 @@ class Leases:
         if token is None:
             token = self.new_token()
         try:
-            engine = store.link.engine
+            engine = store.transport.engine
             if engine is None:
                 now, engine = store.opened()
             if options.fence_prefix is None:
@@ -126,7 +126,7 @@ class Leases:
                 request = fenced_request(key, options.fence_prefix, token, options.ttl_ms)
             if engine.whole_scripts or engine.refused or store.scripts.whole_until:
                 request = self._allowed(engine, call, request, now)
-            replies = store.link.send(request, now)
+            replies = store.transport.send(request, now)
             if type(replies[0]) is ErrorReply:
                 replies = store.check_reply(request, replies, now)
         except Outage as outage:
@@ -154,7 +154,21 @@ class Leases:
             store.outages.served(now)
         if len(self.table) > self._sweep_at:
             self._sweep(now)
+        if monotonic() >= lease.deadline:
+            self._catch_up(lease)
         return lease
+
+    def _catch_up(self, lease: LeaseState) -> None:
+        """The reply came after the lease would have ended: opening a connection took that long,
+        or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
+        """
+        try:
+            self._extend(lease, lease.call.options.ttl, monotonic())
+        except (Outage, UsageError):
+            return
+        except BaseException:
+            self.release_unused(lease)
+            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -192,7 +206,7 @@ class Leases:
             return False
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
-        engine = self.store.link.ready(now)
+        engine = self.store.transport.ready(now)
         request = extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
         lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
         try:
@@ -237,12 +251,12 @@ class Leases:
             self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
             return False
         try:
-            engine = store.link.engine or store.link.ready(now)
+            engine = store.transport.engine or store.transport.ready(now)
             if left or lease.stays_until > now:
                 request = self._ending(engine, lease, left, left_ms, now)
             else:
                 request = release_request(engine, call.key, lease.token, lease.deadline)
-            reply = store.link.send(request, now)
+            reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)
             if left:  # what was left has been left, even by one who had given up hope
@@ -279,7 +293,7 @@ class Leases:
         self.forget(lease)
         return monotonic() - lease.since
 
-    def give_up(self, lease: LeaseState) -> None:
+    def release_unused(self, lease: LeaseState) -> None:
         """Nobody can use it after all: have the key released, without waiting for it."""
         if not lease.is_over:
             self.drop(lease)
@@ -291,9 +305,9 @@ class Leases:
 
         However late that is: a server that was stopped takes the key when it goes on.
         """
-        link = self.store.link
-        if link.engine is not None:
-            link.post(release_request(link.engine, key, token, math.inf))
+        transport = self.store.transport
+        if transport.engine is not None:
+            transport.post(release_request(transport.engine, key, token, math.inf))
 
     # ---- the table
 

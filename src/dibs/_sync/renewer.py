@@ -205,7 +205,7 @@ class Renewer:
         if not kept:
             return
         try:
-            engine = self._store.link.ready(now)
+            engine = self._store.transport.ready(now)
             requests = [
                 extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
                 for lease, ttl in kept

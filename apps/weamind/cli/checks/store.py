@@ -58,7 +58,7 @@ async def _ask(url: str) -> Server:
         url, socket_timeout=_BUDGET, socket_connect_timeout=_BUDGET, decode_responses=True
     )
     async with client:
-        await client.ping()  # with the connection made, the next one tells how far it is
+        await client.ping()  # with the connection made, the next one measures the round trip
         since = perf_counter()
         await client.ping()
         took = perf_counter() - since

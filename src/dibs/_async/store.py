@@ -138,7 +138,7 @@ class AsyncStore:
             return reply
         code = store_is_out(error)
         if code == "oom" and isinstance(request, SetExpiry):
-            script = request.by_script(self.link.engine)
+            script = request.by_script(self.transport.engine)
             if script is not None:
                 return await self.ask(script, now)
         if code is None:

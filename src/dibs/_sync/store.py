@@ -139,7 +139,7 @@ class Store:
             return reply
         code = store_is_out(error)
         if code == "oom" and isinstance(request, SetExpiry):
-            script = request.by_script(self.link.engine)
+            script = request.by_script(self.transport.engine)
             if script is not None:
                 return self.ask(script, now)
         if code is None:

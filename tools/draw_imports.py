@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "apps": set(),
     "dibs_torture": USERS,
     "local_line": set(),
-    "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http"},
+    "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http", "dibs.testing"},
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
     "dibs._interface": {*FACTS, "dibs._async", "dibs._sync", "dibs._http", "dibs._core"},

@@ -6,7 +6,6 @@ never sent again; a push, which takes a key, may be.
 
 import asyncio
 import functools
-import hashlib
 import logging
 import uuid
 from collections.abc import Coroutine, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal
 import httpx2 as httpx
 
 from dibs import AsyncDibs
+from dibs.integrations.linebot import reply_key
 
 from ..core.metrics import Metrics
 from .outcomes import Outcome, outcome_of_push, outcome_of_reply
@@ -94,8 +94,7 @@ class Sender:
 
     async def _mark(self, token: str) -> Mark:
         """Whether the token is ours to spend. It is marked before it is sent: in doubt, spent."""
-        digest = hashlib.sha256(token.encode()).hexdigest()[:32]
-        lease = await self._dibs.try_hold(f"line:reply:{digest}", ttl=_MARK_TTL, name=MARK_NAME)
+        lease = await self._dibs.try_hold(reply_key(token), ttl=_MARK_TTL, name=MARK_NAME)
         if lease is None:
             return "spent"
         return "ours" if lease.guarded else "unknown"

@@ -133,10 +133,12 @@ class Template:
     percent-encoded everywhere: what somebody types must not choose the cluster slot.
     """
 
-    def __init__(self, text: str, function: Callable[..., Any]) -> None:
+    def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
+        """Without *function*, the values of the fields are passed by their names."""
         self.text = text
         pieces = _parse(text)
         self._roots = list(dict.fromkeys(piece.path[0] for piece in pieces if piece.path))
+        function = function or _taking(self._roots)
         check_parameters(text, self._roots, function)
         self._pick = _picker(function, self._roots)
         self._parts = [
@@ -145,6 +147,11 @@ class Template:
             if piece.path
         ]
         self._end = "" if pieces[-1].path else pieces[-1].literal
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The parameters that it needs."""
+        return tuple(self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         """The key of this call. UsageError: a field is missing, None, empty or not plain."""
@@ -351,6 +358,11 @@ def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) 
         if root not in parameters:
             where = getattr(function, "__qualname__", repr(function))
             raise UsageError(f"{text!r}: {where}() has no parameter {root!r}")
+
+
+def _taking(names: list[str]) -> Callable[..., Any]:
+    """A function whose parameters are *names*."""
+    return eval(f"lambda *, {', '.join(names)}: None" if names else "lambda: None")
 
 
 def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:

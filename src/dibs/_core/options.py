@@ -130,6 +130,11 @@ def _limit(limit: object) -> int:
     return limit
 
 
+def check_hold(options: HoldKeywords) -> None:
+    """UsageError: an option of `hold` makes no sense. TypeError: there is no such option."""
+    HoldOptions(Settings("", "open"), **options)
+
+
 def _max_hold(max_hold: Seconds | None, ttl: float, *, renew: bool) -> float | None:
     if max_hold is None:
         return None

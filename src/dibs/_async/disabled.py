@@ -38,6 +38,10 @@ class AsyncDisabledLink:
         """Outage: always."""
         _refuse()
 
+    async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """Outage: always."""
+        _refuse()
+
     def post(self, request: Request) -> None:
         """Nothing: there is nothing to take back."""
 

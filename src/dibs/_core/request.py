@@ -1,5 +1,8 @@
 """A request: bytes ready for the wire, and how many replies will come back."""
 
+from itertools import islice
+from typing import Any
+
 
 class Request:
     """One or more commands in one write. Nothing in it changes after it is made."""
@@ -69,3 +72,14 @@ def together(requests: list[Request]) -> Request:
         sum([request.replies for request in requests]),
         requests[0].key,
     )
+
+
+def apart(requests: list[Request], replies: list[Any]) -> list[Any]:
+    """The replies to `together(requests)`, one for each: a list, where a request has several."""
+    if len(replies) == len(requests):
+        return replies
+    flat = iter(replies)
+    return [
+        next(flat) if request.replies == 1 else list(islice(flat, request.replies))
+        for request in requests
+    ]

@@ -39,6 +39,10 @@ class DisabledLink:
         """Outage: always."""
         _refuse()
 
+    def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """Outage: always."""
+        _refuse()
+
     def post(self, request: Request) -> None:
         """Nothing: there is nothing to take back."""
 

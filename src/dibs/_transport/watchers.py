@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from .._core.request import Reply
+from .._core.request import Reply, Request
 from .._core.watch import read_push
 
 Wake = Callable[[], None]
@@ -23,6 +23,12 @@ class Watchers:
         """Call *wake* when *key* changes, or when a change may have been missed."""
         with self._guard:
             self._wakes.setdefault(key, set()).add(wake)
+
+    def add_all(self, asked: list[tuple[Request, Wake]]) -> list[Request]:
+        """Call each *wake* when the key of its request changes. Returns the requests."""
+        for request, wake in asked:
+            self.add(request.key, wake)
+        return [request for request, _ in asked]
 
     def discard(self, key: bytes, wake: Wake) -> None:
         """Do not call *wake* any more."""

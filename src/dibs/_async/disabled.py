@@ -48,6 +48,9 @@ class AsyncDisabledLink:
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""
 
+    def changed(self, key: bytes) -> None:
+        """Nothing: nobody watches."""
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""
 

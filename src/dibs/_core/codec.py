@@ -4,12 +4,14 @@
     {"menuVersionId": …}
 
 Version, codec, fingerprint of the schema, when it was made (seconds since the epoch), how long the
-load took (seconds). Readable in redis-cli. Whatever does not fit – another version, another codec,
-another schema, foreign bytes – is a miss, never an exception. Never pickle unless asked by name.
+load took (seconds), and the versions of its tags, if it has any. Readable in redis-cli. Whatever
+does not fit – another version, another codec, another schema, foreign bytes – is a miss, never an
+exception. Never pickle unless asked by name.
 """
 
 import json
 import zlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import UsageError
@@ -46,12 +48,21 @@ class Entry(NamedTuple):
     made_at: float
     took: float
     payload: bytes
+    versions: list[bytes | None]
 
 
-def frame(codec: str, fingerprint: str, made_at: float, took: float, payload: bytes) -> bytes:
-    """One line about the value, and the value."""
-    head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}\n"
-    return head.encode() + payload
+def frame(
+    codec: str,
+    fingerprint: str,
+    made_at: float,
+    took: float,
+    payload: bytes,
+    versions: Iterable[bytes | None] = (),
+) -> bytes:
+    """One line about the value, and the value. *versions*: those of its tags."""
+    head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}".encode()
+    tagged = b"".join([b" " + version for version in versions if version is not None])
+    return b"%b%b\n%b" % (head, tagged, payload)
 
 
 def head_of(codec: Codec) -> bytes:
@@ -68,11 +79,12 @@ def unframe(data: bytes) -> Entry | None:
     """What the frame holds; None: these bytes are not ours, or of another version."""
     head, newline, payload = data.partition(b"\n")
     words = head.split(b" ")
-    if not newline or len(words) != 5 or words[0] != MAGIC:
+    if not newline or len(words) < 5 or words[0] != MAGIC:
         return None
     try:
         codec, fingerprint = words[1].decode(), words[2].decode()
-        return Entry(codec, fingerprint, float(words[3]), float(words[4]), payload)
+        made_at, took = float(words[3]), float(words[4])
+        return Entry(codec, fingerprint, made_at, took, payload, list(words[5:]))
     except ValueError:
         return None
 

@@ -20,7 +20,9 @@ SCRIPTS = (
     "hold_release",
     "hold_extend",
     "cache_lock",
+    "cache_put",
     "cache_store",
+    "cache_tag",
     "cache_unlock",
     "once_complete",
 )

@@ -136,7 +136,7 @@ class Template:
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
         pieces = _parse(text)
-        self._roots = list(dict.fromkeys(piece.path[0] for piece in pieces if piece.path))
+        self._roots = roots_of(text)
         check_parameters(text, self._roots, function)
         self._pick = _picker(function, self._roots)
         self._parts = [
@@ -157,6 +157,16 @@ class Template:
                          else write(value))  # fmt: skip
         words.append(self._end)
         return "".join(words)
+
+
+def fields_of(text: str) -> list[str]:
+    """The fields of a template, as dotted paths. UsageError: it is no template."""
+    return list(dict.fromkeys(".".join(piece.path) for piece in _parse(text) if piece.path))
+
+
+def roots_of(text: str) -> list[str]:
+    """The parameters that the fields of a template begin with. UsageError: it is no template."""
+    return list(dict.fromkeys(field.partition(".")[0] for field in fields_of(text)))
 
 
 class _Piece(NamedTuple):

@@ -195,6 +195,11 @@ class ClusterLink(ClusterMap):
         """The same for many requests, one after the other."""
         return [self.track(request, wake, now) for request, wake in asked]
 
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        for route in list(self._routes.values()):
+            route.link.changed(key)
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         for route in list(self._routes.values()):

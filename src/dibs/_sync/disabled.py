@@ -49,6 +49,9 @@ class DisabledLink:
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""
 
+    def changed(self, key: bytes) -> None:
+        """Nothing: nobody watches."""
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""
 

@@ -111,10 +111,13 @@ class Store:
 
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
-        requests = [self.understood(request, now) for request in requests]
+        if self.scripts.whole(self.link.engine, now):
+            requests = [with_scripts(request) for request in requests]
         replies = self._given_scripts(requests, self.link.send_all(requests, now), now)
-        pairs = zip(requests, replies, strict=True)
-        return [self._check_quietly(request, reply, now) for request, reply in pairs]
+        for place, reply in enumerate(replies):
+            if deciding_error(reply) is not None:
+                replies[place] = self._check_quietly(requests[place], reply, now)
+        return replies
 
     def understood(self, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes: with whole scripts, if need be."""

@@ -189,6 +189,10 @@ class MultiplexedLink:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        self._watchers.changed(key)
+
     def pushed(self, push: list[Reply]) -> None:
         """The server said that keys changed."""
         self._watchers.pushed(push)

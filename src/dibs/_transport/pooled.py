@@ -272,6 +272,10 @@ class PooledLink:
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        self._watchers.changed(key)
+
     def _subscribed(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""
         with self._subscribing:

@@ -48,6 +48,10 @@ class Watchers:
         for wake in wakes:
             wake()
 
+    def changed(self, key: bytes) -> None:
+        """Wake those who watch *key*: this process changed it."""
+        self.pushed([b"invalidate", [key]])
+
     def wake_all(self) -> None:
         """Wake all: a change may have been missed."""
         with self._guard:

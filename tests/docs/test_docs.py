@@ -249,7 +249,7 @@ def test_every_option_of_a_cache_has_a_row_and_a_reason(verb: Any) -> None:
         shown = rows[0].split(" | ")[0].strip("`").strip('"')
         if isinstance(option.default, str):
             assert shown == option.default, name
-        elif option.default is not None and option.default is not option.empty:
+        elif option.default not in (None, (), option.empty):
             assert shown == "False" if option.default is False else float(shown) == option.default
         assert re.search(rf"^\| `{name}` \|", _reference(API), re.MULTILINE), name
 

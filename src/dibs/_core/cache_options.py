@@ -41,7 +41,8 @@ class CacheKeywords(TypedDict, total=False):
     local: Seconds | bool
     """Keep values in this process's memory as well, kept true by the server; for how long."""
     codec: object
-    """How a value is kept: "json", "pickle", each with "+zlib", or an object of your own."""
+    """How a value is kept: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
+    or an object of your own."""
     type: Any
     """What a value is decoded into. For a function: its return annotation, if not given."""
     on_outage: OutagePolicy | None

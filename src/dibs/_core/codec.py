@@ -10,12 +10,13 @@ exception. Never pickle unless asked by name.
 """
 
 import json
+import math
 import zlib
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
-from .converters import ANYTHING, Misfit
+from .converters import ANYTHING, JsonValue, Misfit
 from .shapes import shape_of
 
 MAGIC = b"dibs1"
@@ -124,6 +125,74 @@ def _cannot_hold(error: Exception) -> UsageError:
     return UsageError(f"JSON cannot encode this value ({said}); pass type= or codec=")
 
 
+class BytesCodec:
+    """Bytes as they are."""
+
+    name = "bytes"
+    fingerprint = "-"
+
+    def __init__(self, of: Any = None) -> None:
+        if of not in (None, bytes, Any, JsonValue):
+            raise UsageError(f"codec='bytes' keeps bytes, not {getattr(of, '__name__', of)}")
+
+    def encode(self, value: Any) -> bytes:
+        if type(value) is not bytes:
+            raise UsageError(f"codec='bytes' keeps bytes, not {type(value).__name__}")
+        return value
+
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+class FastJsonCodec(JsonCodec):
+    """JSON by another library: the same types, quicker. Not the same bytes: a name of its own."""
+
+    def __init__(self, library: str, of: Any) -> None:
+        super().__init__(of)
+        self.name = library
+        self._dumps, self._loads = _fast_json(library)
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            plain = self._to_plain(value)
+            _check_json(plain)
+            return self._dumps(plain)
+        except (UsageError, Misfit, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise _cannot_hold(error) from None
+
+    def decode(self, data: bytes) -> Any:
+        plain = self._loads(data)
+        return plain if self._from_plain is None else self._from_plain(plain)
+
+
+def _fast_json(library: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """How it writes and reads. UsageError: it is not installed."""
+    try:
+        if library == "orjson":
+            import orjson
+
+            return orjson.dumps, orjson.loads
+        import msgspec
+
+        return msgspec.json.encode, msgspec.json.decode
+    except ImportError:
+        raise UsageError(f"codec={library!r} needs the package: pip install {library}") from None
+
+
+def _check_json(plain: Any) -> None:
+    """TypeError: these libraries would write it as something else: a set as a list, NaN as null."""
+    if isinstance(plain, dict):
+        for each in cast("dict[str, Any]", plain).values():
+            _check_json(each)
+    elif isinstance(plain, list | tuple):
+        for each in cast("list[Any]", plain):
+            _check_json(each)
+    elif isinstance(plain, float) and not math.isfinite(plain):
+        raise TypeError("NaN and infinity are no JSON")
+    elif plain is not None and not isinstance(plain, str | int | float):
+        raise TypeError(f"{type(plain).__name__} is no JSON")
+
+
 class PickleCodec:
     """Any Python object – and any code that whoever can write to the store wants to run here."""
 
@@ -179,10 +248,13 @@ def make_codec(codec: object, of: Any) -> Codec:
         inner: Codec = JsonCodec(of)
     elif name == "pickle":
         inner = PickleCodec()
+    elif name == "bytes":
+        inner = BytesCodec(of)
+    elif name in ("orjson", "msgspec"):
+        inner = FastJsonCodec(name, of)
     else:
-        raise UsageError(
-            f"unknown codec {name!r}; known: json, pickle, or an object with encode and decode"
-        )
+        known = "json, orjson, msgspec, bytes, pickle, or an object with encode and decode"
+        raise UsageError(f"unknown codec {name!r}; known: {known}")
     return Compressed(inner) if plus else inner
 
 

@@ -154,7 +154,8 @@ class ClaimKeywords(TypedDict, total=False):
     """How long a duplicate waits for the end of one that is running. Then it gets its result
     ("replay"), or takes over if that one left nothing."""
     codec: object
-    """How a result is kept: "json", "pickle", each with "+zlib", or an object of your own."""
+    """How a result is kept: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
+    or an object of your own."""
     type: Any
     """What a result is decoded into."""
     on_outage: OutagePolicy | None

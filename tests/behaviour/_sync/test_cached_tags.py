@@ -140,6 +140,22 @@ def test_many_callers_of_an_outdated_value_share_one_load(server: Server) -> Non
         assert {(caller.result())["load"] for caller in callers} == {2}
 
 
+def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(server: Server) -> None:
+    """Nobody tries again for a while, but only as long as there is an old value to serve."""
+    kitchen = Kitchen()
+    with Dibs(server.url, budget=5) as dibs:
+        how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
+        menu = dibs.cached("menu:{name}", tags=["menus"], **how)(kitchen.cook)  # type: ignore[arg-type]
+        menu("a")
+        sleep(0.3)
+        kitchen.error = RuntimeError("closed")
+        assert (menu("a"))["load"] == 1
+        eventually(lambda: server.client().get("lock:{menu:a}") == b"!")
+        kitchen.error = None
+        dibs.invalidate_tag("menus")
+        assert (menu("a"))["load"] == 3
+
+
 def test_tags_with_set_peek_and_remembered_failures(valkey: Server) -> None:
     """They are outdated like any other value."""
     kitchen = Kitchen()

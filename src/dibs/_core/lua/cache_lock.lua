@@ -6,7 +6,7 @@
 -- ARGV[6] life of the mark in ms                      ARGV[7] the longest time that a load may take, ms
 -- => {value, ms left, 0}   fresh, or somebody else is loading (value false: there is none)
 -- => {value, ms left, 1}   you load it (again, if this is a repeated request)
--- => {value, ms left, 2}   a load has just failed, and nobody tries again for a while
+-- => {value, ms left, 2}   an old value; a load has just failed, and nobody tries again for a while
 -- => {value, 0, 0}         the key is held by a lease or a claim
 -- Where there is no value, or only a failure that is over, the mark takes its place. A value that may
 -- end during the load is put behind the mark: "<mark> <life of the mark>\n<value>", and lives on for
@@ -39,8 +39,8 @@ if value then
   end
 end
 local holder = redis.call('GET', KEYS[2])
-if holder == '!' and ARGV[4] ~= '1' then
-  return {value or false, left, 2}
+if holder == '!' and value and ARGV[4] ~= '1' then
+  return {value, left, 2}
 end
 if holder and holder ~= '!' and holder ~= ARGV[1] then
   return {value or false, left, 0}

@@ -26,10 +26,10 @@ async def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> No
         assert buffet.calls == [["a", "b"], ["c", "d"]]
 
 
-async def test_values_are_those_of_the_same_key_elsewhere(server: Server) -> None:
+async def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
     """One key, one value: a function for one item and a function for many share it."""
     kitchen, buffet = Kitchen(), Buffet()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         await menus(["a"])
@@ -40,7 +40,7 @@ async def test_values_are_those_of_the_same_key_elsewhere(server: Server) -> Non
         assert await menu.invalidate("a")
         assert await menus(["a"]) == {"a": "a2"}
         assert await menus.invalidate(["a", "b"])
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 async def test_items_come_back_in_order_and_once(valkey: Server) -> None:
@@ -78,11 +78,11 @@ async def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
         assert sorted(valkey.keys()) == ["price:tainan:TWD:tea", "price:taipei:EUR:tea"]
 
 
-async def test_an_item_without_a_value_is_left_out(server: Server) -> None:
+async def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
     """It is asked for again the next time, or after `negative_ttl`; None is a value."""
     buffet = Buffet()
     buffet.sold_out = {"b"}
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
         for _ in range(2):
@@ -91,7 +91,7 @@ async def test_an_item_without_a_value_is_left_out(server: Server) -> None:
         for _ in range(2):
             assert await spared(["a", "b"]) == {"a": "a3"}
         assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
-        await eventually(lambda: "lock:{menu:b}" not in server.keys())
+        await eventually(lambda: "lock:{menu:b}" not in valkey.keys())
 
         async def nothing(names: list[str]) -> dict[str, None]:
             return dict.fromkeys(names)
@@ -99,25 +99,25 @@ async def test_an_item_without_a_value_is_left_out(server: Server) -> None:
         assert await dibs.cached_many("n:{name}", ttl=60)(nothing)(["a"]) == {"a": None}
 
 
-async def test_a_load_of_many_that_fails_is_the_error_of_all(server: Server) -> None:
+async def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
     """What was there before is not the answer; no lock is left; the next call tries again."""
     buffet = Buffet()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         await menus(["a"])
         buffet.error = RuntimeError("closed")
         with pytest.raises(RuntimeError, match="closed"):
             await menus(["a", "b", "c"])
-        await eventually(lambda: server.keys() == ["menu:a"])
+        await eventually(lambda: valkey.keys() == ["menu:a"])
         buffet.error = None
         assert await menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
 
 
-async def test_many_values_that_failed_are_remembered_as_failed(server: Server) -> None:
+async def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
     """negative_ttl: the next call is told, without a load."""
     buffet = Buffet()
     buffet.error = RuntimeError("closed")
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
         with pytest.raises(RuntimeError):
             await menus(["a", "b"])
@@ -153,10 +153,10 @@ async def test_a_key_that_another_process_loads_is_waited_for(server: Server) ->
         assert await first.result() == {"a": "a1", "b": "b1"}
 
 
-async def test_callers_in_one_process_share_a_load_of_many(server: Server) -> None:
+async def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
     """Overlapping lists, and single calls: each key is loaded once."""
     buffet, kitchen = Buffet(0.4), Kitchen()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         first = Beside(menus, ["a", "b"])
@@ -169,13 +169,13 @@ async def test_callers_in_one_process_share_a_load_of_many(server: Server) -> No
         assert buffet.calls == [["a", "b"], ["c"]]
 
 
-async def test_whoever_loads_one_of_many_may_die(server: Server) -> None:
+async def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     """Its lock runs out; then one of those who wait loads that one, alone."""
     buffet = Buffet()
-    client = server.client()
+    client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
     client.set("lock:{menu:a}", b"dead", px=600)
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
         assert buffet.calls == [["b"], ["a"]]
@@ -183,12 +183,12 @@ async def test_whoever_loads_one_of_many_may_die(server: Server) -> None:
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
 async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
-    server: Server, how: str
+    valkey: Server, how: str
 ) -> None:
     """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
     events: list[Event] = []
     buffet = Buffet(0.4)
-    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         first = Beside(menus, ["a", "b"])
         await eventually(lambda: len(buffet.calls) == 1)
@@ -196,7 +196,7 @@ async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
         if how == "invalidate":
             await menus.invalidate(["a"])
         else:
-            server.client().delete("menu:a")
+            valkey.client().delete("menu:a")
             await sleep(0.1)
         later = Beside(menus, ["a", "b"])
         assert await first.result() == {"a": "a1", "b": "b1"}
@@ -205,10 +205,10 @@ async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
         assert kinds(events).count("rejected_write") == 1
 
 
-async def test_stale_values_of_many_are_refreshed_by_one_load(server: Server) -> None:
+async def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
     """Served at once; loaded again behind the caller, all of them in one call."""
     buffet = Buffet()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
         await menus(["a", "b"])
         await sleep(0.3)

@@ -35,17 +35,17 @@ async def test_invalidating_a_tag_outdates_every_value_that_has_it(server: Serve
         assert kitchen.loads == 7
 
 
-async def test_a_tag_costs_one_key_and_one_command(server: Server) -> None:
+async def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
     """However many values have it: one key for the tag, one command to invalidate it."""
     buffet = Buffet()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60, tags=["menus"])(buffet.cook)
         names = [str(number) for number in range(50)]
         await menus(names)
-        assert len(server.keys()) == 51
-        before = server.commands()
+        assert len(valkey.keys()) == 51
+        before = valkey.commands()
         await dibs.invalidate_tag("menus")
-        assert server.commands() - before <= 2
+        assert valkey.commands() - before <= 2
         assert await menus(names) == {name: f"{name}2" for name in names}
         assert len(buffet.calls) == 2
 
@@ -125,10 +125,10 @@ async def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server
         await eventually(sees_it)
 
 
-async def test_many_callers_of_an_outdated_value_share_one_load(server: Server) -> None:
+async def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> None:
     """Also where they are in several processes; and a failed load leaves nobody waiting."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
         await here("a")
@@ -139,17 +139,17 @@ async def test_many_callers_of_an_outdated_value_share_one_load(server: Server) 
         assert {(await caller.result())["load"] for caller in callers} == {2}
 
 
-async def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(server: Server) -> None:
+async def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(valkey: Server) -> None:
     """Nobody tries again for a while, but only as long as there is an old value to serve."""
     kitchen = Kitchen()
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
         menu = dibs.cached("menu:{name}", tags=["menus"], **how)(kitchen.cook)  # type: ignore[arg-type]
         await menu("a")
         await sleep(0.3)
         kitchen.error = RuntimeError("closed")
         assert (await menu("a"))["load"] == 1
-        await eventually(lambda: server.client().get("lock:{menu:a}") == b"!")
+        await eventually(lambda: valkey.client().get("lock:{menu:a}") == b"!")
         kitchen.error = None
         await dibs.invalidate_tag("menus")
         assert (await menu("a"))["load"] == 3

@@ -27,10 +27,10 @@ def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
         assert buffet.calls == [["a", "b"], ["c", "d"]]
 
 
-def test_values_are_those_of_the_same_key_elsewhere(server: Server) -> None:
+def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
     """One key, one value: a function for one item and a function for many share it."""
     kitchen, buffet = Kitchen(), Buffet()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         menus(["a"])
@@ -41,7 +41,7 @@ def test_values_are_those_of_the_same_key_elsewhere(server: Server) -> None:
         assert menu.invalidate("a")
         assert menus(["a"]) == {"a": "a2"}
         assert menus.invalidate(["a", "b"])
-        assert server.keys() == []
+        assert valkey.keys() == []
 
 
 def test_items_come_back_in_order_and_once(valkey: Server) -> None:
@@ -79,11 +79,11 @@ def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
         assert sorted(valkey.keys()) == ["price:tainan:TWD:tea", "price:taipei:EUR:tea"]
 
 
-def test_an_item_without_a_value_is_left_out(server: Server) -> None:
+def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
     """It is asked for again the next time, or after `negative_ttl`; None is a value."""
     buffet = Buffet()
     buffet.sold_out = {"b"}
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
         for _ in range(2):
@@ -92,7 +92,7 @@ def test_an_item_without_a_value_is_left_out(server: Server) -> None:
         for _ in range(2):
             assert spared(["a", "b"]) == {"a": "a3"}
         assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
-        eventually(lambda: "lock:{menu:b}" not in server.keys())
+        eventually(lambda: "lock:{menu:b}" not in valkey.keys())
 
         def nothing(names: list[str]) -> dict[str, None]:
             return dict.fromkeys(names)
@@ -100,25 +100,25 @@ def test_an_item_without_a_value_is_left_out(server: Server) -> None:
         assert dibs.cached_many("n:{name}", ttl=60)(nothing)(["a"]) == {"a": None}
 
 
-def test_a_load_of_many_that_fails_is_the_error_of_all(server: Server) -> None:
+def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
     """What was there before is not the answer; no lock is left; the next call tries again."""
     buffet = Buffet()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         menus(["a"])
         buffet.error = RuntimeError("closed")
         with pytest.raises(RuntimeError, match="closed"):
             menus(["a", "b", "c"])
-        eventually(lambda: server.keys() == ["menu:a"])
+        eventually(lambda: valkey.keys() == ["menu:a"])
         buffet.error = None
         assert menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
 
 
-def test_many_values_that_failed_are_remembered_as_failed(server: Server) -> None:
+def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
     """negative_ttl: the next call is told, without a load."""
     buffet = Buffet()
     buffet.error = RuntimeError("closed")
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
         with pytest.raises(RuntimeError):
             menus(["a", "b"])
@@ -154,10 +154,10 @@ def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
         assert first.result() == {"a": "a1", "b": "b1"}
 
 
-def test_callers_in_one_process_share_a_load_of_many(server: Server) -> None:
+def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
     """Overlapping lists, and single calls: each key is loaded once."""
     buffet, kitchen = Buffet(0.4), Kitchen()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         first = Beside(menus, ["a", "b"])
@@ -170,13 +170,13 @@ def test_callers_in_one_process_share_a_load_of_many(server: Server) -> None:
         assert buffet.calls == [["a", "b"], ["c"]]
 
 
-def test_whoever_loads_one_of_many_may_die(server: Server) -> None:
+def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     """Its lock runs out; then one of those who wait loads that one, alone."""
     buffet = Buffet()
-    client = server.client()
+    client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
     client.set("lock:{menu:a}", b"dead", px=600)
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
         assert buffet.calls == [["b"], ["a"]]
@@ -184,12 +184,12 @@ def test_whoever_loads_one_of_many_may_die(server: Server) -> None:
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
 def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
-    server: Server, how: str
+    valkey: Server, how: str
 ) -> None:
     """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
     events: list[Event] = []
     buffet = Buffet(0.4)
-    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
         first = Beside(menus, ["a", "b"])
         eventually(lambda: len(buffet.calls) == 1)
@@ -197,7 +197,7 @@ def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
         if how == "invalidate":
             menus.invalidate(["a"])
         else:
-            server.client().delete("menu:a")
+            valkey.client().delete("menu:a")
             sleep(0.1)
         later = Beside(menus, ["a", "b"])
         assert first.result() == {"a": "a1", "b": "b1"}
@@ -206,10 +206,10 @@ def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
         assert kinds(events).count("rejected_write") == 1
 
 
-def test_stale_values_of_many_are_refreshed_by_one_load(server: Server) -> None:
+def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
     """Served at once; loaded again behind the caller, all of them in one call."""
     buffet = Buffet()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
         menus(["a", "b"])
         sleep(0.3)

@@ -11,10 +11,10 @@ from ..events import kinds
 from .kitchen import Kitchen
 
 
-def test_peek_never_loads(server: Server) -> None:
+def test_peek_never_loads(valkey: Server) -> None:
     """Nothing is None; what is there comes with its age and the time that it stays fresh."""
     kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, stale=60)(kitchen.cook)
         assert menu.peek("a") is None
         assert kitchen.loads == 0
@@ -22,7 +22,7 @@ def test_peek_never_loads(server: Server) -> None:
         found = menu.peek("a")
         assert found is not None and found.value == value
         assert 0 <= found.age < 30 and 30 < found.remaining <= 60
-        server.client().pexpire("menu:a", 10_000)
+        valkey.client().pexpire("menu:a", 10_000)
         found = menu.peek("a")
         assert found is not None and found.remaining <= 0, "it is stale"
         assert kitchen.loads == 1
@@ -67,7 +67,7 @@ def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
 def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) -> None:
     """Whoever sets knows better than a load that began before: the later write wins."""
     events: list[Event] = []
-    kitchen = Kitchen(0.5)
+    kitchen = Kitchen(1.5)
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
@@ -123,21 +123,21 @@ def test_a_lease_is_not_set(valkey: Server) -> None:
             square.set(value=4)
 
 
-def test_a_value_is_deleted_by_its_key_alone(server: Server) -> None:
+def test_a_value_is_deleted_by_its_key_alone(valkey: Server) -> None:
     """`dibs.invalidate`: in the namespace of the client, and a load under way is not stored."""
     kitchen = Kitchen()
 
     def cook() -> int:
         return (kitchen.cook("a"))["load"]
 
-    with Dibs(server.url, namespace="shop:", budget=5) as dibs:
+    with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
         assert dibs.get_or_load("menu:a", cook, ttl=60) == 1
         assert dibs.invalidate("menu:a") is True
-        assert server.keys() == []
+        assert valkey.keys() == []
         assert dibs.get_or_load("menu:a", cook, ttl=60) == 2
         assert dibs.get_or_load("menu:b", cook, ttl=60, lock_key="my:b") == 3
         assert dibs.invalidate("menu:b", lock_key="my:b")
-        assert server.keys() == ["shop:menu:a"]
+        assert valkey.keys() == ["shop:menu:a"]
         with dibs.hold("job", ttl=60):
             with pytest.raises(UsageError, match="lease"):
                 dibs.invalidate("job")
@@ -145,10 +145,10 @@ def test_a_value_is_deleted_by_its_key_alone(server: Server) -> None:
             dibs.invalidate("")
 
 
-def test_a_key_that_is_deleted_during_its_load_is_loaded_again(server: Server) -> None:
+def test_a_key_that_is_deleted_during_its_load_is_loaded_again(valkey: Server) -> None:
     """As `invalidate` of the function does."""
     kitchen = Kitchen(0.4)
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         early = Beside(menu, "a")
         eventually(lambda: kitchen.loads == 1)

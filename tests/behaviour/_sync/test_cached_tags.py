@@ -36,17 +36,17 @@ def test_invalidating_a_tag_outdates_every_value_that_has_it(server: Server) -> 
         assert kitchen.loads == 7
 
 
-def test_a_tag_costs_one_key_and_one_command(server: Server) -> None:
+def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
     """However many values have it: one key for the tag, one command to invalidate it."""
     buffet = Buffet()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60, tags=["menus"])(buffet.cook)
         names = [str(number) for number in range(50)]
         menus(names)
-        assert len(server.keys()) == 51
-        before = server.commands()
+        assert len(valkey.keys()) == 51
+        before = valkey.commands()
         dibs.invalidate_tag("menus")
-        assert server.commands() - before <= 2
+        assert valkey.commands() - before <= 2
         assert menus(names) == {name: f"{name}2" for name in names}
         assert len(buffet.calls) == 2
 
@@ -126,10 +126,10 @@ def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server) -> N
         eventually(sees_it)
 
 
-def test_many_callers_of_an_outdated_value_share_one_load(server: Server) -> None:
+def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> None:
     """Also where they are in several processes; and a failed load leaves nobody waiting."""
     kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
         there = two.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
         here("a")
@@ -140,17 +140,17 @@ def test_many_callers_of_an_outdated_value_share_one_load(server: Server) -> Non
         assert {(caller.result())["load"] for caller in callers} == {2}
 
 
-def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(server: Server) -> None:
+def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(valkey: Server) -> None:
     """Nobody tries again for a while, but only as long as there is an old value to serve."""
     kitchen = Kitchen()
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
         menu = dibs.cached("menu:{name}", tags=["menus"], **how)(kitchen.cook)  # type: ignore[arg-type]
         menu("a")
         sleep(0.3)
         kitchen.error = RuntimeError("closed")
         assert (menu("a"))["load"] == 1
-        eventually(lambda: server.client().get("lock:{menu:a}") == b"!")
+        eventually(lambda: valkey.client().get("lock:{menu:a}") == b"!")
         kitchen.error = None
         dibs.invalidate_tag("menus")
         assert (menu("a"))["load"] == 3

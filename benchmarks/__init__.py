@@ -7,6 +7,7 @@ Where to look:
 
 ==============  ==========================================================================
 ``hold``        acquire + release pairs per second, and what a pair costs the client's CPU
+``many``        a hundred cached values in one call, ten of them cold
 ``refusal``     what "somebody here already has it" costs
 ``handoff``     from one holder's release to the next holder's start
 ``patience``    the commands that waiting sends to the server

@@ -22,6 +22,7 @@ from . import (
     hold,
     imports,
     limit,
+    many,
     outage,
     patience,
     refusal,
@@ -40,6 +41,7 @@ PARTS: dict[str, Part] = {
     "handoff": handoff.run,
     "patience": patience.run,
     "hits": hits.run,
+    "many": many.run,
     "stampede": stampede.run,
     "guard": guard.run,
     "codec": codec.run,
@@ -91,8 +93,8 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, permits, hits and guards pinned, everything else as a
-    deployment would have it. A quick run makes do with one bench.
+    Leases are measured pinned and unpinned, permits, hits, many and guards pinned, everything else
+    as a deployment would have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
     parts = {name: part for name, part in PARTS.items() if name in wanted}
@@ -100,7 +102,8 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        pinned |= {name: parts.pop(name) for name in ("limit", "hits", "guard") if name in parts}
+        first = ("limit", "hits", "many", "guard")
+        pinned |= {name: parts.pop(name) for name in first if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)
         yield core, pinned | parts

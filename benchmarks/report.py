@@ -131,6 +131,24 @@ def _hits_row(cell: hits.Cell, others: list[hits.Cell | None]) -> tuple[str, ...
     )
 
 
+def many_table(result: dict[str, Any]) -> str:
+    """Microseconds of a call for many values, and who was asked."""
+    headings = ("100 values, 10 cold", "CPU µs", "(min–max)", "wall µs", "loads", "commands")
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        cpu, wall = measure.Spread(tuple(found["cpu_us"])), measure.Spread(tuple(found["us"]))
+        return (
+            label,
+            table.whole(cpu.middle),
+            table.between(cpu.least, cpu.most),
+            table.whole(wall.middle),
+            _commands(found["loads"]),
+            _commands(found["commands"]),
+        )
+
+    return f"many, {_where(result)}\n" + table.aligned(headings, list(_rows(result, row)))
+
+
 def stampede_table(result: dict[str, Any]) -> str:
     """Loads, commands, and how long the slowest follower waits after the leader."""
     headings = (
@@ -300,6 +318,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "handoff": handoff_table,
     "patience": patience_table,
     "hits": hits_table,
+    "many": many_table,
     "stampede": stampede_table,
     "guard": guard_table,
     "codec": codec_table,

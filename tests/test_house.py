@@ -122,6 +122,7 @@ OF_THE_REPOSITORY = {
 FOLDERS = {"core", "behaviour", "http", "integrations", "integrations/prometheus", "embedded"}
 
 TESTED_ELSEWHERE = {
+    "cache_options": "options",
     "converters": "shapes",
     "models": "shapes",
     "unions": "shapes",

@@ -14,6 +14,8 @@ client, for a client that must know the size of its pool.
                                       the server truly served it (likewise)
 ``cached(load)``                      a function that takes a name and returns its value, kept in
                                       the store; ``load(name)`` where it is not (likewise)
+``many(load)``                        the same for a list of names, which returns a dict;
+                                      ``load(names)`` gets those that are missing (likewise)
 ``app``                               an ASGI application with the guard around it
 ====================================  ====================================================
 
@@ -155,6 +157,22 @@ HITS = with_before(
 )
 """Who can read a cached value, in the order of the tables."""
 
+CACHED_MANY, ONE_BY_ONE, CASHEWS_MANY, DOGPILE_MANY = (
+    "dibs cached_many",
+    "dibs cached, 100 calls at once",
+    "cashews get_many, set_many",
+    "dogpile.cache get_or_create_multi",
+)
+
+MANY = (
+    System(DOGPILE_MANY, THREADS, "dogpile_cache", "dogpile.cache", "dogpile.cache"),
+    System(CACHED_MANY, THREADS, "ours_cached", "dibs", "dibs"),
+    System(CASHEWS_MANY, TASKS, "cashews_cache", "cashews", "cashews[redis]"),
+    System(ONE_BY_ONE, TASKS, "ours_cached", "dibs", "dibs", "OneByOne"),
+    System(CACHED_MANY, TASKS, "ours_cached", "dibs", "dibs"),
+)
+"""Who can read many cached values at once, and load what is missing."""
+
 STAMPEDE = (
     System(SEED, TASKS, "seed_menu", "redis", "redis"),
     System(AIOCACHE, TASKS, "aiocache_stampede", "aiocache", "aiocache[redis]"),
@@ -192,5 +210,5 @@ GUARDS = with_before(
 
 def find(name: str, world: str) -> System:
     """The system of that name in that world."""
-    known = (*LEASES, *LIMITS, *HITS, *STAMPEDE, *GUARDS)
+    known = (*LEASES, *LIMITS, *HITS, *MANY, *STAMPEDE, *GUARDS)
     return next(system for system in known if (system.name, system.world) == (name, world))

@@ -23,5 +23,15 @@ class Threads:
 
         return read
 
+    def many(self, load: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:
+        def create(*keys: str) -> list[Any]:
+            return list(load(list(keys)).values())
+
+        def read(names: list[str]) -> dict[str, Any]:
+            keys = [f"dogpile:{name}" for name in names]
+            return dict(zip(names, self.region.get_or_create_multi(keys, create), strict=True))
+
+        return read
+
     def close(self) -> None:
         self.region.backend.writer_client.close()

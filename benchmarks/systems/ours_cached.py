@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -20,6 +21,13 @@ class Threads:
         @self.client.cached("dibs:{name}", ttl=KEPT, lock_ttl=LOCK_TTL, local=self.local)
         def read(name: str) -> Any:
             return load(name)
+
+        return read
+
+    def many(self, load: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:
+        @self.client.cached_many("many:{name}", ttl=KEPT, lock_ttl=LOCK_TTL)
+        def read(names: list[str]) -> dict[str, Any]:
+            return load(names)
 
         return read
 
@@ -48,8 +56,34 @@ class Tasks:
 
         return read
 
+    def many(
+        self, load: Callable[[list[str]], Awaitable[Any]]
+    ) -> Callable[[list[str]], Awaitable[Any]]:
+        @self.client.cached_many("many:{name}", ttl=KEPT, lock_ttl=LOCK_TTL)
+        async def read(names: list[str]) -> dict[str, Any]:
+            return await load(names)
+
+        return read
+
     async def aclose(self) -> None:
         await self.client.aclose()
+
+
+class OneByOneTasks(Tasks):
+    """Without ``cached_many``: a call for each, all at once."""
+
+    def many(
+        self, load: Callable[[list[str]], Awaitable[Any]]
+    ) -> Callable[[list[str]], Awaitable[Any]]:
+        @self.client.cached("single:{name}", ttl=KEPT, lock_ttl=LOCK_TTL)
+        async def one(name: str) -> Any:
+            return (await load([name]))[name]
+
+        async def read(names: list[str]) -> dict[str, Any]:
+            found = await asyncio.gather(*[one(name) for name in names])
+            return dict(zip(names, found, strict=True))
+
+        return read
 
 
 class LocalTasks(Tasks):

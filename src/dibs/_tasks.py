@@ -13,6 +13,7 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.gathering import running_loop, start_task
 from ._transport.multiplexed import MultiplexedTransport as Transport
@@ -29,6 +30,7 @@ __all__ = [
     "Signal",
     "Transport",
     "fits",
+    "gather",
     "gather_until",
     "monotonic",
     "off_loop",
@@ -300,8 +302,7 @@ class Coalescer:
     """Callers who ask for the same in one tick of the loop share one answer.
 
     The first of a tick asks at once, unless several asked for the key the last time. The others
-    share a question that is sent when the tick is over. Nobody shares one that was sent before
-    they came: its answer may be older than a change that was complete by then.
+    share a question that is sent when the tick is over, and never one that was sent before.
     """
 
     def __init__(self) -> None:

@@ -16,10 +16,11 @@ from dibs._core.cache import (
     read_reply,
     read_standing,
 )
+from dibs._core.cache_options import CacheOptions
 from dibs._core.codec import FAILURE, JsonCodec, frame, mark
 from dibs._core.lease import make_token
 from dibs._core.once import running_record
-from dibs._core.options import CacheOptions, Settings
+from dibs._core.options import Settings
 from dibs._core.watch import Tracked, Watching
 
 
@@ -34,6 +35,13 @@ def test_jitter_stays_in_its_band(chance: float, jitter: float, ttl: float) -> N
     fresh = jittered(kept(ttl=ttl, jitter=jitter, min_ttl=0), chance)
     assert ttl * (1 - jitter) - 1e-6 <= fresh <= ttl * (1 + jitter) + 1e-6
     assert jittered(kept(ttl=10, min_ttl=60), chance) == 60
+
+
+def test_a_ttl_of_one_value_is_not_lengthened() -> None:
+    """min_ttl is the least that jitter makes of the usual ttl, not of one that keep= gives."""
+    assert jittered(kept(ttl=180, min_ttl=60), 0.0, 10.0) == 10.0
+    assert jittered(kept(ttl=180, min_ttl=60), 1.0, 100.0) == pytest.approx(120.0)
+    assert jittered(kept(ttl=30, min_ttl=60), 0.5, 30.0) == 60.0
 
 
 def test_early_is_likelier_near_the_end_and_for_slow_loads() -> None:

@@ -143,6 +143,14 @@ def test_evalsha_is_given_up_where_it_never_works() -> None:
     assert memory.whole(None, 501.0) and not memory.whole(None, 501.0 + ScriptMemory.LASTS)
 
 
+def test_many_scripts_in_one_write_are_missed_once() -> None:
+    """A server that was restarted lacks all of them: that is no proxy that always does."""
+    memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
+    unknown = ErrorReply("NOSCRIPT No matching script.")
+    assert all(memory.lacks(request, unknown, 7.0) for _ in range(100))
+    assert not memory.whole(None, 7.0)
+
+
 def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
     """And no other error is taken for it."""
     memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")

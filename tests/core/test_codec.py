@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import enum
+import sys
 import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -145,3 +146,30 @@ def test_the_return_annotation_is_used_where_it_says_more_than_json() -> None:
     assert returned_type(typed) == list[Item]
     assert returned_type(plain) is None
     assert returned_type(silent) is None
+
+
+@pytest.mark.parametrize("name", ["orjson", "msgspec"])
+def test_a_quicker_json_makes_the_same_promises(name: str) -> None:
+    """The type that a value had, or a UsageError: never a float for an int, or None for NaN."""
+    codec = make_codec(name, None)
+    for value in (None, {"a": [1, -2.5, "ü\u2028", True, None, {}]}, 2**63, 1e22, -0.0, ""):
+        assert repr(codec.decode(codec.encode(value))) == repr(value)
+    infinite, lone = float("inf"), "\ud800"
+    for odd in (float("nan"), [None, {"a": infinite}], (1, -infinite), lone, {1, 2}, {1: 2}):
+        with pytest.raises(UsageError):
+            codec.encode(odd)
+    try:
+        assert codec.decode(codec.encode(2**70)) == 2**70
+    except UsageError:
+        pass  # orjson ends at 64 bits
+    of = dict[int, decimal.Decimal]
+    typed = make_codec(name, of)
+    assert typed.decode(typed.encode({1: decimal.Decimal("2.50")})) == {1: decimal.Decimal("2.50")}
+    assert typed.fingerprint == make_codec("json", of).fingerprint
+
+
+def test_a_codec_that_is_not_installed_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told when the function is decorated, with what to install."""
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    with pytest.raises(UsageError, match="pip install orjson"):
+        make_codec("orjson", None)

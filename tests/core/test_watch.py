@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from dibs._core.request import ErrorReply
+from dibs._core.request import ErrorReply, Request, pack
 from dibs._core.watch import (
     LONGEST_PAUSE,
     Pushes,
@@ -11,6 +11,7 @@ from dibs._core.watch import (
     read_push,
     read_tracked,
     read_watch,
+    tracked,
     watch_request,
 )
 
@@ -28,7 +29,7 @@ def test_what_watching_says() -> None:
     request = watch_request(b"k")
 
     def answer(*replies: Any, pushes: bool = True) -> Watching:
-        return read_watch(read_tracked(list(replies), request, pushes=pushes))
+        return read_watch(read_tracked(list(replies), [request], pushes=pushes)[0])
 
     assert answer(b"OK", b"OK", 1500) == Watching(1.5, tracked=True)
     assert answer(b"OK", 1500) == Watching(1.5, tracked=True)
@@ -37,6 +38,18 @@ def test_what_watching_says() -> None:
     assert answer(b"OK", -1).remaining == math.inf
     refused = ErrorReply("NOPERM no")
     assert not answer(refused, refused, 1500).tracked
+
+
+def test_many_requests_are_tracked_in_one_write() -> None:
+    """Each has its own replies, and is told by itself whether its key is tracked."""
+    requests = [watch_request(b"a"), Request(pack("GET", b"b") + pack("PTTL", b"b"), 2, b"b")]
+    asked = tracked(requests, first=True)
+    assert (asked.replies, asked.key) == (6, b"a")
+    assert asked.payload.count(b"CACHING") == 2
+    refused = ErrorReply("NOPERM no")
+    one, two = read_tracked([b"OK", b"OK", 1500, refused, b"v", 9], requests, pushes=True)
+    assert (one.replies, one.tracked) == ([1500], True)
+    assert (two.replies, two.tracked) == ([b"v", 9], False)
 
 
 def test_pushes_without_a_change_are_answered_ever_more_slowly() -> None:

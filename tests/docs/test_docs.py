@@ -218,7 +218,10 @@ def test_every_error_and_its_facts_are_in_the_reference(error: type[DibsError]) 
         assert f"`{fact}`" in text, fact
 
 
-VERBS = [Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive, Dibs.cached, Dibs.get_or_load]
+VERBS = [
+    *[Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive],
+    *[Dibs.cached, Dibs.cached_many, Dibs.get_or_load, Dibs.invalidate],
+]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
@@ -233,7 +236,9 @@ def test_every_option_is_in_the_reference(verb: Any) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("verb", [Dibs.cached, Dibs.get_or_load], ids=lambda verb: verb.__name__)
+@pytest.mark.parametrize(
+    "verb", [Dibs.cached, Dibs.cached_many, Dibs.get_or_load], ids=lambda verb: verb.__name__
+)
 def test_every_option_of_a_cache_has_a_row_and_a_reason(verb: Any) -> None:
     """The how-to page and the reference have a row for each option, with its true default."""
     for name, option in inspect.signature(verb).parameters.items():
@@ -244,7 +249,7 @@ def test_every_option_of_a_cache_has_a_row_and_a_reason(verb: Any) -> None:
         shown = rows[0].split(" | ")[0].strip("`").strip('"')
         if isinstance(option.default, str):
             assert shown == option.default, name
-        elif option.default is not None and option.default is not option.empty:
+        elif option.default not in (None, (), option.empty):
             assert shown == "False" if option.default is False else float(shown) == option.default
         assert re.search(rf"^\| `{name}` \|", _reference(API), re.MULTILINE), name
 

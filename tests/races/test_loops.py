@@ -39,7 +39,7 @@ def in_a_loop(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def test_a_hold_is_renewed_in_the_next_loop(valkey: Server) -> None:
-    """The keeper of the first loop is gone: the second loop has its own."""
+    """The renewer of the first loop is gone: the second loop has its own."""
     dibs = AsyncDibs(valkey.url, budget=5)
 
     async def first() -> None:

@@ -94,7 +94,7 @@ class TimeIsUp(Exception):
 
 
 def refusing_threads(monkeypatch: pytest.MonkeyPatch, error: BaseException, times: int) -> None:
-    """The system has no thread for the keeper, the first *times*."""
+    """The system has no thread for the renewer, the first *times*."""
     start = threading.Thread.start
     left = [times]
 
@@ -109,7 +109,7 @@ def refusing_threads(monkeypatch: pytest.MonkeyPatch, error: BaseException, time
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), TimeIsUp()])
 @pytest.mark.parametrize("verb", ["hold", "claim"])
-def test_a_keeper_that_cannot_be_started_once(
+def test_a_renewer_that_cannot_be_started_once(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException, verb: str
 ) -> None:
     """The caller is told and the key released; the next one is renewed, and close() is quiet."""
@@ -143,7 +143,7 @@ def test_a_load_whose_lock_cannot_be_kept_alive_frees_it(
         assert dibs.get_or_load("menu:1", lambda: 1, ttl=60, lock_ttl=60) == 1
 
 
-def test_closing_after_the_keeper_could_not_be_started(
+def test_closing_after_the_renewer_could_not_be_started(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing to join: close() does not raise."""
@@ -156,7 +156,7 @@ def test_closing_after_the_keeper_could_not_be_started(
     assert valkey.keys() == []
 
 
-def test_a_handler_that_raises_while_the_keeper_starts(
+def test_a_handler_that_raises_while_the_renewer_starts(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread runs, but start() raised: leases are renewed, by one thread."""
@@ -181,8 +181,8 @@ def test_a_handler_that_raises_while_the_keeper_starts(
             with dibs.hold("user:1", ttl=0.6, renew=True) as lease:
                 threading.Event().wait(1.0)
                 assert not lease.lost
-                keepers = [each for each in threading.enumerate() if each.name == "dibs renewer"]
-                assert len(keepers) == 1
+                renewers = [each for each in threading.enumerate() if each.name == "dibs renewer"]
+                assert len(renewers) == 1
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -215,7 +215,7 @@ def test_a_handler_that_raises_before_the_block_begins(
         eventually(lambda: valkey.keys() == [], within=5)
 
 
-def test_a_keeper_goes_on_after_an_error_that_nobody_expected(
+def test_a_renewer_goes_on_after_an_error_that_nobody_expected(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged, and the leases are renewed all the same."""

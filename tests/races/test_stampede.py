@@ -58,6 +58,51 @@ def test_four_processes_fifty_tasks_one_load(valkey: Server, spawn: Spawn, secon
     assert valkey.commands() - before <= 60
 
 
+def ask_for_many(url: str, number: int) -> dict[str, object]:
+    import asyncio
+    import random
+    import sys
+
+    from dibs import AsyncDibs
+
+    async def main() -> dict[str, object]:
+        loaded: list[str] = []
+        async with AsyncDibs(url, budget=10) as dibs:
+
+            @dibs.cached_many("menu:{name}", ttl=60, tags=["menus", "menu:{name}"])
+            async def menus(names: list[str]) -> dict[str, str]:
+                loaded.extend(names)
+                await asyncio.sleep(0.05)
+                return {name: f"menu {name}" for name in names}
+
+            await menus([f"warm {number}"])
+            loaded.clear()
+            print("ready", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+            chance = random.Random(number)
+            lists = [[str(n) for n in chance.sample(range(40), 15)] for _ in range(10)]
+            found = await asyncio.gather(*[menus(names) for names in lists])
+            expected = [{name: f"menu {name}" for name in names} for names in lists]
+            return {"loaded": loaded, "right": found == expected}
+
+    return asyncio.run(main())
+
+
+def test_overlapping_lists_in_many_processes_load_each_key_once(
+    valkey: Server, spawn: Spawn
+) -> None:
+    """Each has locks that others wait for: nobody waits for ever, nothing is loaded twice."""
+    children = [spawn(ask_for_many, valkey.url, number) for number in range(4)]
+    for child in children:
+        assert child.line() == "ready"
+    for child in children:
+        child.tell()
+    said = [child.result() for child in children]
+    assert all(each["right"] for each in said)
+    loaded = [name for each in said for name in each["loaded"]]
+    assert len(loaded) == len(set(loaded))
+
+
 def lead_for_ever(url: str) -> None:
     import asyncio
 

@@ -9,12 +9,12 @@ from dibs import Dibs
 from dibs.testing import Child, FaultProxy, Server
 
 
-def keepers() -> int:
+def renewers() -> int:
     return sum(thread.name == "dibs renewer" for thread in threading.enumerate())
 
 
-def test_one_keeper_for_many_threads(valkey: Server) -> None:
-    """Forty threads renew at once: one keeper thread, and none of the leases is forgotten."""
+def test_one_renewer_for_many_threads(valkey: Server) -> None:
+    """Forty threads renew at once: one renewer thread, and none of the leases is forgotten."""
     most = 0
     with Dibs(valkey.url, budget=5) as dibs, ThreadPoolExecutor(40) as pool:
         start = threading.Barrier(40)
@@ -27,14 +27,14 @@ def test_one_keeper_for_many_threads(valkey: Server) -> None:
 
         futures = [pool.submit(work, number) for number in range(40)]
         while not all(future.done() for future in futures):
-            most = max(most, keepers())
+            most = max(most, renewers())
             time.sleep(0.01)
         assert not any(future.result() for future in futures)
     assert most == 1
 
 
 def test_keeping_again_right_after_the_last_one_ended(valkey: Server) -> None:
-    """A keeper that is just ending does not swallow the next lease."""
+    """A renewer that is just ending does not swallow the next lease."""
     with Dibs(valkey.url, budget=5) as dibs:
         for _ in range(150):
             with dibs.hold("user:1", ttl=5, renew=True):

@@ -4,6 +4,7 @@ python smoke.py DISTRIBUTION EXTRA SERVER_URL PACKAGE…
 """
 
 import asyncio
+import functools
 import importlib
 import importlib.metadata
 import subprocess
@@ -214,6 +215,17 @@ def linebot(url: str) -> None:
     assert len(runs) == 1, runs
 
 
+def quick_json(codec: str, url: str) -> None:
+    """A value is kept and read back by that library."""
+    from dibs import Dibs
+
+    with Dibs(url) as dibs:
+        for _ in range(2):
+            assert dibs.get_or_load(f"smoke:{codec}", lambda: {"a": [1]}, ttl=5, codec=codec) == {
+                "a": [1]
+            }
+
+
 EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "django": django,
@@ -222,6 +234,8 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "fastapi": fastapi,
     "flask": flask,
     "linebot": linebot,
+    "msgspec": functools.partial(quick_json, "msgspec"),
+    "orjson": functools.partial(quick_json, "orjson"),
     "prometheus": prometheus,
     "starlette": starlette,
 }

@@ -1,13 +1,14 @@
-"""A function whose results are cached, and its three verbs."""
+"""A function whose results are cached, and its verbs."""
 
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .._core.cache import CacheKeys, LoadRequest, cache_keys
-from .._core.keys import Template
-from .._core.options import CacheOptions, Settings
+from .._core.cache import CacheKeys, Found, LoadRequest, cache_keys
+from .._core.cache_options import CacheOptions
+from .._core.keys import Template, fields_of
+from .._core.options import Settings
 from .._tasks import returning_awaitables
 from ..errors import UsageError
 from .cache import AsyncCache
@@ -29,7 +30,7 @@ def inner(function: Any) -> Any:
 
 @returning_awaitables
 class AsyncCached(Generic[P, T]):
-    """Call it like the function; `invalidate` and `refresh` take the same arguments."""
+    """Call it like the function; its verbs take the same arguments."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class AsyncCached(Generic[P, T]):
         template: str,
         options: CacheOptions,
         lock_key: str | None,
+        tags: tuple[str, ...] = (),
     ) -> None:
         self._kind = type(function)
         self._function = function = inner(function)
@@ -50,6 +52,11 @@ class AsyncCached(Generic[P, T]):
         self._options = options
         self._key_of = Template(template, function)
         self._lock_of = None if lock_key is None else Template(lock_key, function)
+        self._tags_of = [Template(tag, function) for tag in tags]
+        fields = fields_of(template)
+        self._is_placed_by_key = lock_key is None and all(
+            field in fields for tag in tags for field in fields_of(tag)
+        )
         self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
 
@@ -66,14 +73,27 @@ class AsyncCached(Generic[P, T]):
         False: the store is out; it is deleted when the store is back.
         """
         if self._lacks_class(args):
-            return self._cache.invalidate(self._request_without_class(args, kwargs))
-        return self._cache.invalidate(self._request(args, kwargs))
+            return self._cache.invalidate(self._request_without_class(args, kwargs).keys)
+        return self._cache.invalidate(self._request(args, kwargs).keys)
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """The value, loaded now; everybody reads the old one meanwhile."""
         if self._lacks_class(args):
             raise UsageError(_ABOVE)
         return self._cache.refresh(self._request(args, kwargs))
+
+    def peek(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Found | None]:
+        """What is stored, fresh or stale, with its age; None: nothing. Never loads."""
+        return self._cache.peek(self._request(args, kwargs).keys)
+
+    def set(self, *args: Any, value: T, **kwargs: Any) -> Coroutine[Any, Any, bool]:
+        """Store *value* for these arguments, as if it had just been loaded.
+
+        A load under way is not stored. False: the store is out; what it has is deleted later.
+        """
+        if "value" in inspect.signature(self._function).parameters:
+            raise UsageError("this function has a parameter named value: it has no set")
+        return self._cache.put(self._request(args, kwargs).keys, value)
 
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
@@ -105,15 +125,14 @@ class AsyncCached(Generic[P, T]):
     def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
         """Where the value of this call lives."""
         text = self._key_of(args, kwargs)
-        if self._lock_of is not None:  # made from other arguments, perhaps: not remembered
-            return self._place(text, self._lock_of(args, kwargs))
-        if len(self._keys) >= _MOST_KEYS:
-            self._keys.clear()
-        keys = self._keys[text] = self._place(text, None)
+        lock_key = None if self._lock_of is None else self._lock_of(args, kwargs)
+        tags = [tag(args, kwargs) for tag in self._tags_of]
+        keys = cache_keys(self._settings, self._options, self._template, text, lock_key, tags)
+        if self._is_placed_by_key:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+            self._keys[text] = keys
         return keys
-
-    def _place(self, text: str, lock_key: str | None) -> CacheKeys:
-        return cache_keys(self._settings, self._options, self._template, text, lock_key)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._template!r}, ttl {self._options.ttl:g} s>"

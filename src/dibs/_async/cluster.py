@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from itertools import repeat
 from typing import Any
 
 from .._core.breaker import Outage
@@ -16,7 +17,7 @@ from .._core.slots import (
     slot_of,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._tasks import monotonic, sleep
+from .._tasks import gather, monotonic, sleep
 from .._transport.watchers import Wake
 from ..errors import UsageError
 from .cluster_map import AsyncClusterMap, AsyncRoute
@@ -108,11 +109,22 @@ class AsyncClusterTransport(AsyncClusterMap):
         return await self._find(key, monotonic())
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to requests of one reply each: one write for each node."""
+        """The replies to many requests: one write for each node. Outage: of all that failed.
+
+        Where only some nodes are out, the outage stands in the place of each reply of theirs.
+        """
+        nodes = await self._by_node(requests, now)
+        works = [
+            functools.partial(self._send_many, route, [requests[place] for place in places], now)
+            for route, places in nodes.items()
+        ]
+        outcomes = await gather(works)
+        if all(isinstance(outcome, Exception) for outcome in outcomes):
+            raise outcomes[0]
         replies: list[Any] = [None] * len(requests)
-        for route, places in (await self._by_node(requests, now)).items():
-            mine = [requests[place] for place in places]
-            for place, reply in zip(places, await self._send_many(route, mine, now), strict=True):
+        for places, outcome in zip(nodes.values(), outcomes, strict=True):
+            failed = isinstance(outcome, Exception)
+            for place, reply in zip(places, repeat(outcome) if failed else outcome, strict=False):
                 replies[place] = reply
         return replies
 
@@ -126,8 +138,10 @@ class AsyncClusterTransport(AsyncClusterMap):
         if len(requests) > 1:
             with contextlib.suppress(UsageError):  # a closed transport, as above
                 replies = await route.transport.send_all(requests, now)
-                if first_error(replies) is None:
-                    return replies
+                return [
+                    reply if first_error(reply) is None else await self.send(request, now)
+                    for request, reply in zip(requests, replies, strict=True)
+                ]
         return [await self.send(request, now) for request in requests]
 
     def post(self, request: Request) -> None:
@@ -175,6 +189,15 @@ class AsyncClusterTransport(AsyncClusterMap):
         route.transport.unwatch(request.key, wake)
         reply = await self.send(request, now)
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
+
+    async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """The same for many requests, one after the other."""
+        return [await self.track(request, wake, now) for request, wake in asked]
+
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        for route in list(self._routes.values()):
+            route.transport.changed(key)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

@@ -38,11 +38,18 @@ class AsyncDisabledTransport:
         """Outage: always."""
         _refuse()
 
+    async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """Outage: always."""
+        _refuse()
+
     def post(self, request: Request) -> None:
         """Nothing: there is nothing to take back."""
 
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""
+
+    def changed(self, key: bytes) -> None:
+        """Nothing: nobody watches."""
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""

@@ -4,16 +4,25 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from .._core.cache import LoadRequest, Reading
+from .._core.cache import ALWAYS, IF_NEEDED, Answer, LoadRequest, Reading
 from .._core.causes import cause_for
 from .._events import EventSink
-from .._tasks import BackgroundTasks, Guard, monotonic
+from .._tasks import BackgroundTasks, Guard, Signal, monotonic
 from .leases import AsyncLeases
 from .loader import AsyncLoader
 
 _TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
 _MOST_KEYS = 50_000
 """Keys of which we remember when a refresh may be tried again."""
+
+
+class Landing:
+    """The end of a load behind its readers."""
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.answer: Answer | None = None
+        """What it found; None: it failed, or is not over."""
 
 
 class AsyncRefresher:
@@ -45,12 +54,56 @@ class AsyncRefresher:
             self._begin(want)
         self._spawn(want, functools.partial(self._claim, want, force=force))
 
-    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> None:
-        """The same, where the claim is ours already."""
+    def refresh_all(
+        self,
+        wants: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], Coroutine[Any, Any, set[bytes]]],
+    ) -> None:
+        """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
+        if self._tasks.is_stranded:
+            self._next_try.clear()
+        with self._guard:
+            now = monotonic()
+            due = [want for want in wants if self._next_try.get(want.keys.key, 0.0) <= now]
+            for want in due:
+                self._begin(want)
+        if due and not self._tasks.spawn(functools.partial(self._end_all, due, work)):
+            self._events.emit("degraded", due[0].keys.name, cause=_TOO_MANY)
+            for want in due:
+                self._try_later(want)
+
+    async def _end_all(
+        self,
+        wants: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], Coroutine[Any, Any, set[bytes]]],
+    ) -> None:
+        done: set[bytes] = set()
+        try:
+            done = await work(wants)
+        finally:
+            for want in wants:
+                if want.keys.key in done:
+                    self._next_try.pop(want.keys.key, None)
+                else:
+                    self._try_later(want)
+
+    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> "Landing | None":
+        """The same, where the claim is ours already. None: it could not be begun."""
         self._begin(want)
-        work = functools.partial(self._loader.lead, want, token, reading)
-        if not self._spawn(want, functools.partial(self._end, want, work)):
-            self._loader.unlock(want, token)
+        landing = Landing()
+        work = functools.partial(self._land, landing, want, token, reading)
+        if self._spawn(want, functools.partial(self._end, want, work)):
+            return landing
+        self._loader.writer.unlock(want.keys, token)
+        return None
+
+    async def _land(
+        self, landing: "Landing", want: LoadRequest, token: bytes, reading: Reading
+    ) -> None:
+        try:
+            landing.answer = await self._loader.lead(want, token, reading)
+        finally:
+            landing.signal.set()
 
     def _begin(self, want: LoadRequest) -> None:
         if len(self._next_try) >= _MOST_KEYS:
@@ -69,7 +122,7 @@ class AsyncRefresher:
     async def _claim(self, want: LoadRequest, *, force: bool) -> None:
         token = self._leases.new_token()
         try:
-            reading = await self._loader.claim(want, token, force=force)
+            reading = await self._loader.claim(want, token, ALWAYS if force else IF_NEEDED)
         except Exception:
             self._try_later(want)
             raise

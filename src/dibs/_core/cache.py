@@ -2,16 +2,22 @@
 
 import math
 import re
-from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from ..errors import Unavailable, UsageError
+from .cache_options import CacheOptions
+from .causes import cause_for
 from .codec import FAILURE, MARK, mark, unframe
 from .engine import run_script, run_whole_script
 from .keys import beside, expand
-from .options import CacheOptions, Settings
+from .options import Settings
 from .request import SIZE, Reply, Request, pack
+from .tags import UNTAGGED, Versions, tag_keys
 from .watch import Tracked, Watching, read_watch
 
+DAY = 86_400.0
+"""For how long a delete is still delivered after an outage, where nobody knows the ttl."""
 MARK_LIFE = 3600.0
 """How long a mark may stand where a leader died; it is in nobody's way."""
 
@@ -23,24 +29,42 @@ HELD = "a lease or a claim holds this key; a cached value needs a key of its own
 class CacheKeys:
     """One value: where it and its lock live, what events call it, and how it is kept."""
 
-    def __init__(self, options: CacheOptions, name: str, key: bytes, lock: bytes) -> None:
+    def __init__(
+        self,
+        options: CacheOptions,
+        name: str,
+        key: bytes,
+        lock: bytes,
+        tags: tuple[bytes, ...] = (),
+    ) -> None:
         self.options: Final = options
         self.name: Final = name
         self.key: Final = key
         self.lock: Final = lock
+        self.tags: Final = tags
+        """Where the versions of its tags live."""
         self.read: Final = _read_request(options, key)
         """The request for the value; made once, because a key is read many times."""
 
 
 def cache_keys(
-    settings: Settings, options: CacheOptions, name: str, key: str, lock_key: str | None
+    settings: Settings,
+    options: CacheOptions,
+    name: str,
+    key: str,
+    lock_key: str | None,
+    tags: Iterable[str] = (),
 ) -> CacheKeys:
-    """Where a value and its lock live. UsageError: a bad key, or one that can have no companion."""
+    """Where a value, its lock and its tags live. UsageError: a bad key or tag."""
     namespace = settings.namespace
     data = expand(namespace, key)
-    if lock_key is not None:
-        return CacheKeys(options, name, data, expand(namespace, lock_key))
-    return CacheKeys(options, name, data, beside(f"{namespace}lock:".encode(), data))
+    lock = lock_of(namespace, data) if lock_key is None else expand(namespace, lock_key)
+    return CacheKeys(options, name, data, lock, tag_keys(namespace, tags))
+
+
+def lock_of(namespace: str, key: bytes) -> bytes:
+    """The key that is locked during a load, if the caller names no other."""
+    return beside(f"{namespace}lock:".encode(), key)
 
 
 class LoadRequest(NamedTuple):
@@ -61,7 +85,33 @@ class LoadRequest(NamedTuple):
         return self.function(*self.args, **self.kwargs)
 
 
-State = Literal["fresh", "stale", "missing", "poison", "failed", "held"]
+class ManyRequest(NamedTuple):
+    """Many values that are wanted, and how to load those that are missing."""
+
+    name: str
+    options: CacheOptions
+    keys: dict[Any, CacheKeys]
+    """Item of the call → where its value lives."""
+    load: Callable[[list[Any]], Any]
+    """Call the function for some items."""
+
+
+class Absent(Unavailable, LookupError):
+    """A load of many values returned none for this one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(cause_for("load_failed", "the loader returned no value for it"), name)
+
+
+def remembered_failure(reading: "Reading", name: str) -> Unavailable:
+    """What a failure that is remembered is told as."""
+    if reading.value == Absent.__name__:
+        return Absent(name)
+    return Unavailable(cause_for("load_failed", f"the last load failed ({reading.value})"), name)
+
+
+State = Literal["fresh", "stale", "missing", "poison", "failed", "held", "outdated"]
+"""outdated: one of its tags was invalidated."""
 
 
 class Reading(NamedTuple):
@@ -76,6 +126,21 @@ class Reading(NamedTuple):
     took: float = 0.0
     """How long its load took."""
     won: bool = False
+    made_at: float = 0.0
+    """When it was loaded, in seconds since the epoch, by the clock of whoever loaded it."""
+    head: bytes = b""
+    """outdated: the line about it, by which it is known again."""
+    resting: bool = False
+    """A load has just failed, and nobody tries again for a while."""
+
+
+class Claimed(NamedTuple):
+    """A value that is ours to load."""
+
+    want: LoadRequest
+    token: bytes
+    reading: Reading
+    """What was there."""
 
 
 class Answer(NamedTuple):
@@ -86,12 +151,39 @@ class Answer(NamedTuple):
     """No change of the value that was complete before this (local) time was missed."""
 
 
+def answer_in(landed: Any, key: bytes) -> Answer | None:
+    """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
+    found = landed if isinstance(landed, Answer) else landed.get(key)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def picked(name: str, items: list[Any], found: Any) -> list[Any]:
+    """What a load of many returned, as a value for each item, or an Absent. UsageError: no dict."""
+    if not isinstance(found, Mapping):
+        kind = type(found).__name__
+        raise UsageError(f"{name}: the loader must return a dict of values by item, not {kind}")
+    values = cast("Mapping[Any, Any]", found)
+    return [values[item] if item in values else Absent(name) for item in items]
+
+
 # ---- when
 
 
-def jittered(options: CacheOptions, chance: float) -> float:
-    """How long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1."""
-    return max(options.ttl * (1 + options.jitter * (2 * chance - 1)), options.min_ttl)
+def jittered(options: CacheOptions, chance: float, ttl: float | None = None) -> float:
+    """How long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1.
+
+    *ttl*: that of this value; if it is another one, `min_ttl` does not lengthen it.
+    """
+    ttl = options.ttl if ttl is None else ttl
+    least = options.min_ttl if ttl == options.ttl else min(options.min_ttl, ttl)
+    return max(ttl * (1 + options.jitter * (2 * chance - 1)), least)
+
+
+def ttl_of(options: CacheOptions, value: Any) -> float | None:
+    """How long to keep what was loaded, before jitter. None: not at all. What `keep` raises."""
+    return None if isinstance(value, Absent) else options.kept(value)
 
 
 def is_due_early(reading: Reading, early: float, chance: float) -> bool:
@@ -117,46 +209,55 @@ def _read_request(options: CacheOptions, key: bytes) -> Request:
     return Request(_GET + word, 1, key)
 
 
-def read_reply(reply: Reply, options: CacheOptions) -> Reading:
-    """What `read_request` found."""
+def read_reply(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
+    """What `read_request` found. *versions*: those of its tags, now."""
     value, pttl = reply if isinstance(reply, list) else (reply, None)
-    return _reading(value, pttl, options)
+    return _reading(value, pttl, options, versions)
 
 
-def _reading(data: Reply, pttl: Reply, options: CacheOptions, *, won: bool = False) -> Reading:
+def _reading(
+    data: Reply, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool = False
+) -> Reading:
     if not isinstance(data, bytes):
         return Reading("missing", won=won)
     if not data.startswith(options.head):
         if data.startswith(MARK):
-            return _behind_mark(data, pttl, options, won=won)
-        return _unreadable(data, pttl, options, won=won)
+            return _behind_mark(data, pttl, options, versions, won=won)
+        return _unreadable(data, pttl, options, versions, won=won)
     life = _life(pttl, options)
     left = life - options.stale
     head, newline, payload = data.partition(b"\n")
     if not newline:
         return Reading("poison", life=life, won=won)
     try:
-        _, took = map(float, head[len(options.head) :].split(b" "))
+        made_at, took, *tagged = head[len(options.head) :].split(b" ")
+        if tagged != versions:
+            return Reading("outdated", life=life, won=won, head=head + newline)
         value = options.codec.decode(payload)
+        state = "fresh" if left > 0 else "stale"
+        return Reading(state, value, left, life, float(took), won, float(made_at))
     except Exception:
         return Reading("poison", life=life, won=won)
-    return Reading("fresh" if left > 0 else "stale", value, left, life, took, won)
 
 
 def _life(pttl: Reply, options: CacheOptions) -> float:
     return pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else options.ttl
 
 
-def _behind_mark(data: bytes, pttl: Reply, options: CacheOptions, *, won: bool) -> Reading:
+def _behind_mark(
+    data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
+) -> Reading:
     """The value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
     head, newline, value = data.partition(b"\n")
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)
     left = pttl - int(head.rpartition(b" ")[2])
-    return _reading(value if left > 0 else None, left, options, won=won)
+    return _reading(value if left > 0 else None, left, options, versions, won=won)
 
 
-def _unreadable(data: bytes, pttl: Reply, options: CacheOptions, *, won: bool) -> Reading:
+def _unreadable(
+    data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
+) -> Reading:
     """A failure that is remembered, or bytes of another codec, schema, version or program."""
     if _LEASE.match(data):
         return Reading("held")
@@ -166,8 +267,35 @@ def _unreadable(data: bytes, pttl: Reply, options: CacheOptions, *, won: bool) -
     if entry is not None and entry.codec == FAILURE:
         if left <= 0:
             return Reading("missing", life=life, won=won)
+        if entry.versions != versions:
+            return Reading("outdated", won=won, head=data[: data.index(b"\n") + 1])
         return Reading("failed", entry.payload.decode(), left, life, won=won)
     return Reading("poison", life=life, won=won)
+
+
+class Found(NamedTuple):
+    """What is stored, and how old it is."""
+
+    value: Any
+    age: float
+    """Seconds since it was loaded or set."""
+    remaining: float
+    """Seconds that it stays fresh; 0 or less: it is stale."""
+
+
+def peek_request(keys: CacheKeys) -> Request:
+    """The value, and how long it lives."""
+    return Request(pack("GET", keys.key) + pack("PTTL", keys.key), 2, keys.key)
+
+
+def read_peek(reply: Reply, options: CacheOptions, versions: Versions, now: float) -> Found | None:
+    """What `peek_request` found. UsageError: the key is a lease's."""
+    reading = read_reply(reply, options, versions)
+    if reading.state == "held":
+        raise UsageError(HELD)
+    if reading.state not in ("fresh", "stale"):
+        return None
+    return Found(reading.value, max(now - reading.made_at, 0.0), reading.left)
 
 
 # ---- following
@@ -200,13 +328,18 @@ def read_standing(replies: list[Reply], token: bytes) -> bool:
 # ---- locking
 
 
-def lock_request(keys: CacheKeys, options: CacheOptions, token: bytes, *, force: bool) -> Request:
+IF_NEEDED, ALWAYS = b"0", b"1"
+"""When to load: where there is no fresh value, or in any case. (Or: where a value begins so.)"""
+
+
+def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
     """The value, and the right to load it where it needs to be: one round trip."""
+    options = keys.options
     args = (
         token,
         round(options.lock_ttl * 1000),
         round(options.stale * 1000),
-        b"1" if force else b"0",
+        when,
         mark(token),
         round(max(MARK_LIFE, 2 * options.load_timeout) * 1000),
         round((max(options.load_timeout, options.lock_ttl) + options.lock_ttl) * 1000),
@@ -214,10 +347,11 @@ def lock_request(keys: CacheKeys, options: CacheOptions, token: bytes, *, force:
     return Request(run_script("cache_lock", [keys.key, keys.lock], *args), 1, keys.key)
 
 
-def read_lock(reply: list[Reply], options: CacheOptions) -> Reading:
+def read_lock(reply: list[Reply], options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
     """What `lock_request` found, and whether we load."""
     value, left, won = reply
-    return _reading(value, left, options, won=won == 1)
+    reading = _reading(value, left, options, versions, won=won == 1)
+    return reading._replace(resting=True) if won == 2 else reading
 
 
 # ---- storing
@@ -229,12 +363,19 @@ def store_request(keys: CacheKeys, token: bytes, data: bytes, life: float) -> Re
     return Request(run_script("cache_store", [keys.key, keys.lock], *args), 1, keys.key)
 
 
-def unlock_request(keys: CacheKeys, token: bytes, until: float) -> Request:
-    """The load came to nothing: let somebody else try."""
-    script = run_whole_script("cache_unlock", [keys.key, keys.lock], token, mark(token))
+def put_request(keys: CacheKeys, data: bytes, life: float) -> Request:
+    """Keep a value that was not loaded, in place of what is there and of a load under way."""
+    args = (data, max(round(life * 1000), 1))
+    return Request(run_script("cache_put", [keys.key, keys.lock], *args), 1, keys.key)
+
+
+def unlock_request(keys: CacheKeys, token: bytes, until: float, rest: float = 0.0) -> Request:
+    """The load came to nothing: let somebody else try. *rest*: not for so many seconds."""
+    args = (token, mark(token), round(rest * 1000))
+    script = run_whole_script("cache_unlock", [keys.key, keys.lock], *args)
     return Request(script, 1, keys.key, until)
 
 
-def invalidate_request(keys: CacheKeys, until: float) -> Request:
+def invalidate_request(key: bytes, lock: bytes, until: float) -> Request:
     """Delete the value and, with its lock, the right of a load under way to store its result."""
-    return Request(run_whole_script("cache_invalidate", [keys.key, keys.lock]), 1, keys.key, until)
+    return Request(run_whole_script("cache_invalidate", [key, lock]), 1, key, until)

@@ -4,16 +4,19 @@
     {"menuVersionId": …}
 
 Version, codec, fingerprint of the schema, when it was made (seconds since the epoch), how long the
-load took (seconds). Readable in redis-cli. Whatever does not fit – another version, another codec,
-another schema, foreign bytes – is a miss, never an exception. Never pickle unless asked by name.
+load took (seconds), and the versions of its tags, if it has any. Readable in redis-cli. Whatever
+does not fit – another version, another codec, another schema, foreign bytes – is a miss, never an
+exception. Never pickle unless asked by name.
 """
 
 import json
+import math
 import zlib
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
-from .converters import ANYTHING, Misfit
+from .converters import ANYTHING, JsonValue, Misfit
 from .shapes import shape_of
 
 MAGIC = b"dibs1"
@@ -46,12 +49,21 @@ class Entry(NamedTuple):
     made_at: float
     took: float
     payload: bytes
+    versions: list[bytes | None]
 
 
-def frame(codec: str, fingerprint: str, made_at: float, took: float, payload: bytes) -> bytes:
-    """One line about the value, and the value."""
-    head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}\n"
-    return head.encode() + payload
+def frame(
+    codec: str,
+    fingerprint: str,
+    made_at: float,
+    took: float,
+    payload: bytes,
+    versions: Iterable[bytes | None] = (),
+) -> bytes:
+    """One line about the value, and the value. *versions*: those of its tags."""
+    head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}".encode()
+    tagged = b"".join([b" " + version for version in versions if version is not None])
+    return b"%b%b\n%b" % (head, tagged, payload)
 
 
 def head_of(codec: Codec) -> bytes:
@@ -68,11 +80,12 @@ def unframe(data: bytes) -> Entry | None:
     """What the frame holds; None: these bytes are not ours, or of another version."""
     head, newline, payload = data.partition(b"\n")
     words = head.split(b" ")
-    if not newline or len(words) != 5 or words[0] != MAGIC:
+    if not newline or len(words) < 5 or words[0] != MAGIC:
         return None
     try:
         codec, fingerprint = words[1].decode(), words[2].decode()
-        return Entry(codec, fingerprint, float(words[3]), float(words[4]), payload)
+        made_at, took = float(words[3]), float(words[4])
+        return Entry(codec, fingerprint, made_at, took, payload, list(words[5:]))
     except ValueError:
         return None
 
@@ -110,6 +123,74 @@ def _cannot_hold(error: Exception) -> UsageError:
         return error
     said = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
     return UsageError(f"JSON cannot encode this value ({said}); pass type= or codec=")
+
+
+class BytesCodec:
+    """Bytes as they are."""
+
+    name = "bytes"
+    fingerprint = "-"
+
+    def __init__(self, of: Any = None) -> None:
+        if of not in (None, bytes, Any, JsonValue):
+            raise UsageError(f"codec='bytes' keeps bytes, not {getattr(of, '__name__', of)}")
+
+    def encode(self, value: Any) -> bytes:
+        if type(value) is not bytes:
+            raise UsageError(f"codec='bytes' keeps bytes, not {type(value).__name__}")
+        return value
+
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+class FastJsonCodec(JsonCodec):
+    """JSON by another library: the same types, quicker. Not the same bytes: a name of its own."""
+
+    def __init__(self, library: str, of: Any) -> None:
+        super().__init__(of)
+        self.name = library
+        self._dumps, self._loads = _fast_json(library)
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            plain = self._to_plain(value)
+            _check_json(plain)
+            return self._dumps(plain)
+        except (UsageError, Misfit, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise _cannot_hold(error) from None
+
+    def decode(self, data: bytes) -> Any:
+        plain = self._loads(data)
+        return plain if self._from_plain is None else self._from_plain(plain)
+
+
+def _fast_json(library: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """How it writes and reads. UsageError: it is not installed."""
+    try:
+        if library == "orjson":
+            import orjson
+
+            return orjson.dumps, orjson.loads
+        import msgspec
+
+        return msgspec.json.encode, msgspec.json.decode
+    except ImportError:
+        raise UsageError(f"codec={library!r} needs the package: pip install {library}") from None
+
+
+def _check_json(plain: Any) -> None:
+    """TypeError: these libraries would write it as something else: a set as a list, NaN as null."""
+    if isinstance(plain, dict):
+        for each in cast("dict[str, Any]", plain).values():
+            _check_json(each)
+    elif isinstance(plain, list | tuple):
+        for each in cast("list[Any]", plain):
+            _check_json(each)
+    elif isinstance(plain, float) and not math.isfinite(plain):
+        raise TypeError("NaN and infinity are no JSON")
+    elif plain is not None and not isinstance(plain, str | int | float):
+        raise TypeError(f"{type(plain).__name__} is no JSON")
 
 
 class PickleCodec:
@@ -167,10 +248,13 @@ def make_codec(codec: object, of: Any) -> Codec:
         inner: Codec = JsonCodec(of)
     elif name == "pickle":
         inner = PickleCodec()
+    elif name == "bytes":
+        inner = BytesCodec(of)
+    elif name in ("orjson", "msgspec"):
+        inner = FastJsonCodec(name, of)
     else:
-        raise UsageError(
-            f"unknown codec {name!r}; known: json, pickle, or an object with encode and decode"
-        )
+        known = "json, orjson, msgspec, bytes, pickle, or an object with encode and decode"
+        raise UsageError(f"unknown codec {name!r}; known: {known}")
     return Compressed(inner) if plus else inner
 
 

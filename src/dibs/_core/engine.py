@@ -24,7 +24,9 @@ SCRIPTS = (
     "hold_permit_extend",
     "hold_permit_peek",
     "cache_lock",
+    "cache_put",
     "cache_store",
+    "cache_tag",
     "cache_unlock",
     "once_complete",
 )
@@ -125,7 +127,8 @@ class ScriptMemory:
     def __init__(self) -> None:
         self.whole_until = 0.0
         """0: EVALSHA has always worked."""
-        self._misses: dict[bytes, tuple[int, float]] = {}
+        self._misses: dict[bytes, tuple[int, float, float]] = {}
+        """How often within a time, since when, and when last."""
 
     def whole(self, engine: Engine | None, now: float) -> bool:
         """True: send scripts whole from the start."""
@@ -145,9 +148,11 @@ class ScriptMemory:
         return False
 
     def _missed(self, digest: bytes, now: float) -> None:
-        count, since = self._misses.get(digest, (0, now))
+        count, since, last = self._misses.get(digest, (0, now, -1.0))
+        if now == last:
+            return  # another request of one write
         count, since = (count + 1, since) if now - since < self.NEAR else (1, now)
-        self._misses[digest] = (count, since)
+        self._misses[digest] = (count, since, now)
         if count > self.MISSES:
             self._misses.clear()
             self.whole_until = now + self.LASTS

@@ -137,7 +137,7 @@ class Template:
         """Without *function*, the values of the fields are passed by their names."""
         self.text = text
         pieces = _parse(text)
-        self._roots = list(dict.fromkeys(piece.path[0] for piece in pieces if piece.path))
+        self._roots = roots_of(text)
         function = function or _taking(self._roots)
         check_parameters(text, self._roots, function)
         self._pick = _picker(function, self._roots)
@@ -168,6 +168,16 @@ class Template:
             words.append(value if is_direct else write(value))
         words.append(self._end)
         return "".join(words)
+
+
+def fields_of(text: str) -> list[str]:
+    """The fields of a template, as dotted paths. UsageError: it is no template."""
+    return list(dict.fromkeys(".".join(piece.path) for piece in _parse(text) if piece.path))
+
+
+def roots_of(text: str) -> list[str]:
+    """The parameters that the fields of a template begin with. UsageError: it is no template."""
+    return list(dict.fromkeys(field.partition(".")[0] for field in fields_of(text)))
 
 
 class _Piece(NamedTuple):

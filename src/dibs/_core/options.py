@@ -8,7 +8,6 @@ them once for each combination of keywords.
 
 import functools
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, NamedTuple, Required, TypedDict, TypeVar
 
@@ -174,7 +173,8 @@ class ClaimKeywords(TypedDict, total=False):
     """How long a duplicate waits for the end of one that is running. Then it gets its result
     ("replay"), or takes over if that one left nothing."""
     codec: object
-    """How a result is kept: "json", "pickle", each with "+zlib", or an object of your own."""
+    """How a result is kept: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
+    or an object of your own."""
     type: Any
     """What a result is decoded into."""
     on_outage: OutagePolicy | None
@@ -215,97 +215,10 @@ class ClaimOptions:
         self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
 
 
-# ---- cached
-
-
-class CacheKeywords(TypedDict, total=False):
-    """Options of `cached` and `get_or_load`."""
-
-    ttl: Required[Seconds]
-    """How long a value is fresh."""
-    jitter: float
-    """By which part of the ttl it may be longer or shorter, at random: 0.2 is 20 %."""
-    min_ttl: Seconds
-    """The least that *jitter* makes of the ttl."""
-    lock_ttl: Seconds
-    """How long a crash of the process that loads keeps others from loading."""
-    wait: Seconds | None
-    """How long to wait for a load in another process; then an own load. None: as long as it lasts.
-    """
-    poll: Seconds
-    """How often to look for the end of another load, where the server cannot tell."""
-    stale: Seconds
-    """How long past its ttl a value may be served, while one refreshes it or while loads fail."""
-    early: float
-    """Refresh before the end, the likelier the slower the load. 1 is usual, 0 never."""
-    negative_ttl: Seconds
-    """How long a failed load is remembered. 0: not at all."""
-    load_timeout: Seconds
-    """The most that a load may take."""
-    local: Seconds | bool
-    """Keep values in this process's memory as well, kept true by the server; for how long."""
-    codec: object
-    """How a value is kept: "json", "pickle", each with "+zlib", or an object of your own."""
-    type: Any
-    """What a value is decoded into. For a function: its return annotation, if not given."""
-    on_outage: OutagePolicy | None
-    """"open" loads unguarded, "closed" raises Unavailable. None: the policy of the client."""
-
-
-class CacheOptions:
-    """How a value is kept. UsageError: one of the options makes no sense."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        ttl: Seconds,
-        jitter: float = 0.0,
-        min_ttl: Seconds = 0,
-        lock_ttl: Seconds = 3,
-        wait: Seconds | None = None,
-        poll: Seconds = 0.08,
-        stale: Seconds = 0,
-        early: float = 0.0,
-        negative_ttl: Seconds = 0,
-        load_timeout: Seconds = 30,
-        local: Seconds | bool = False,
-        codec: object = "json",
-        type: Any = None,
-        on_outage: OutagePolicy | None = None,
-    ) -> None:
-        self.on_outage: Final = settings.policy(on_outage)
-        self.ttl: Final = seconds(ttl, "ttl")
-        if not 0 <= jitter < 1:
-            raise UsageError(
-                f"jitter must be a fraction of the ttl, at least 0 and below 1, not {jitter!r}"
-            )
-        if early < 0:
-            raise UsageError(f"early must be 0 (off) or more (usually 1), not {early!r}")
-        self.codec: Final = make_codec(codec, type)
-        self.head: Final = head_of(self.codec)
-        """How the frames begin that we can read."""
-        self.jitter: Final = float(jitter)
-        self.min_ttl: Final = seconds(min_ttl, "min_ttl", zero=True)
-        self.lock_ttl: Final = seconds(lock_ttl, "lock_ttl")
-        self.wait: Final = math.inf if wait is None else seconds(wait, "wait", zero=True)
-        self.poll: Final = seconds(poll, "poll")
-        self.stale: Final = seconds(stale, "stale", zero=True)
-        self.early: Final = float(early)
-        self.negative_ttl: Final = seconds(negative_ttl, "negative_ttl", zero=True)
-        self.load_timeout: Final = seconds(load_timeout, "load_timeout")
-        self.local: Final = math.inf if local is True else seconds(local or 0, "local", zero=True)
-        most = max(self.load_timeout, self.lock_ttl)
-        self.lock: Final = HoldOptions(
-            settings, ttl=self.lock_ttl, renew=True, max_hold=most, on_outage=on_outage
-        )
-        """How the lock of a load is held: kept alive, but not past the load's time."""
-
-
 # ---- signatures, and options that are made once
 
 F = TypeVar("F", bound=Callable[..., Any])
-Made = TypeVar("Made", HoldOptions, ClaimOptions, CacheOptions)
+Made = TypeVar("Made")
 
 
 def takes(keywords: Any, options: type) -> Callable[[F], F]:

@@ -6,6 +6,7 @@ many tasks share, a request is pending until its replies have come: in order.
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Protocol
 
 import hiredis
@@ -79,6 +80,17 @@ def together(requests: list[Request]) -> Request:
         sum([request.replies for request in requests]),
         requests[0].key,
     )
+
+
+def apart(requests: list[Request], replies: list[Any]) -> list[Any]:
+    """The replies to `together(requests)`, one for each: a list, where a request has several."""
+    if len(replies) == len(requests):
+        return replies
+    flat = iter(replies)
+    return [
+        next(flat) if request.replies == 1 else list(islice(flat, request.replies))
+        for request in requests
+    ]
 
 
 # ---- replies

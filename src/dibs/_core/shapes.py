@@ -112,6 +112,21 @@ def returned_type(function: Callable[..., Any]) -> Any:
         return of
 
 
+def returned_values_type(function: Callable[..., Any]) -> Any:
+    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
+    try:
+        of = typing.get_type_hints(function).get("return")
+    except Exception:
+        return JsonValue
+    parts = get_args(of)
+    if get_origin(of) not in (dict, abc.Mapping, abc.MutableMapping) or len(parts) != 2:
+        return None
+    try:
+        return None if shape_of(parts[1]).is_plain else parts[1]
+    except UsageError:
+        return parts[1]
+
+
 def _name(of: Any) -> str:
     return getattr(of, "__qualname__", None) or repr(of)
 

@@ -28,20 +28,29 @@ class Tracked(NamedTuple):
     tracked: bool
 
 
-def tracked(request: Request, *, first: bool) -> Request:
-    """The same request; its first command registers for one change of its key.
+def tracked(requests: list[Request], *, first: bool) -> Request:
+    """The same requests in one; the first command of each registers for one change of its key.
 
     *first*: on this connection, which has to switch tracking on once.
     """
-    head = _TRACK + _NEXT if first else _NEXT
-    return Request(head + request.payload, request.replies + (2 if first else 1), request.key)
+    parts = [_TRACK] if first else []
+    for request in requests:
+        parts += _NEXT, request.payload
+    count = sum([1 + request.replies for request in requests])
+    return Request(b"".join(parts), count + first, requests[0].key)
 
 
-def read_tracked(replies: list[Reply], request: Request, *, pushes: bool) -> Tracked:
+def read_tracked(replies: list[Reply], requests: list[Request], *, pushes: bool) -> list[Tracked]:
     """*pushes*: the connection can receive any. A server that refuses tracking is polled."""
-    extra = replies[: -request.replies]
-    refused = any(isinstance(reply, ErrorReply) for reply in extra)
-    return Tracked(replies[-request.replies :], tracked=pushes and not refused)
+    at = len(replies) - sum([1 + request.replies for request in requests])
+    refused = any(isinstance(reply, ErrorReply) for reply in replies[:at])
+    answers: list[Tracked] = []
+    for request in requests:
+        end = at + 1 + request.replies
+        is_tracked = pushes and not refused and not isinstance(replies[at], ErrorReply)
+        answers.append(Tracked(replies[at + 1 : end], is_tracked))
+        at = end
+    return answers
 
 
 def untracked(reply: Any, request: Request) -> Tracked:

@@ -4,30 +4,44 @@
 import functools
 import random
 from collections.abc import Callable
+from time import time
 from typing import Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
+    ALWAYS,
     HELD,
+    IF_NEEDED,
+    Absent,
     Answer,
     CacheKeys,
+    Found,
     LoadRequest,
+    ManyRequest,
     Reading,
+    answer_in,
     invalidate_request,
     is_due_early,
-    read_reply,
-    read_standing,
-    standing_request,
+    jittered,
+    peek_request,
+    put_request,
+    read_peek,
+    remembered_failure,
 )
-from .._core.causes import cause_for
-from .._core.local import ABSENT, Local, Ticket
+from .._core.codec import frame, packed
+from .._core.local import ABSENT
+from .._core.options import OutagePolicy
 from .._core.request import Request
+from .._core.tags import TAG_LIFE, TAG_NAME, drop_request, read_versions, version_request
 from .._events import EventSink
 from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
+from .batches import Batches
 from .follower import Follower
 from .leases import Leases
-from .loader import CacheMemory, Loader
+from .loader import Loader
+from .memory import CacheMemory, drop_flight
+from .reader import Reader
 from .refresher import Refresher
 from .store import Store
 
@@ -41,16 +55,19 @@ class Cache:
         self._leases = leases
         self._memory = CacheMemory()
         self._reads = Coalescer()
-        self._local = Local()
+        self._reader = Reader(store, self._memory)
         self._follower = Follower(store)
         self._loader = Loader(store, events, leases, self._memory)
         self._refresher = Refresher(events, leases, self._loader)
+        self._batches = Batches(
+            store, events, leases, self._memory, self._reader, self._loader, self._refresher
+        )
 
     def open(self) -> None:
         """In a forked child: loads and memories are the parent's."""
         self._memory.open()
         self._reads = Coalescer()
-        self._local = Local()
+        self._reader.open()
         self._loader.open()
         self._refresher.open()
 
@@ -67,7 +84,7 @@ class Cache:
         key, options, memory = keys.key, keys.options, self._memory
         came = monotonic()
         if options.local:
-            value = self._local.get(key, came)
+            value = self._reader.local.get(key, came)
             if value is not ABSENT:
                 if self._events.listeners:
                     self._events.emit("local_hit", keys.name)
@@ -78,11 +95,13 @@ class Cache:
                 return answer.value
         if options.local or memory.seen.get(key, 0.0) > came:
             try:
-                reading = self._reads.ask(key, self._read, keys)
+                reading = self._reads.ask(key, self._reader.read, keys)
             except Outage:
                 pass  # the flight meets it again, and decides
             else:
-                if reading.state in ("fresh", "stale"):
+                if reading.state == "fresh" or (
+                    reading.state == "stale" and not options.stale_after
+                ):
                     if self._events.listeners:
                         self._events.emit("hit" if reading.state == "fresh" else "stale", keys.name)
                     if reading.state == "stale" or options.early:
@@ -91,29 +110,116 @@ class Cache:
         want = LoadRequest(keys, function, args, kwargs)
         return self._fly(want, memory.flights, came, force=False)
 
+    def get_many(self, many: ManyRequest) -> dict[Any, Any]:
+        """The value of each item: one read, one load for those that are missing. Not of all of
+        them: where the load returned none for an item, it is left out."""
+        came = monotonic()
+        found = self._batches.read(many, came)
+        missing = [item for item in many.keys if item not in found]
+        error: Exception | None = None
+        for item, answer in (self._batches.load(many, missing)).items():
+            try:
+                found[item] = self._landed(many, item, answer, came)
+            except Absent:
+                pass
+            except Exception as failed:
+                error = error or failed
+        if error is not None:
+            raise error
+        return {item: found[item] for item in many.keys if item in found}
+
+    def _landed(
+        self, many: ManyRequest, item: Any, answer: Answer | Exception | None, came: float
+    ) -> Any:
+        """The value of one item. None: the load was somebody else's, or is too old."""
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer.value
+        return self._fly(
+            self._batches.alone(many, item), self._memory.flights, came, force=False
+        )
+
     def refresh(self, want: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
         return self._fly(want, self._memory.refreshes, monotonic(), force=True)
 
-    def invalidate(self, want: LoadRequest) -> bool:
-        """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
-        options, keys = want.options, want.keys
-        self._changed(keys.key)
-        now = monotonic()
-        request = invalidate_request(keys, now + options.ttl * 2 + options.stale)
+    def peek(self, keys: CacheKeys) -> Found | None:
+        """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
         try:
-            deleted = self._deliver(request)
+            now, _ = self._store.opened()
+            requests = [peek_request(keys), *[version_request(tag) for tag in keys.tags]]
+            reply, *tags = self._store.ask_all(requests, now)
         except Outage as outage:
-            self._events.emit("outage", want.keys.name, cause=outage.cause)
-            if options.on_outage == "closed":
-                raise Unavailable(outage.cause, want.keys.name) from None
-            return False
+            reply, tags = outage, []
+        if isinstance(reply, Outage):
+            self._undelivered(reply, keys.name, keys.options.on_outage)
+            return None
+        if isinstance(reply, UsageError):
+            raise reply
+        return read_peek(reply, keys.options, read_versions(tags), time())
+
+    def put(self, keys: CacheKeys, value: Any) -> bool:
+        """Store a value that was not loaded. False: the store is out; later it is deleted."""
+        options = keys.options
+        payload, _ = packed(options.codec, value)
+        self._reader.changed(keys.key)
+        fresh = jittered(options, random.random())
+        try:
+            now, _ = self._store.opened()
+            found = self._loader.writer.begin_tags(list(keys.tags), options.life)
+            versions = [found.get(tag) for tag in keys.tags]
+            codec = options.codec
+            data = frame(codec.name, codec.fingerprint, time(), 0.0, payload, versions)
+            kept = self._store.ask(put_request(keys, data, fresh + options.stale), now)
+        except Outage as outage:
+            until = monotonic() + options.life
+            self._store.transport.post(invalidate_request(keys.key, keys.lock, until))
+            return self._undelivered(outage, keys.name, options.on_outage)
+        if kept == 0:
+            raise UsageError(HELD)
+        self._reader.changed(keys.key)
+        self._memory.remember(keys.key, fresh)
+        return True
+
+    def invalidate_tag(self, tag: bytes, policy: OutagePolicy) -> bool:
+        """Make all values with the tag outdated. False: the store is out; delivered later."""
+        self._store.transport.changed(tag)
+        try:
+            self._deliver(drop_request(tag, monotonic() + TAG_LIFE))
+        except Outage as outage:
+            return self._undelivered(outage, TAG_NAME, policy)
+        self._store.transport.changed(tag)
+        self._events.emit("invalidated", TAG_NAME)
+        return True
+
+    def invalidate(self, keys: CacheKeys) -> bool:
+        """Delete the value everywhere; a load under way is not stored. False: not yet delivered."""
+        lasts = keys.options.ttl * 2 + keys.options.stale
+        return self.delete(keys.key, keys.lock, keys.name, lasts, keys.options.on_outage)
+
+    def delete(
+        self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
+    ) -> bool:
+        """The same for any key. *lasts*: for how long it is worth delivering, in an outage."""
+        self._reader.changed(key)
+        try:
+            deleted = self._deliver(invalidate_request(key, lock, monotonic() + lasts))
+        except Outage as outage:
+            return self._undelivered(outage, name, policy)
         if deleted == 0:
             raise UsageError(HELD)
         # Once more: somebody may have read the old value, or begun a load, before it was deleted.
-        self._changed(keys.key)
-        self._events.emit("invalidated", want.keys.name)
+        self._reader.changed(key)
+        self._events.emit("invalidated", name)
         return True
+
+    def _undelivered(self, outage: Outage, name: str, policy: OutagePolicy) -> bool:
+        """False. Unavailable: the policy is "closed"."""
+        self._events.emit("outage", name, cause=outage.cause)
+        if policy == "closed":
+            raise Unavailable(outage.cause, name) from None
+        return False
 
     def _deliver(self, request: Request) -> Any:
         """The reply. Outage: the request is delivered when the server answers again."""
@@ -123,39 +229,6 @@ class Cache:
             self._store.transport.post(request)
             raise
         return self._store.ask(request, now)
-
-    def _read(self, keys: CacheKeys) -> Reading:
-        """What the store has; callers in one moment share the answer."""
-        if keys.options.local:
-            return self._read_for_memory(keys)
-        now = monotonic()
-        reply = self._store.transport.send(keys.read, now)
-        if type(reply) is not bytes:  # bytes are the usual answer, and never an error
-            reply = self._store.check_reply(keys.read, reply, now)
-        reading = read_reply(reply, keys.options)
-        if reading.state not in ("fresh", "stale"):
-            self._memory.seen.pop(keys.key, None)
-        return reading
-
-    def _read_for_memory(self, keys: CacheKeys) -> Reading:
-        """Read, and track changes of the key: only then the value may be remembered here."""
-        options, key = keys.options, keys.key
-        now, _ = self._store.opened()
-        request = keys.read
-        ticket = _Forget(self, key)
-        self._local.ask(key, ticket)
-        gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
-        try:
-            answer = self._store.transport.track(request, ticket, now)
-            reading = read_reply(
-                self._store.check_reply(request, answer.replies, now), options
-            )
-            if answer.tracked and reading.state == "fresh":
-                until = now + min(reading.left, options.local)
-                gone = self._local.put(key, reading.value, until, ticket)
-            return reading
-        finally:
-            self._unwatch(gone)
 
     def _keep_fresh(self, want: LoadRequest, reading: Reading) -> None:
         """Where a value is old, or soon will be, somebody refreshes it behind the caller."""
@@ -176,7 +249,7 @@ class Cache:
             flight, is_ours = self._flight_of(want, flights, force=force)
             if is_ours:
                 return (flight.join()).value
-            answer = self._join(flight, want.keys.name, came)
+            answer = self._join(flight, want.keys, came)
             if answer is not None:
                 return answer.value
 
@@ -190,7 +263,7 @@ class Cache:
             if flight is not None and flight.is_open:
                 return flight, False
             work = functools.partial(self._resolve, want, force=force)
-            ended = functools.partial(_drop, flights, key)
+            ended = functools.partial(drop_flight, flights, key)
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
@@ -200,30 +273,22 @@ class Cache:
         flight = self._memory.flights.get(key)
         if flight is None or not flight.is_open:
             return None
-        token = self._loader.untracked_loads.get(key)
-        if token is not None and not self._stands(keys, token):
-            _drop(self._memory.flights, key, flight)
+        load = self._loader.untracked_loads.get(key)
+        if load is not None and not self._loader.stands(keys, *load):
+            drop_flight(self._memory.flights, key, flight)
             return None
         if not flight.is_open:  # meanwhile its last caller has left
             return None
-        return self._join(flight, keys.name, came)
+        return self._join(flight, keys, came)
 
-    def _join(self, flight: Flight, name: str, came: float) -> Answer | None:
+    def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
-        answer: Answer = flight.join()
-        if answer.as_of < came:
+        answer = answer_in(flight.join(), keys.key)
+        if answer is None or answer.as_of < came:
             return None
         if self._events.listeners:
-            self._events.emit("waited", name, waited=monotonic() - came)
+            self._events.emit("waited", keys.name, waited=monotonic() - came)
         return answer
-
-    def _stands(self, keys: CacheKeys, token: bytes) -> bool:
-        """False: the value was deleted during its load."""
-        request = standing_request(keys)
-        try:
-            return read_standing(self._store.ask(request, monotonic()), token)
-        except Outage:
-            return True  # nobody can tell
 
     def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one."""
@@ -231,17 +296,16 @@ class Cache:
         since = monotonic()
         token = self._leases.new_token()
         waited = poisoned = False
+        outdated = b""
         while True:
             asked = monotonic()
+            when = ALWAYS if poisoned or (force and not waited) else outdated or IF_NEEDED
             try:
-                reading = self._loader.claim(
-                    want, token, force=poisoned or (force and not waited)
-                )
+                reading = self._loader.claim(want, token, when)
             except Outage as outage:
                 return self._loader.load_unguarded(want, outage)
             if reading.won and reading.state == "stale" and not force:
-                self._refresher.lead(want, token, reading)
-                return self._old(want, reading, asked)
+                return self._lead_behind(want, token, reading, asked)
             if reading.won:
                 self._events.emit("reelected" if waited else "miss", want.keys.name)
                 return self._loader.lead(want, token, reading)
@@ -253,20 +317,36 @@ class Cache:
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
+            if reading.state == "outdated" and not reading.won:
+                outdated = reading.head  # only we can see that; it counts as none from now on
+                continue
             if reading.state == "failed":
-                said = f"the last load failed ({reading.value})"
-                raise Unavailable(cause_for("load_failed", said), want.keys.name)
+                raise remembered_failure(reading, keys.name)
+            wait = options.wait
             if reading.state == "stale" and not force:
-                return self._old(want, reading, asked)
-            if monotonic() - since >= options.wait:
+                wait = min(wait, options.stale_after)
+                if reading.resting or monotonic() - since >= wait:
+                    return self._old(want, reading, asked)
+            if monotonic() - since >= wait:
                 return self._loader.load_beside(want)
-            self._follower.follow(want, reading, since + options.wait)
+            self._follower.follow(want, reading, since + wait)
             waited = True
             asked = monotonic()
             found = self._found(want)
             if found is not None:
                 self._events.emit("waited", want.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
+
+    def _lead_behind(
+        self, want: LoadRequest, token: bytes, reading: Reading, asked: float
+    ) -> Answer:
+        """The old value, while it is loaded behind its readers; or the new one, if they wait."""
+        landing = self._refresher.lead(want, token, reading)
+        if landing is not None and want.options.stale_after:
+            landing.signal.wait(want.options.stale_after)
+            if landing.answer is not None:
+                return landing.answer
+        return self._old(want, reading, asked)
 
     def _old(self, want: LoadRequest, reading: Reading, asked: float) -> Answer:
         self._events.emit("stale", want.keys.name)
@@ -276,32 +356,13 @@ class Cache:
     def _found(self, want: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
-            reading = self._read(want.keys)
+            reading = self._reader.read(want.keys)
         except Outage:
             return None  # the claim meets it again, and decides
         if reading.state != "fresh":
             return None
         self._memory.remember(want.keys.key, reading.left)
         return reading
-
-    # ---- memory
-
-    def _changed(self, key: bytes) -> None:
-        """We know that the value changed."""
-        self._memory.part(key)
-        self._local.forget(key)
-        self._memory.seen.pop(key, None)
-
-    def forget(self, key: bytes, ticket: Ticket) -> None:
-        """The value that is remembered with *ticket* changed, or may have."""
-        self._local.forget(key)
-        self._memory.seen.pop(key, None)
-        self._store.transport.unwatch(key, ticket)
-
-    def _unwatch(self, gone: list[tuple[bytes, Ticket]]) -> None:
-        for key, ticket in gone:
-            self._local.drop(key, ticket)
-            self._store.transport.unwatch(key, ticket)
 
     # ---- the end
 
@@ -311,22 +372,3 @@ class Cache:
         for flight in [*self._memory.flights.values(), *self._memory.refreshes.values()]:
             flight.cancel()
         self.open()  # what is in memory would still be served
-
-
-class _Forget:
-    """One registration for the change of a key; two of them are never equal."""
-
-    __slots__ = ("_cache", "_key")
-
-    def __init__(self, cache: Cache, key: bytes) -> None:
-        self._cache = cache
-        self._key = key
-
-    def __call__(self) -> None:
-        self._cache.forget(self._key, self)
-
-
-def _drop(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:
-    """It is over, or must not be joined any more."""
-    if flights.get(key) is flight:
-        flights.pop(key, None)

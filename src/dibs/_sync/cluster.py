@@ -3,6 +3,7 @@
 
 import contextlib
 import functools
+from itertools import repeat
 from typing import Any
 
 from .._core.breaker import Outage
@@ -17,7 +18,7 @@ from .._core.slots import (
     slot_of,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._threads import monotonic, sleep
+from .._threads import gather, monotonic, sleep
 from .._transport.watchers import Wake
 from ..errors import UsageError
 from .cluster_map import ClusterMap, Route
@@ -109,11 +110,22 @@ class ClusterTransport(ClusterMap):
         return self._find(key, monotonic())
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to requests of one reply each: one write for each node."""
+        """The replies to many requests: one write for each node. Outage: of all that failed.
+
+        Where only some nodes are out, the outage stands in the place of each reply of theirs.
+        """
+        nodes = self._by_node(requests, now)
+        works = [
+            functools.partial(self._send_many, route, [requests[place] for place in places], now)
+            for route, places in nodes.items()
+        ]
+        outcomes = gather(works)
+        if all(isinstance(outcome, Exception) for outcome in outcomes):
+            raise outcomes[0]
         replies: list[Any] = [None] * len(requests)
-        for route, places in (self._by_node(requests, now)).items():
-            mine = [requests[place] for place in places]
-            for place, reply in zip(places, self._send_many(route, mine, now), strict=True):
+        for places, outcome in zip(nodes.values(), outcomes, strict=True):
+            failed = isinstance(outcome, Exception)
+            for place, reply in zip(places, repeat(outcome) if failed else outcome, strict=False):
                 replies[place] = reply
         return replies
 
@@ -127,8 +139,10 @@ class ClusterTransport(ClusterMap):
         if len(requests) > 1:
             with contextlib.suppress(UsageError):  # a closed transport, as above
                 replies = route.transport.send_all(requests, now)
-                if first_error(replies) is None:
-                    return replies
+                return [
+                    reply if first_error(reply) is None else self.send(request, now)
+                    for request, reply in zip(requests, replies, strict=True)
+                ]
         return [self.send(request, now) for request in requests]
 
     def post(self, request: Request) -> None:
@@ -176,6 +190,15 @@ class ClusterTransport(ClusterMap):
         route.transport.unwatch(request.key, wake)
         reply = self.send(request, now)
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
+
+    def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """The same for many requests, one after the other."""
+        return [self.track(request, wake, now) for request, wake in asked]
+
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        for route in list(self._routes.values()):
+            route.transport.changed(key)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""

@@ -39,11 +39,18 @@ class DisabledTransport:
         """Outage: always."""
         _refuse()
 
+    def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """Outage: always."""
+        _refuse()
+
     def post(self, request: Request) -> None:
         """Nothing: there is nothing to take back."""
 
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""
+
+    def changed(self, key: bytes) -> None:
+        """Nothing: nobody watches."""
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""

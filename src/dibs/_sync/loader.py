@@ -1,65 +1,41 @@
 # Printed from src/dibs/_async/loader.py by tools/unasync.py – do not edit.
-"""Loading a value for all: the lock is kept alive, the result stored if it is still wanted."""
+"""Loading values for all: who does it, their locks kept alive meanwhile."""
 
 import functools
 import math
-import random
-from collections.abc import Callable
-from time import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._core.breaker import Outage
 from .._core.cache import (
     HELD,
     Answer,
+    CacheKeys,
+    Claimed,
     LoadRequest,
     Reading,
-    jittered,
     lock_request,
     read_lock,
+    read_standing,
     standing_request,
-    store_request,
+    ttl_of,
     unlock_request,
 )
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.codec import FAILURE, frame, packed
+from .._core.codec import packed
 from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
+from .._core.tags import Versions, read_versions, version_request
+from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
-from .._threads import Flight, Guard, monotonic, within, world
+from .._threads import monotonic, within, world
+from .._transport.watchers import Wake
 from ..errors import UsageError
 from .leases import Leases
+from .memory import CacheMemory
 from .store import Store
-
-_MOST_SEEN = 50_000
-"""Keys of which we remember how long they are fresh, to know how to ask for them."""
-
-
-class CacheMemory:
-    """What this process knows of values: which are being loaded, and which are fresh."""
-
-    def __init__(self) -> None:
-        self.open()
-
-    def open(self) -> None:
-        """Begin with nothing known; again in a forked child."""
-        self.guard = Guard()
-        self.flights: dict[bytes, Flight] = {}
-        self.refreshes: dict[bytes, Flight] = {}
-        self.seen: dict[bytes, float] = {}
-        """Until when a value is fresh, as far as we know."""
-
-    def remember(self, key: bytes, left: float) -> None:
-        """The value of *key* is fresh for *left* seconds."""
-        if len(self.seen) >= _MOST_SEEN:
-            self.seen.clear()
-        self.seen[key] = monotonic() + left
-
-    def part(self, key: bytes) -> None:
-        """The value changed: who asks from now on does not join a load that began before."""
-        self.flights.pop(key, None)
-        self.refreshes.pop(key, None)
+from .writer import Writer
 
 
 class Loader:
@@ -76,74 +52,200 @@ class Loader:
         self._events = events
         self._leases = leases
         self._memory = memory
+        self.writer = Writer(store, events, memory)
         self.open()
 
     def open(self) -> None:
         """Begin without loads; again in a forked child."""
-        self.untracked_loads: dict[bytes, bytes] = {}
-        """Key → token of a load during which the server does not tell if the value is deleted."""
+        self.untracked_loads: dict[bytes, tuple[bytes, Versions]] = {}
+        """Key → token of a load, and its tags, where the server does not tell of changes."""
         self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._world: object = None
 
-    def claim(self, want: LoadRequest, token: bytes, *, force: bool) -> Reading:
+    # ---- claiming
+
+    def claim(self, want: LoadRequest, token: bytes, when: bytes) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        options, keys = want.options, want.keys
+        [found] = self.claim_all([(want.keys, token, when)])
+        if isinstance(found, Exception):
+            raise found
+        if found.state == "held":
+            raise UsageError(HELD)
+        return found
+
+    def claim_all(
+        self, asked: list[tuple[CacheKeys, bytes, bytes]]
+    ) -> list[Reading | Exception]:
+        """The same for many values, in one write; or what became of that claim."""
         now, engine = self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
         self.end_stranded()
-        request = lock_request(keys, options, token, force=force)
+        tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
+        requests = [lock_request(*each) for each in asked]
         try:
-            reading = read_lock(self._store.ask(request, now), options)
+            replies = self._store.ask_all(
+                [*requests, *[version_request(tag) for tag in tags]], now
+            )
         except Outage as outage:
             if outage.sent:
-                self.unlock(want, token)
+                self._unlock_all(asked)
             raise
         except Exception:
             raise
         except BaseException:
-            self.unlock(want, token)
+            self._unlock_all(asked)
             raise
-        if reading.state == "held":
-            raise UsageError(HELD)
+        versions = dict(zip(tags, read_versions(replies[len(asked) :]), strict=True))
+        return [
+            self._claimed(each, reply, [versions[tag] for tag in each[0].tags])
+            for each, reply in zip(asked, replies, strict=False)
+        ]
+
+    def _claimed(
+        self, asked: tuple[CacheKeys, bytes, bytes], reply: Any, versions: Versions
+    ) -> Reading | Exception:
+        keys, token, _ = asked
+        if isinstance(reply, Outage):
+            if reply.sent:
+                self.writer.unlock(keys, token)
+            return reply
+        if isinstance(reply, UsageError):
+            return reply
+        reading = read_lock(reply, keys.options, versions)
         if reading.state == "poison":
-            self._events.emit("poison", want.keys.name)
+            self._events.emit("poison", keys.name)
         return reading
 
+    def _unlock_all(self, asked: list[tuple[CacheKeys, bytes, bytes]]) -> None:
+        for keys, token, _ in asked:
+            self.writer.unlock(keys, token)
+
+    # ---- loading
+
     def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> Answer:
-        """Load, keep the lock alive meanwhile, store. Whoever deletes the value parts us from
-        those who ask later, and our result is not stored."""
-        options, keys, load = want.options, want.keys, want.load
+        """Load, keep the lock alive meanwhile, store. What the function raises."""
+        [answer] = self.lead_all([Claimed(want, token, reading)], want.load, _alone)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def lead_all(
+        self,
+        claims: list[Claimed],
+        load: Callable[[], Any],
+        split: Callable[[Any], list[Any]],
+    ) -> list[Answer | Exception]:
+        """Load many values by one call, keep their locks alive meanwhile, store them.
+
+        *split*: what the call returned, as a value for each, or an Absent. Whoever deletes a value
+        parts us from those who ask later, and that result is not stored.
+        """
         since = monotonic()
-        lock = self._lock(want, token, since)
-        part = functools.partial(self._memory.part, keys.key)
-        self._leading[token] = want, lock
+        options = claims[0].want.options
+        parts = self._begin_all(claims, since)
+        versions: list[Versions] = [[] for _ in claims]
         try:
-            self._watch(keys.key, token, part)
-            value = within(options.load_timeout, load)
+            versions = self._watch_all(claims, parts)
+            values = split(within(options.load_timeout, load))
+            ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
-            self._failed(want, token, reading, error)
+            self.writer.failed(claims, versions, error)
             raise
         except BaseException:
-            self.unlock(want, token)
+            for claim in claims:
+                self.writer.unlock(claim.want.keys, claim.token)
             raise
         finally:
-            lock.is_over = True
-            self._leading.pop(token, None)
-            self._store.transport.unwatch(keys.key, part)
-            if self.untracked_loads.get(keys.key) == token:
-                self.untracked_loads.pop(keys.key, None)
-        return self._keep(want, token, value, since)
+            self._end(claims, parts)
+        return self.writer.keep(claims, versions, values, ttls, since)
 
-    def _watch(self, key: bytes, token: bytes, part: Callable[[], None]) -> None:
+    def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
+        """Have the locks kept alive. Returns what parts us from those who ask later."""
         try:
-            watching = self._store.transport.watch(key, part, monotonic())
+            return [self._begin(claim, since) for claim in claims]
+        except BaseException:  # no thread to be had, or a signal handler raised
+            for claim in claims:
+                self._stop_renewing(claim.token)
+                self.writer.unlock(claim.want.keys, claim.token)
+            raise
+
+    def _begin(self, claim: Claimed, since: float) -> Callable[[], None]:
+        want = claim.want
+        call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
+        lock = LeaseState(call, claim.token, since)
+        self._leading[claim.token] = want, lock
+        self._leases.renewer.keep(lock)
+        return functools.partial(self._memory.part, want.keys.key)
+
+    def _stop_renewing(self, token: bytes) -> None:
+        """It is not kept alive any more."""
+        _, lock = self._leading.pop(token, (None, None))
+        if lock is not None:
+            lock.is_over = True
+
+    def _watch_all(
+        self, claims: list[Claimed], parts: list[Callable[[], None]]
+    ) -> list[Versions]:
+        """Watch values and their tags for changes. Returns the versions of the tags."""
+        versions = self._begin_tags(claims)
+        asked: list[tuple[Request, Wake]] = []
+        for claim, part in zip(claims, parts, strict=True):
+            keys = claim.want.keys
+            asked.append((watch_request(keys.key), part))
+            asked += [(version_request(tag), part) for tag in keys.tags]
+        try:
+            answers = iter(self._store.transport.track_all(asked, monotonic()))
         except Outage:
-            return  # then the load is not stored either
-        if watching.remaining <= 0:
-            part()  # deleted before we could watch it
-        elif not watching.tracked:
-            self.untracked_loads[key] = token
+            return versions  # then the load is not stored either
+        for claim, part, tagged in zip(claims, parts, versions, strict=True):
+            self._watched(claim, part, tagged, answers)
+        return versions
+
+    def _watched(
+        self,
+        claim: Claimed,
+        part: Callable[[], None],
+        versions: Versions,
+        answers: Iterator[Tracked],
+    ) -> None:
+        watching = read_watch(next(answers))
+        tags = [next(answers) for _ in versions]
+        now = read_versions([tag.replies[0] for tag in tags])
+        if watching.remaining <= 0 or now != versions:
+            part()  # changed before we could watch it
+        elif not watching.tracked or not all(tag.tracked for tag in tags):
+            self.untracked_loads[claim.want.keys.key] = claim.token, versions
+
+    def _begin_tags(self, claims: list[Claimed]) -> list[Versions]:
+        """The versions of the tags of each value, before it is loaded. Outage: not known."""
+        life = max(claim.want.options.life for claim in claims)
+        tags = list(dict.fromkeys([tag for claim in claims for tag in claim.want.keys.tags]))
+        return [
+            [found.get(tag) for tag in claim.want.keys.tags]
+            for found in [self.writer.begin_tags(tags, life)]
+            for claim in claims
+        ]
+
+    def _end(self, claims: list[Claimed], parts: list[Callable[[], None]]) -> None:
+        for claim, part in zip(claims, parts, strict=True):
+            keys = claim.want.keys
+            self._stop_renewing(claim.token)
+            for key in (keys.key, *keys.tags):
+                self._store.transport.unwatch(key, part)
+            if self.untracked_loads.get(keys.key, (None,))[0] == claim.token:
+                self.untracked_loads.pop(keys.key, None)
+
+    def stands(self, keys: CacheKeys, token: bytes, versions: Versions) -> bool:
+        """False: the value was deleted, or one of its tags invalidated, during its load."""
+        requests = [standing_request(keys), *[version_request(tag) for tag in keys.tags]]
+        try:
+            replies = self._store.ask_all(requests, monotonic())
+        except Outage:
+            return True  # nobody can tell
+        if isinstance(replies[0], Outage):
+            return True
+        return read_standing(replies[0], token) and read_versions(replies[1:]) == versions
 
     def end_stranded(self) -> None:
         """End the loads of an event loop that was closed meanwhile: nobody else would."""
@@ -159,85 +261,10 @@ class Loader:
         if requests:
             self._store.ask_all(requests, monotonic())
 
-    def _lock(self, want: LoadRequest, token: bytes, since: float) -> LeaseState:
-        """The lock as a lease that is kept alive."""
-        call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
-        lock = LeaseState(call, token, since)
-        try:
-            self._leases.renewer.keep(lock)
-        except BaseException:  # no thread to be had, or a signal handler raised
-            lock.is_over = True
-            self.unlock(want, token)
-            raise
-        return lock
-
-    def _keep(self, want: LoadRequest, token: bytes, value: Any, since: float) -> Answer:
-        options, keys = want.options, want.keys
-        codec = options.codec
-        took = monotonic() - since
-        try:
-            # What the store gives to others, also to the first. What cannot be read is not stored.
-            payload, value = packed(codec, value)
-        except BaseException:
-            self.unlock(want, token)
-            raise
-        self._events.emit("loaded", want.keys.name, took=took)
-        fresh = jittered(options, random.random())
-        data = frame(codec.name, codec.fingerprint, time(), took, payload)
-        asked = monotonic()
-        stored = self._write(want, token, data, fresh + options.stale)
-        if stored:
-            self._memory.remember(keys.key, fresh)
-        # Not stored: it may be older than what was deleted. Unknown: there is nothing better.
-        as_of = math.inf if stored is None else asked if stored else since
-        return Answer(value, as_of)
-
-    def _write(
-        self, want: LoadRequest, token: bytes, data: bytes, life: float
-    ) -> bool | None:
-        """True: it is stored. False: it was not wanted any more. None: the store is out."""
-        request = store_request(want.keys, token, data, life)
-        try:
-            stored = self._store.ask(request, monotonic()) == 1
-        except Outage as outage:
-            self.unlock(want, token)
-            self._events.emit("rejected_write", want.keys.name, cause=outage.cause)
-            return None
-        except Exception:
-            raise
-        except BaseException:
-            self.unlock(want, token)
-            raise
-        if not stored:
-            self.unlock(want, token)  # where only the lock was lost, our mark still stands
-            self._events.emit("rejected_write", want.keys.name, cause=cause_for("superseded"))
-        return stored
-
-    def _failed(
-        self, want: LoadRequest, token: bytes, reading: Reading, error: Exception
-    ) -> None:
-        """Let others try – or remember the failure, where there is nothing better to serve.
-
-        Where an old value is served meanwhile, the lock is left to run out: that is how long
-        nobody tries again, so that a loader that fails at once is not asked for every read.
-        """
-        options = want.options
-        why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
-        self._events.emit("degraded", want.keys.name, cause=why)
-        if reading.state == "stale":
-            return
-        if options.negative_ttl and reading.state == "missing":
-            data = frame(FAILURE, "-", time(), 0.0, type(error).__name__.encode())
-            life = options.negative_ttl + options.stale
-            self._write(want, token, data, life)
-        else:
-            self.unlock(want, token)
-
-    def unlock(self, want: LoadRequest, token: bytes) -> None:
-        """However late: a server that was stopped gives us the lock when it goes on."""
-        self._store.transport.post(unlock_request(want.keys, token, float("inf")))
+    # ---- without a lock
 
     def load_unguarded(self, want: LoadRequest, outage: Outage) -> Answer:
+        """Our own load in an outage. Unavailable: the policy is "closed"."""
         self._store.outage(want.keys.name, outage.cause, want.options.on_outage)
         return self.degrade(want, outage.cause)
 
@@ -261,8 +288,13 @@ class Loader:
         return Answer(answer.value, ended if is_unchanged else since)
 
     def _standing(self, want: LoadRequest) -> Any:
-        """The load that is under way. None: nobody can tell."""
+        """The load that is under way, and the tags. None: nobody can tell."""
+        tags = [version_request(tag) for tag in want.keys.tags]
         try:
-            return self._store.ask(standing_request(want.keys), monotonic())
+            return self._store.ask_all([standing_request(want.keys), *tags], monotonic())
         except Outage:
             return None
+
+
+def _alone(value: Any) -> list[Any]:
+    return [value]

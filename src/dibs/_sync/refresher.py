@@ -5,16 +5,25 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .._core.cache import LoadRequest, Reading
+from .._core.cache import ALWAYS, IF_NEEDED, Answer, LoadRequest, Reading
 from .._core.causes import cause_for
 from .._events import EventSink
-from .._threads import BackgroundTasks, Guard, monotonic
+from .._threads import BackgroundTasks, Guard, Signal, monotonic
 from .leases import Leases
 from .loader import Loader
 
 _TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
 _MOST_KEYS = 50_000
 """Keys of which we remember when a refresh may be tried again."""
+
+
+class Landing:
+    """The end of a load behind its readers."""
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.answer: Answer | None = None
+        """What it found; None: it failed, or is not over."""
 
 
 class Refresher:
@@ -46,12 +55,56 @@ class Refresher:
             self._begin(want)
         self._spawn(want, functools.partial(self._claim, want, force=force))
 
-    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> None:
-        """The same, where the claim is ours already."""
+    def refresh_all(
+        self,
+        wants: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], set[bytes]],
+    ) -> None:
+        """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
+        if self._threads.is_stranded:
+            self._next_try.clear()
+        with self._guard:
+            now = monotonic()
+            due = [want for want in wants if self._next_try.get(want.keys.key, 0.0) <= now]
+            for want in due:
+                self._begin(want)
+        if due and not self._threads.spawn(functools.partial(self._end_all, due, work)):
+            self._events.emit("degraded", due[0].keys.name, cause=_TOO_MANY)
+            for want in due:
+                self._try_later(want)
+
+    def _end_all(
+        self,
+        wants: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], set[bytes]],
+    ) -> None:
+        done: set[bytes] = set()
+        try:
+            done = work(wants)
+        finally:
+            for want in wants:
+                if want.keys.key in done:
+                    self._next_try.pop(want.keys.key, None)
+                else:
+                    self._try_later(want)
+
+    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> "Landing | None":
+        """The same, where the claim is ours already. None: it could not be begun."""
         self._begin(want)
-        work = functools.partial(self._loader.lead, want, token, reading)
-        if not self._spawn(want, functools.partial(self._end, want, work)):
-            self._loader.unlock(want, token)
+        landing = Landing()
+        work = functools.partial(self._land, landing, want, token, reading)
+        if self._spawn(want, functools.partial(self._end, want, work)):
+            return landing
+        self._loader.writer.unlock(want.keys, token)
+        return None
+
+    def _land(
+        self, landing: "Landing", want: LoadRequest, token: bytes, reading: Reading
+    ) -> None:
+        try:
+            landing.answer = self._loader.lead(want, token, reading)
+        finally:
+            landing.signal.set()
 
     def _begin(self, want: LoadRequest) -> None:
         if len(self._next_try) >= _MOST_KEYS:
@@ -70,7 +123,7 @@ class Refresher:
     def _claim(self, want: LoadRequest, *, force: bool) -> None:
         token = self._leases.new_token()
         try:
-            reading = self._loader.claim(want, token, force=force)
+            reading = self._loader.claim(want, token, ALWAYS if force else IF_NEEDED)
         except Exception:
             self._try_later(want)
             raise

@@ -109,19 +109,42 @@ class Store:
         return self.check_reply(request, self.transport.send(request, now), now)
 
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests of one reply each, in one write.
+        """The replies to many requests, in one write; a list for each that has several.
 
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
-        replies = self.transport.send_all(requests, now)
-        pairs = zip(requests, replies, strict=True)
-        return [self._check_quietly(request, reply, now) for request, reply in pairs]
+        if self.scripts.whole(self.transport.engine, now):
+            requests = [with_scripts(request) for request in requests]
+        replies = self._given_scripts(
+            requests, self.transport.send_all(requests, now), now
+        )
+        for place, reply in enumerate(replies):
+            if deciding_error(reply) is not None:
+                replies[place] = self._check_quietly(requests[place], reply, now)
+        return replies
 
     def understood(self, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes: with whole scripts, if need be."""
         return with_scripts(request) if self.scripts.whole(self.transport.engine, now) else request
 
     # ---- replies
+
+    def _given_scripts(
+        self, requests: list[Request], replies: list[Any], now: float
+    ) -> list[Any]:
+        """*replies*, where the server lacked scripts those after it was given them: one write."""
+        lacking = [
+            place
+            for place, reply in enumerate(replies)
+            if (error := deciding_error(reply)) and self.scripts.lacks(requests[place], error, now)
+        ]
+        if lacking:
+            whole = [with_scripts(requests[place]) for place in lacking]
+            for place, reply in zip(
+                lacking, self.transport.send_all(whole, now), strict=True
+            ):
+                replies[place] = reply
+        return replies
 
     def _check_quietly(self, request: Request, reply: Any, now: float) -> Any:
         try:

@@ -56,5 +56,9 @@ class BaseTransport(ABC):
         """*wake* is not called any more."""
         self._watchers.discard(key, wake)
 
+    def changed(self, key: bytes) -> None:
+        """Call who watches *key*, without waiting for the server to tell."""
+        self._watchers.changed(key)
+
     def _silent(self) -> Cause:
         return cause_for("silent", f"no answer within {self._limits.budget:g} s")

@@ -52,6 +52,31 @@ def _outcome(task: "asyncio.Future[Any]") -> Any:
     return None if task.cancelled() else task.exception() or task.result()
 
 
+async def gather_tasks(works: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+    """What *works* returned, or the exceptions that they raised; each runs as a task."""
+    if len(works) == 1:
+        return [await _tried(works[0])]
+    return await asyncio.gather(*[_tried(work) for work in works])
+
+
+async def _tried(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    try:
+        return await work()
+    except Exception as error:
+        return error
+
+
+def gather_in_turn(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The same, one after the other: to start a thread takes longer than a round trip."""
+    outcomes: list[Any] = []
+    for work in works:
+        try:
+            outcomes.append(work())
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
+
+
 def gather_threads_until(
     works: Sequence[Callable[[], Any]], is_enough: Callable[[list[Any]], bool]
 ) -> list[Any]:

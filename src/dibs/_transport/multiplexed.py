@@ -17,7 +17,7 @@ from .._core.causes import cause_for
 from .._core.connection import Next
 from .._core.engine import Engine
 from .._core.multiplexer import Multiplexer, Redelivery
-from .._core.request import Pending, Reply, Request, is_wanted, together
+from .._core.request import Pending, Reply, Request, apart, is_wanted, together
 from .._core.watch import (
     Tracked,
     Watching,
@@ -87,10 +87,10 @@ class MultiplexedTransport(BaseTransport):
         return future
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests of one reply each, in one write."""
+        """The replies to many requests, in one write; a list for each that has several."""
         if len(requests) == 1:
             return [await self.send(requests[0], now)]
-        return await self.send(together(requests), now)
+        return apart(requests, await self.send(together(requests), now))
 
     async def ready(self, now: float) -> Engine:
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
@@ -147,16 +147,20 @@ class MultiplexedTransport(BaseTransport):
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""
-        self._watchers.add(request.key, wake)
+        return (await self.track_all([(request, wake)], now))[0]
+
+    async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """The same for many requests, in one write."""
+        requests = self._watchers.add_all(asked)
         if self._machine.current is None:
             await self.send(_NOTHING, now)
         connection = self._machine.current
         if connection is None or connection.engine is None or not connection.engine.tracking:
-            return untracked(await self.send(request, now), request)
+            return list(map(untracked, await self.send_all(requests, now), requests))
         first, connection.is_tracking = not connection.is_tracking, True
-        replies = await self.send(tracked(request, first=first), now)
+        replies = await self.send(tracked(requests, first=first), now)
         self._keep_pinging()
-        return read_tracked(replies, request, pushes=True)
+        return read_tracked(replies, requests, pushes=True)
 
     def _pushed(self, push: list[Reply]) -> None:
         self._watchers.pushed(push)

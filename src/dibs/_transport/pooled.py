@@ -15,7 +15,7 @@ from .._core.breaker import Outage
 from .._core.causes import cause_for
 from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
-from .._core.request import REPEATED, Request, together
+from .._core.request import REPEATED, Request, apart, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport
@@ -83,10 +83,10 @@ class PooledTransport(BaseTransport):
         return self._send_again(request, connection, failure)
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests of one reply each, in one write."""
+        """The replies to many requests, in one write; a list for each that has several."""
         if len(requests) == 1:
             return [self.send(requests[0], now)]
-        return self.send(together(requests), now)
+        return apart(requests, self.send(together(requests), now))
 
     def ready(self, now: float) -> Engine:
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
@@ -237,13 +237,15 @@ class PooledTransport(BaseTransport):
 
         Where no connection can be had for that, changes are not reported: the caller polls.
         """
-        self._watchers.add(request.key, wake)
-        if self.engine is not None and not self.engine.tracking:
-            return untracked(self.send(request, now), request)
-        try:
-            return self._subscribed().track(request)
-        except (*CONNECTION_ERRORS, Outage):
-            return untracked(self.send(request, monotonic()), request)
+        return self.track_all([(request, wake)], now)[0]
+
+    def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
+        """The same for many requests, in one write."""
+        requests = self._watchers.add_all(asked)
+        if self.engine is None or self.engine.tracking:
+            with contextlib.suppress(*CONNECTION_ERRORS, Outage):
+                return self._subscribed().track(requests)
+        return list(map(untracked, self.send_all(requests, monotonic()), requests))
 
     def _subscribed(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""

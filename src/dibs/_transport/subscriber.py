@@ -48,12 +48,12 @@ class Subscriber:
         connection.look_every(_PING_EVERY)
         threading.Thread(target=self._run, name="dibs subscriber", daemon=True).start()
 
-    def track(self, request: Request) -> Tracked:
-        """Send *request* and have later changes of its key pushed. Silent, EOFError: no replies."""
+    def track(self, requests: list[Request]) -> list[Tracked]:
+        """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""
         with self._guard:
             first, self._is_tracking = not self._is_tracking, True
-        replies = self._send(tracked(request, first=first))
-        return read_tracked(replies, request, pushes=self.pushes)
+        replies = self._send(tracked(requests, first=first))
+        return read_tracked(replies, requests, pushes=self.pushes)
 
     def _send(self, request: Request) -> list[Reply]:
         pending = self._write(request)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from .._core.request import Reply
+from .._core.request import Reply, Request
 from .._core.watch import read_push
 
 Wake = Callable[[], None]
@@ -24,6 +24,12 @@ class Watchers:
         with self._guard:
             self._wakes.setdefault(key, set()).add(wake)
 
+    def add_all(self, asked: list[tuple[Request, Wake]]) -> list[Request]:
+        """Call each *wake* when the key of its request changes. Returns the requests."""
+        for request, wake in asked:
+            self.add(request.key, wake)
+        return [request for request, _ in asked]
+
     def discard(self, key: bytes, wake: Wake) -> None:
         """Do not call *wake* any more."""
         with self._guard:
@@ -41,6 +47,10 @@ class Watchers:
             wakes = [wake for key in known for wake in self._wakes.get(key, ())]
         for wake in wakes:
             wake()
+
+    def changed(self, key: bytes) -> None:
+        """Wake those who watch *key*: this process changed it."""
+        self.pushed([b"invalidate", [key]])
 
     def wake_all(self) -> None:
         """Wake all: a change may have been missed."""

@@ -58,7 +58,9 @@ async def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> No
         await eventually(lambda: valkey.keys() == [])
 
 
-@pytest.mark.parametrize("codec", ["pickle", "json+zlib", "pickle+zlib"])
+@pytest.mark.parametrize(
+    "codec", ["orjson", "msgspec", "pickle", "json+zlib", "orjson+zlib", "pickle+zlib"]
+)
 async def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
     """Pickle only where asked for by name; compression where asked for."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -69,3 +71,28 @@ async def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
 
         for _ in range(2):
             assert await dibs.get_or_load("menu:a", load, ttl=60, codec=codec) == value
+
+
+async def test_bytes_are_kept_as_they_are(valkey: Server) -> None:
+    """codec="bytes": no base64, and nothing but bytes."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.cached("image:{name}", ttl=60, codec="bytes")
+        async def image(name: str) -> bytes:
+            return b"\x89PNG\n\x00" + name.encode()
+
+        for _ in range(2):
+            assert await image("a") == b"\x89PNG\n\x00a"
+        assert valkey.client().get("image:a").endswith(b"\n\x89PNG\n\x00a")
+
+        @dibs.cached("text:{name}", ttl=60, codec="bytes")
+        async def text(name: str) -> Any:
+            return name
+
+        with pytest.raises(UsageError, match="keeps bytes, not str"):
+            await text("a")
+        with pytest.raises(UsageError, match="keeps bytes, not int"):
+
+            @dibs.cached("number:{name}", ttl=60, codec="bytes", type=int)
+            async def number(name: str) -> int:
+                return 1

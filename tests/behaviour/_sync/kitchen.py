@@ -25,3 +25,26 @@ class Kitchen:
         if self.error is not None:
             raise self.error
         return {"name": name, "load": mine}
+
+    def cook_in(self, city: str, name: str) -> dict[str, Any]:
+        """The same, of a city."""
+        return {"city": city, **self.cook(name)}
+
+
+class Buffet:
+    """A loader of many that remembers what it was asked for."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.calls: list[list[str]] = []
+        self.seconds = seconds
+        self.sold_out: set[str] = set()
+        self.error: Exception | None = None
+
+    def cook(self, names: list[str]) -> dict[str, Any]:
+        """Each name with the number of this call, without what is sold out."""
+        self.calls.append(names)
+        mine = len(self.calls)
+        sleep(self.seconds)
+        if self.error is not None:
+            raise self.error
+        return {name: f"{name}{mine}" for name in names if name not in self.sold_out}

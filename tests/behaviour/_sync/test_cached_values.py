@@ -59,7 +59,9 @@ def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
         eventually(lambda: valkey.keys() == [])
 
 
-@pytest.mark.parametrize("codec", ["pickle", "json+zlib", "pickle+zlib"])
+@pytest.mark.parametrize(
+    "codec", ["orjson", "msgspec", "pickle", "json+zlib", "orjson+zlib", "pickle+zlib"]
+)
 def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
     """Pickle only where asked for by name; compression where asked for."""
     with Dibs(valkey.url, budget=5) as dibs:
@@ -70,3 +72,28 @@ def test_other_codecs_by_name(valkey: Server, codec: str) -> None:
 
         for _ in range(2):
             assert dibs.get_or_load("menu:a", load, ttl=60, codec=codec) == value
+
+
+def test_bytes_are_kept_as_they_are(valkey: Server) -> None:
+    """codec="bytes": no base64, and nothing but bytes."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.cached("image:{name}", ttl=60, codec="bytes")
+        def image(name: str) -> bytes:
+            return b"\x89PNG\n\x00" + name.encode()
+
+        for _ in range(2):
+            assert image("a") == b"\x89PNG\n\x00a"
+        assert valkey.client().get("image:a").endswith(b"\n\x89PNG\n\x00a")
+
+        @dibs.cached("text:{name}", ttl=60, codec="bytes")
+        def text(name: str) -> Any:
+            return name
+
+        with pytest.raises(UsageError, match="keeps bytes, not str"):
+            text("a")
+        with pytest.raises(UsageError, match="keeps bytes, not int"):
+
+            @dibs.cached("number:{name}", ttl=60, codec="bytes", type=int)
+            def number(name: str) -> int:
+                return 1

@@ -40,7 +40,7 @@ def test_a_lease_is_renewed_while_the_server_is_out_of_memory(own_server: Server
 
 
 def test_many_renewals_share_one_write(server: Server) -> None:
-    """A hundred leases are renewed by one keeper; renewals that are due together go together."""
+    """A hundred leases are renewed by one renewer; renewals that are due together go together."""
     with Dibs(server.url, budget=5) as dibs:
         holds = [dibs.hold(f"user:{n}", ttl=1.5, renew=True) for n in range(100)]
         leases = [hold.__enter__() for hold in holds]

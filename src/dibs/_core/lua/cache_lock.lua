@@ -1,10 +1,12 @@
 -- cache_lock.lua: read a cached value, and where it needs a load, decide who does it: one round trip.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
 -- ARGV[1] token       ARGV[2] ttl of the lock in ms   ARGV[3] how long past its ttl it may be served, ms
--- ARGV[4] "1": load even though it is fresh           ARGV[5] the mark: "a load is under way", by this token
+-- ARGV[4] "0"; "1": load even though it is fresh; else the first line of a value that counts as none
+-- ARGV[5] the mark: "a load is under way", by this token
 -- ARGV[6] life of the mark in ms                      ARGV[7] the longest time that a load may take, ms
 -- => {value, ms left, 0}   fresh, or somebody else is loading (value false: there is none)
 -- => {value, ms left, 1}   you load it (again, if this is a repeated request)
+-- => {value, ms left, 2}   an old value; a load has just failed, and nobody tries again for a while
 -- => {value, 0, 0}         the key is held by a lease or a claim
 -- Where there is no value, or only a failure that is over, the mark takes its place. A value that may
 -- end during the load is put behind the mark: "<mark> <life of the mark>\n<value>", and lives on for
@@ -29,14 +31,18 @@ end
 if value then
   left = redis.call('PTTL', KEYS[1]) - behind
   local failed = string.sub(value, 1, 8) == 'dibs1 ! '
-  if (failed and left <= tonumber(ARGV[3])) or (behind > 0 and left <= 0) then
+  if (failed and left <= tonumber(ARGV[3])) or (behind > 0 and left <= 0)
+    or (#ARGV[4] > 1 and string.sub(value, 1, #ARGV[4]) == ARGV[4]) then
     value, left = false, 0
   elseif left > tonumber(ARGV[3]) and ARGV[4] ~= '1' then
     return {value, left, 0}
   end
 end
 local holder = redis.call('GET', KEYS[2])
-if holder and holder ~= ARGV[1] then
+if holder == '!' and value and ARGV[4] ~= '1' then
+  return {value, left, 2}
+end
+if holder and holder ~= '!' and holder ~= ARGV[1] then
   return {value or false, left, 0}
 end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])

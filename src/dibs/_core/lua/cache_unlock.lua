@@ -1,6 +1,6 @@
 -- cache_unlock.lua: the load came to nothing: let somebody else try.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
--- ARGV[1] token       ARGV[2] the mark of this load
+-- ARGV[1] token       ARGV[2] the mark of this load   ARGV[3] how long nobody is to try again, in ms
 -- => 1 the lock is free   0 it was not (or no longer) yours
 -- A value that was put behind the mark is put back, for the rest of its life.
 -- Never touches a value, another's mark or another's lock.
@@ -16,7 +16,11 @@ elseif value and string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. ' ' then
     redis.call('DEL', KEYS[1])
   end
 end
-if redis.call('GET', KEYS[2]) == ARGV[1] then
-  return redis.call('DEL', KEYS[2])
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+  return 0
 end
-return 0
+if ARGV[3] ~= '0' then
+  redis.call('SET', KEYS[2], '!', 'PX', ARGV[3])
+  return 1
+end
+return redis.call('DEL', KEYS[2])

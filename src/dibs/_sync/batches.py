@@ -1,0 +1,289 @@
+# Printed from src/dibs/_async/batches.py by tools/unasync.py – do not edit.
+"""Many values in one call: one read, and one load for those that are missing."""
+
+import functools
+import math
+import random
+from typing import Any
+
+from .._core.breaker import Outage
+from .._core.cache import (
+    ALWAYS,
+    HELD,
+    IF_NEEDED,
+    Absent,
+    Answer,
+    CacheKeys,
+    Claimed,
+    LoadRequest,
+    ManyRequest,
+    Reading,
+    is_due_early,
+    picked,
+    remembered_failure,
+)
+from .._core.codec import packed
+from .._core.local import ABSENT
+from .._events import EventSink
+from .._threads import Flight, monotonic, settle, within
+from ..errors import UsageError
+from .leases import Leases
+from .loader import Loader
+from .memory import CacheMemory, drop_flight
+from .reader import Reader
+from .refresher import Refresher
+from .store import Store
+
+Landed = dict[bytes, Answer | Exception]
+"""What a flight found for each key. A key that is missing is loaded by somebody else."""
+Asked = dict[Any, tuple[CacheKeys, bytes, bytes]]
+"""Item → its keys, a token, and when to load."""
+
+
+class Batches:
+    """Reads and loads many values at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        events: EventSink,
+        leases: Leases,
+        memory: CacheMemory,
+        reader: Reader,
+        loader: Loader,
+        refresher: Refresher,
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._leases = leases
+        self._memory = memory
+        self._reader = reader
+        self._loader = loader
+        self._refresher = refresher
+
+    # ---- reading
+
+    def read(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+        """The values that are there, from memory or by one read. UsageError: a key is no value."""
+        found = self._in_memory(many, came)
+        rest = [item for item in many.keys if item not in found]
+        if not rest:
+            return found
+        try:
+            readings = self._reader.read_all([many.keys[item] for item in rest])
+        except Outage:
+            return found  # the claims meet it again, and decide
+        due: dict[Any, bytes] = {}
+        for item, reading in zip(rest, readings, strict=True):
+            if isinstance(reading, UsageError):
+                raise reading
+            if isinstance(reading, Reading) and self._will_do(many, reading):
+                found[item] = reading.value
+                if self._events.listeners:
+                    self._events.emit("hit" if reading.state == "fresh" else "stale", many.name)
+                self._note_if_due(many, item, reading, due)
+        if due:
+            self._keep_fresh(many, due)
+        return found
+
+    def _will_do(self, many: ManyRequest, reading: Reading) -> bool:
+        is_old = reading.state == "stale" and not many.options.stale_after
+        return reading.state == "fresh" or is_old
+
+    def _in_memory(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+        if not many.options.local:
+            return {}
+        local = self._reader.local
+        found = {item: local.get(keys.key, came) for item, keys in many.keys.items()}
+        found = {item: value for item, value in found.items() if value is not ABSENT}
+        if self._events.listeners:
+            for _ in found:
+                self._events.emit("local_hit", many.name)
+        return found
+
+    def _note_if_due(
+        self, many: ManyRequest, item: Any, reading: Reading, due: dict[Any, bytes]
+    ) -> None:
+        if many.keys[item].key in self._memory.flights:
+            return
+        if reading.state == "stale":
+            due[item] = IF_NEEDED
+        elif many.options.early and is_due_early(reading, many.options.early, random.random()):
+            due[item] = ALWAYS
+
+    def _keep_fresh(self, many: ManyRequest, due: dict[Any, bytes]) -> None:
+        """Where values are old, or soon will be, one load refreshes them behind the caller."""
+        wants = [self.alone(many, item) for item in due]
+        self._refresher.refresh_all(wants, functools.partial(self._refresh, many, due))
+
+    def _refresh(
+        self, many: ManyRequest, due: dict[Any, bytes], wants: list[LoadRequest]
+    ) -> set[bytes]:
+        """Load those again that are ours to load; their keys."""
+        keys = {want.keys.key for want in wants}
+        asked = self._asked(many, {i: w for i, w in due.items() if many.keys[i].key in keys})
+        readings = self._loader.claim_all(list(asked.values()))
+        claims = {
+            item: Claimed(self.alone(many, item), asked[item][1], reading)
+            for item, reading in zip(asked, readings, strict=True)
+            if isinstance(reading, Reading) and reading.won
+        }
+        return set(self._lead(many, claims)) if claims else set()
+
+    # ---- loading
+
+    def alone(self, many: ManyRequest, item: Any) -> LoadRequest:
+        """The same for one item."""
+        return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
+
+    def _load_alone(self, many: ManyRequest, item: Any) -> Any:
+        [value] = picked(many.name, [item], settle(many.load([item])))
+        if isinstance(value, Absent):
+            raise value
+        return value
+
+    def load(
+        self, many: ManyRequest, missing: list[Any]
+    ) -> dict[Any, Answer | Exception | None]:
+        """What one load finds for the items. None: somebody else loads that one already."""
+        outcomes: dict[Any, Answer | Exception | None] = dict.fromkeys(missing)
+        flight, ours = self._flight_of(many, missing)
+        if flight is not None:
+            landed: Landed = flight.join()
+            for item in ours:
+                outcomes[item] = landed.get(many.keys[item].key)
+        return outcomes
+
+    def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
+        """One flight for all keys that nobody in this process loads; and their items."""
+        flights = self._memory.flights
+        with self._memory.guard:
+            ours: list[Any] = []
+            for item in missing:
+                flight = flights.get(many.keys[item].key)
+                if flight is None or not flight.is_open:
+                    ours.append(item)
+            if not ours:
+                return None, []
+            keys = [many.keys[item].key for item in ours]
+            work = functools.partial(self._resolve, many, ours)
+            flight = Flight(work, functools.partial(self._ended, keys))
+            flights.update(dict.fromkeys(keys, flight))
+            return flight, ours
+
+    def _ended(self, keys: list[bytes], flight: Flight) -> None:
+        for key in keys:
+            drop_flight(self._memory.flights, key, flight)
+
+    def _resolve(self, many: ManyRequest, items: list[Any]) -> Landed:
+        """Claim them, and load those that are ours in one call."""
+        landed: Landed = {}
+        claims: dict[Any, Claimed] = {}
+        out: dict[Any, Outage] = {}
+        asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
+        try:
+            while asked:
+                asked = self._claim(many, asked, claims, landed, out)
+        except BaseException:
+            for claim in claims.values():
+                self._loader.writer.unlock(claim.want.keys, claim.token)
+            raise
+        if claims:
+            for _ in claims:
+                self._events.emit("miss", many.name)
+            landed.update(self._lead(many, claims))
+        if out:
+            landed.update(self._load_unguarded(many, out))
+        return landed
+
+    def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> Asked:
+        new_token = self._leases.new_token
+        return {item: (many.keys[item], new_token(), each) for item, each in when.items()}
+
+    def _claim(
+        self,
+        many: ManyRequest,
+        asked: Asked,
+        claims: dict[Any, Claimed],
+        landed: Landed,
+        out: dict[Any, Outage],
+    ) -> Asked:
+        """Claim, in one write. Returns what has to be claimed again, because only we can see that
+        what is there is no value."""
+        since = monotonic()
+        try:
+            found = self._loader.claim_all(list(asked.values()))
+        except Outage as outage:
+            found = [outage] * len(asked)
+        again: dict[Any, bytes] = {}
+        for item, reading in zip(asked, found, strict=True):
+            keys, token, _ = asked[item]
+            if isinstance(reading, Outage):
+                out[item] = reading
+            elif isinstance(reading, Exception):
+                landed[keys.key] = reading
+            elif reading.won:
+                claims[item] = Claimed(self.alone(many, item), token, reading)
+            elif reading.state in ("poison", "outdated"):
+                again[item] = reading.head or ALWAYS
+            else:
+                self._settle(keys, reading, landed, since)
+        return self._asked(many, again)
+
+    def _settle(self, keys: CacheKeys, reading: Reading, landed: Landed, since: float) -> None:
+        """What was found needs no load. Missing: somebody else loads it."""
+        if reading.state == "held":
+            landed[keys.key] = UsageError(HELD)
+        elif reading.state == "failed":
+            landed[keys.key] = remembered_failure(reading, keys.name)
+        elif self._will_do_now(keys, reading):
+            is_fresh = reading.state == "fresh"
+            self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
+            self._events.emit("hit" if is_fresh else "stale", keys.name)
+            landed[keys.key] = Answer(reading.value, since)
+
+    def _will_do_now(self, keys: CacheKeys, reading: Reading) -> bool:
+        """False: it is missing, or old and being loaded: a fresh one is waited for."""
+        is_old = reading.state == "stale" and (reading.resting or not keys.options.stale_after)
+        return reading.state == "fresh" or is_old
+
+    def _lead(self, many: ManyRequest, claims: dict[Any, Claimed]) -> Landed:
+        """One load for all of them; what it raises is the answer for each."""
+        items = list(claims)
+        split = functools.partial(picked, many.name, items)
+        answers: list[Answer | Exception]
+        try:
+            answers = self._loader.lead_all(
+                list(claims.values()), functools.partial(many.load, items), split
+            )
+        except Exception as error:
+            answers = [self._instead(claim, error) for claim in claims.values()]
+        keys = [many.keys[item].key for item in items]
+        return dict(zip(keys, answers, strict=True))
+
+    def _instead(self, claim: Claimed, error: Exception) -> Answer | Exception:
+        """The old value, if there is one, where a load failed."""
+        if claim.reading.state != "stale":
+            return error
+        self._events.emit("stale", claim.want.keys.name)
+        return Answer(claim.reading.value, monotonic())
+
+    def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Landed:
+        """Our own load, not stored, for those whose server is out."""
+        items = list(out)
+        cause = out[items[0]].cause
+        keys = [many.keys[item].key for item in items]
+        try:
+            self._store.outage(many.name, cause, many.options.on_outage)
+            since = monotonic()
+            found = within(many.options.load_timeout, functools.partial(many.load, items))
+            values = picked(many.name, items, found)
+            self._events.emit("degraded", many.name, cause=cause, took=monotonic() - since)
+            return dict(zip(keys, [self._unstored(many, value) for value in values], strict=True))
+        except Exception as error:
+            return dict.fromkeys(keys, error)
+
+    def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
+        if isinstance(value, Absent):
+            return value
+        return Answer(packed(many.options.codec, value)[1], math.inf)

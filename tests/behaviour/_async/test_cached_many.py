@@ -1,0 +1,333 @@
+"""What `cached_many` promises: one read, one load for the items that are missing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs, Event, Unavailable, UsageError
+from dibs.testing import Server
+from tests.topologies import start_cluster
+
+from .._tasks import Beside, eventually, sleep
+from ..events import kinds
+from .kitchen import Buffet, Kitchen
+
+StartServer = Callable[..., Server]
+
+
+async def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
+    """What is there is read, in one go; the function is called once, for what is not there."""
+    buffet = Buffet()
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert await menus(["a", "b"]) == {"a": "a1", "b": "b1"}
+        assert await menus(["a", "c", "b", "d"]) == {"a": "a1", "c": "c2", "b": "b1", "d": "d2"}
+        assert buffet.calls == [["a", "b"], ["c", "d"]]
+
+
+async def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
+    """One key, one value: a function for one item and a function for many share it."""
+    kitchen, buffet = Kitchen(), Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        await menus(["a"])
+        assert await menu("a") == "a1"
+        await menu("b")
+        assert (await menus(["b"]))["b"] == {"name": "b", "load": 1}
+        assert buffet.calls == [["a"]]
+        assert await menu.invalidate("a")
+        assert await menus(["a"]) == {"a": "a2"}
+        assert await menus.invalidate(["a", "b"])
+        assert valkey.keys() == []
+
+
+async def test_items_come_back_in_order_and_once(valkey: Server) -> None:
+    """Twice the same is asked for once; nothing at all is asked for by nobody."""
+    buffet = Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert list(await menus(["c", "a", "c", "b", "a"])) == ["c", "a", "b"]
+        assert list(await menus(["b", "a", "c"])) == ["b", "a", "c"]
+        before = valkey.commands()
+        assert await menus([]) == {}
+        assert await menus(iter(["a"])) == {"a": "a1"}
+        assert buffet.calls == [["c", "a", "b"]]
+        assert valkey.commands() - before <= 2
+
+
+async def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
+    """One field stands for an item; the others are filled from the call, also in a method."""
+
+    class Shop:
+        def __init__(self, city: str) -> None:
+            self.city = city
+
+        async def prices(self, items: list[str], currency: str = "TWD") -> dict[str, str]:
+            return {item: f"{self.city} {item} {currency}" for item in items}
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        Shop.prices = dibs.cached_many(  # type: ignore[method-assign, assignment]
+            "price:{self.city}:{currency}:{item}", ttl=60
+        )(Shop.prices)
+        assert await Shop("tainan").prices(["tea"]) == {"tea": "tainan tea TWD"}
+        assert await Shop("taipei").prices(items=["tea"], currency="EUR") == {
+            "tea": "taipei tea EUR"
+        }
+        assert sorted(valkey.keys()) == ["price:tainan:TWD:tea", "price:taipei:EUR:tea"]
+
+
+async def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
+    """It is asked for again the next time, or after `negative_ttl`; None is a value."""
+    buffet = Buffet()
+    buffet.sold_out = {"b"}
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        for _ in range(2):
+            assert await menus(["a", "b"]) == {"a": "a1"}
+        assert buffet.calls == [["a", "b"], ["b"]]
+        for _ in range(2):
+            assert await spared(["a", "b"]) == {"a": "a3"}
+        assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
+        await eventually(lambda: "lock:{menu:b}" not in valkey.keys())
+
+        async def nothing(names: list[str]) -> dict[str, None]:
+            return dict.fromkeys(names)
+
+        assert await dibs.cached_many("n:{name}", ttl=60)(nothing)(["a"]) == {"a": None}
+
+
+async def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
+    """What was there before is not the answer; no lock is left; the next call tries again."""
+    buffet = Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        await menus(["a"])
+        buffet.error = RuntimeError("closed")
+        with pytest.raises(RuntimeError, match="closed"):
+            await menus(["a", "b", "c"])
+        await eventually(lambda: valkey.keys() == ["menu:a"])
+        buffet.error = None
+        assert await menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
+
+
+async def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
+    """negative_ttl: the next call is told, without a load."""
+    buffet = Buffet()
+    buffet.error = RuntimeError("closed")
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        with pytest.raises(RuntimeError):
+            await menus(["a", "b"])
+        with pytest.raises(Unavailable, match="RuntimeError"):
+            await menus(["b", "c"])
+        assert len(buffet.calls) == 2, "c was not there; b was not asked for again"
+        assert buffet.calls[1] == ["c"]
+
+
+async def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
+    """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
+
+    async def cook(names: list[str]) -> dict[str, Any]:
+        return {name: {1, 2} if name == "b" else name for name in names}
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="type= or codec="):
+            await menus(["a", "b", "c"])
+        await eventually(lambda: sorted(valkey.keys()) == ["menu:a", "menu:c"])
+
+
+async def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
+    """Each key is loaded once, whoever asks for it, alone or among many."""
+    slow, buffet = Buffet(0.5), Buffet()
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        there = one.cached_many("menu:{name}", ttl=60)(slow.cook)
+        here = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        first = Beside(there, ["a", "b"])
+        await eventually(lambda: slow.calls == [["a", "b"]])
+        assert await here(["b", "c"]) == {"b": "b1", "c": "c1"}
+        assert buffet.calls == [["c"]]
+        assert await first.result() == {"a": "a1", "b": "b1"}
+
+
+async def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
+    """Overlapping lists, and single calls: each key is loaded once."""
+    buffet, kitchen = Buffet(0.4), Kitchen()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        first = Beside(menus, ["a", "b"])
+        await eventually(lambda: buffet.calls == [["a", "b"]])
+        alone, second = Beside(menu, "a"), Beside(menus, ["b", "c"])
+        assert await first.result() == {"a": "a1", "b": "b1"}
+        assert await alone.result() == "a1"
+        assert await second.result() == {"b": "b1", "c": "c2"}
+        assert kitchen.loads == 0
+        assert buffet.calls == [["a", "b"], ["c"]]
+
+
+async def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
+    """Its lock runs out; then one of those who wait loads that one, alone."""
+    buffet = Buffet()
+    client = valkey.client()
+    client.set("menu:a", b"dibs1 ~ dead", px=60_000)
+    client.set("lock:{menu:a}", b"dead", px=600)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        assert buffet.calls == [["b"], ["a"]]
+
+
+@pytest.mark.parametrize("how", ["invalidate", "DEL"])
+async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
+    valkey: Server, how: str
+) -> None:
+    """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
+    events: list[Event] = []
+    buffet = Buffet(0.4)
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        first = Beside(menus, ["a", "b"])
+        await eventually(lambda: len(buffet.calls) == 1)
+        await sleep(0.1)
+        if how == "invalidate":
+            await menus.invalidate(["a"])
+        else:
+            valkey.client().delete("menu:a")
+            await sleep(0.1)
+        later = Beside(menus, ["a", "b"])
+        assert await first.result() == {"a": "a1", "b": "b1"}
+        assert await later.result() == {"a": "a2", "b": "b1"}
+        assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        assert kinds(events).count("rejected_write") == 1
+
+
+async def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
+    """Served at once; loaded again behind the caller, all of them in one call."""
+    buffet = Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
+        await menus(["a", "b"])
+        await sleep(0.3)
+        assert await menus(["a", "b"]) == {"a": "a1", "b": "b1"}
+        await eventually(lambda: len(buffet.calls) == 2)
+        assert buffet.calls[1] == ["a", "b"]
+
+        async def is_fresh() -> bool:
+            return (await menus(["a"]))["a"] != "a1"
+
+        await eventually(is_fresh)
+
+
+async def test_many_values_in_memory_cost_no_command(server: Server) -> None:
+    """local=True: remembered after one read, and forgotten when somebody changes one of them."""
+    events: list[Event] = []
+    buffet = Buffet()
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(buffet.cook)
+        await menus(["a", "b", "c"])
+
+        async def is_remembered() -> bool:
+            events.clear()
+            await menus(["a", "b", "c"])
+            return kinds(events) == ["local_hit"] * 3
+
+        await eventually(is_remembered)
+        before = server.commands()
+        await menus(["a", "b", "c"])
+        assert server.commands() == before
+        server.client().delete("menu:b")
+
+        async def sees_the_change() -> bool:
+            return await menus(["a", "b", "c"]) == {"a": "a1", "b": "b2", "c": "c1"}
+
+        await eventually(sees_the_change)
+        assert buffet.calls == [["a", "b", "c"], ["b"]]
+
+
+async def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Server) -> None:
+    """The policy: directly, in one call, and nothing is stored; or Unavailable."""
+    events: list[Event] = []
+    buffet = Buffet()
+    async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(buffet.cook)
+        await menus(["a"])
+        own_server.freeze()
+        assert await menus(["a", "b"]) == {"a": "a2", "b": "b2"}
+        assert buffet.calls == [["a"], ["a", "b"]]
+        with pytest.raises(Unavailable):
+            await closed(["a", "b"])
+        assert "degraded" in kinds(events)
+        own_server.thaw()
+        await eventually(lambda: "recovered" in kinds(events))
+        await eventually(lambda: own_server.keys() == ["menu:a"])
+
+
+async def test_a_key_of_many_that_is_held_is_a_mistake(valkey: Server) -> None:
+    """A lease is not touched, and the other keys are not left locked."""
+    buffet = Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        async with dibs.hold("menu:b", ttl=60):
+            with pytest.raises(UsageError, match="lease"):
+                await menus(["a", "b"])
+            assert "lock:{menu:b}" not in valkey.keys()
+        assert await menus(["a", "b"]) == {"a": "a1", "b": "b2"}
+
+
+async def test_a_load_of_many_that_asks_for_itself_is_a_mistake(valkey: Server) -> None:
+    """A deadlock is told at once, alone or among many."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        async def cook(names: list[str]) -> dict[str, Any]:
+            return await menus([*names, "b"])
+
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="deadlock"):
+            await menus(["a"])
+
+
+async def test_many_values_on_a_cluster(start_server: StartServer) -> None:
+    """Keys in all slots: one write to each node, and the same promises."""
+    servers = start_cluster(start_server)
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    buffet = Buffet()
+    names = [str(number) for number in range(30)]
+    async with AsyncDibs(url, budget=5, on_outage="closed") as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(buffet.cook)
+        expected = {name: f"{name}1" for name in names}
+        assert await menus(names[:20]) == dict(list(expected.items())[:20])
+        found = await menus(names)
+        assert found == {name: f"{name}{1 if int(name) < 20 else 2}" for name in names}
+        assert buffet.calls == [names[:20], names[20:]]
+        assert all(len(server.keys()) > 3 for server in servers)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [("menu:{names}", "one item"), ("menu", "exactly one"), ("menu:{a}:{b}", "exactly one")],
+)
+async def test_a_template_of_many_needs_one_field_for_the_item(template: str, said: str) -> None:
+    """Told when the function is decorated."""
+    async with AsyncDibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match=said):
+            dibs.cached_many(template, ttl=60)(Buffet().cook)
+
+
+async def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
+    """A string is not a list of items; a list is not a dict of values."""
+
+    async def cook(names: list[str]) -> Any:
+        return names
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="list of items"):
+            await menus("abc")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="dict"):
+            await menus(["a"])
+        await eventually(lambda: valkey.keys() == [])

@@ -1,0 +1,334 @@
+# Printed from tests/behaviour/_async/test_cached_many.py by tools/unasync.py – do not edit.
+"""What `cached_many` promises: one read, one load for the items that are missing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs.testing import Server
+from tests.topologies import start_cluster
+
+from .._threads import Beside, eventually, sleep
+from ..events import kinds
+from .kitchen import Buffet, Kitchen
+
+StartServer = Callable[..., Server]
+
+
+def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
+    """What is there is read, in one go; the function is called once, for what is not there."""
+    buffet = Buffet()
+    with Dibs(server.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert menus(["a", "b"]) == {"a": "a1", "b": "b1"}
+        assert menus(["a", "c", "b", "d"]) == {"a": "a1", "c": "c2", "b": "b1", "d": "d2"}
+        assert buffet.calls == [["a", "b"], ["c", "d"]]
+
+
+def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
+    """One key, one value: a function for one item and a function for many share it."""
+    kitchen, buffet = Kitchen(), Buffet()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus(["a"])
+        assert menu("a") == "a1"
+        menu("b")
+        assert (menus(["b"]))["b"] == {"name": "b", "load": 1}
+        assert buffet.calls == [["a"]]
+        assert menu.invalidate("a")
+        assert menus(["a"]) == {"a": "a2"}
+        assert menus.invalidate(["a", "b"])
+        assert valkey.keys() == []
+
+
+def test_items_come_back_in_order_and_once(valkey: Server) -> None:
+    """Twice the same is asked for once; nothing at all is asked for by nobody."""
+    buffet = Buffet()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert list(menus(["c", "a", "c", "b", "a"])) == ["c", "a", "b"]
+        assert list(menus(["b", "a", "c"])) == ["b", "a", "c"]
+        before = valkey.commands()
+        assert menus([]) == {}
+        assert menus(iter(["a"])) == {"a": "a1"}
+        assert buffet.calls == [["c", "a", "b"]]
+        assert valkey.commands() - before <= 2
+
+
+def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
+    """One field stands for an item; the others are filled from the call, also in a method."""
+
+    class Shop:
+        def __init__(self, city: str) -> None:
+            self.city = city
+
+        def prices(self, items: list[str], currency: str = "TWD") -> dict[str, str]:
+            return {item: f"{self.city} {item} {currency}" for item in items}
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        Shop.prices = dibs.cached_many(  # type: ignore[method-assign, assignment]
+            "price:{self.city}:{currency}:{item}", ttl=60
+        )(Shop.prices)
+        assert Shop("tainan").prices(["tea"]) == {"tea": "tainan tea TWD"}
+        assert Shop("taipei").prices(items=["tea"], currency="EUR") == {
+            "tea": "taipei tea EUR"
+        }
+        assert sorted(valkey.keys()) == ["price:tainan:TWD:tea", "price:taipei:EUR:tea"]
+
+
+def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
+    """It is asked for again the next time, or after `negative_ttl`; None is a value."""
+    buffet = Buffet()
+    buffet.sold_out = {"b"}
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        for _ in range(2):
+            assert menus(["a", "b"]) == {"a": "a1"}
+        assert buffet.calls == [["a", "b"], ["b"]]
+        for _ in range(2):
+            assert spared(["a", "b"]) == {"a": "a3"}
+        assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
+        eventually(lambda: "lock:{menu:b}" not in valkey.keys())
+
+        def nothing(names: list[str]) -> dict[str, None]:
+            return dict.fromkeys(names)
+
+        assert dibs.cached_many("n:{name}", ttl=60)(nothing)(["a"]) == {"a": None}
+
+
+def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
+    """What was there before is not the answer; no lock is left; the next call tries again."""
+    buffet = Buffet()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus(["a"])
+        buffet.error = RuntimeError("closed")
+        with pytest.raises(RuntimeError, match="closed"):
+            menus(["a", "b", "c"])
+        eventually(lambda: valkey.keys() == ["menu:a"])
+        buffet.error = None
+        assert menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
+
+
+def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
+    """negative_ttl: the next call is told, without a load."""
+    buffet = Buffet()
+    buffet.error = RuntimeError("closed")
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        with pytest.raises(RuntimeError):
+            menus(["a", "b"])
+        with pytest.raises(Unavailable, match="RuntimeError"):
+            menus(["b", "c"])
+        assert len(buffet.calls) == 2, "c was not there; b was not asked for again"
+        assert buffet.calls[1] == ["c"]
+
+
+def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
+    """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
+
+    def cook(names: list[str]) -> dict[str, Any]:
+        return {name: {1, 2} if name == "b" else name for name in names}
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="type= or codec="):
+            menus(["a", "b", "c"])
+        eventually(lambda: sorted(valkey.keys()) == ["menu:a", "menu:c"])
+
+
+def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
+    """Each key is loaded once, whoever asks for it, alone or among many."""
+    slow, buffet = Buffet(0.5), Buffet()
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        there = one.cached_many("menu:{name}", ttl=60)(slow.cook)
+        here = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        first = Beside(there, ["a", "b"])
+        eventually(lambda: slow.calls == [["a", "b"]])
+        assert here(["b", "c"]) == {"b": "b1", "c": "c1"}
+        assert buffet.calls == [["c"]]
+        assert first.result() == {"a": "a1", "b": "b1"}
+
+
+def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
+    """Overlapping lists, and single calls: each key is loaded once."""
+    buffet, kitchen = Buffet(0.4), Kitchen()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        first = Beside(menus, ["a", "b"])
+        eventually(lambda: buffet.calls == [["a", "b"]])
+        alone, second = Beside(menu, "a"), Beside(menus, ["b", "c"])
+        assert first.result() == {"a": "a1", "b": "b1"}
+        assert alone.result() == "a1"
+        assert second.result() == {"b": "b1", "c": "c2"}
+        assert kitchen.loads == 0
+        assert buffet.calls == [["a", "b"], ["c"]]
+
+
+def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
+    """Its lock runs out; then one of those who wait loads that one, alone."""
+    buffet = Buffet()
+    client = valkey.client()
+    client.set("menu:a", b"dibs1 ~ dead", px=60_000)
+    client.set("lock:{menu:a}", b"dead", px=600)
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        assert buffet.calls == [["b"], ["a"]]
+
+
+@pytest.mark.parametrize("how", ["invalidate", "DEL"])
+def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
+    valkey: Server, how: str
+) -> None:
+    """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
+    events: list[Event] = []
+    buffet = Buffet(0.4)
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        first = Beside(menus, ["a", "b"])
+        eventually(lambda: len(buffet.calls) == 1)
+        sleep(0.1)
+        if how == "invalidate":
+            menus.invalidate(["a"])
+        else:
+            valkey.client().delete("menu:a")
+            sleep(0.1)
+        later = Beside(menus, ["a", "b"])
+        assert first.result() == {"a": "a1", "b": "b1"}
+        assert later.result() == {"a": "a2", "b": "b1"}
+        assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        assert kinds(events).count("rejected_write") == 1
+
+
+def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
+    """Served at once; loaded again behind the caller, all of them in one call."""
+    buffet = Buffet()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
+        menus(["a", "b"])
+        sleep(0.3)
+        assert menus(["a", "b"]) == {"a": "a1", "b": "b1"}
+        eventually(lambda: len(buffet.calls) == 2)
+        assert buffet.calls[1] == ["a", "b"]
+
+        def is_fresh() -> bool:
+            return (menus(["a"]))["a"] != "a1"
+
+        eventually(is_fresh)
+
+
+def test_many_values_in_memory_cost_no_command(server: Server) -> None:
+    """local=True: remembered after one read, and forgotten when somebody changes one of them."""
+    events: list[Event] = []
+    buffet = Buffet()
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(buffet.cook)
+        menus(["a", "b", "c"])
+
+        def is_remembered() -> bool:
+            events.clear()
+            menus(["a", "b", "c"])
+            return kinds(events) == ["local_hit"] * 3
+
+        eventually(is_remembered)
+        before = server.commands()
+        menus(["a", "b", "c"])
+        assert server.commands() == before
+        server.client().delete("menu:b")
+
+        def sees_the_change() -> bool:
+            return menus(["a", "b", "c"]) == {"a": "a1", "b": "b2", "c": "c1"}
+
+        eventually(sees_the_change)
+        assert buffet.calls == [["a", "b", "c"], ["b"]]
+
+
+def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Server) -> None:
+    """The policy: directly, in one call, and nothing is stored; or Unavailable."""
+    events: list[Event] = []
+    buffet = Buffet()
+    with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(buffet.cook)
+        menus(["a"])
+        own_server.freeze()
+        assert menus(["a", "b"]) == {"a": "a2", "b": "b2"}
+        assert buffet.calls == [["a"], ["a", "b"]]
+        with pytest.raises(Unavailable):
+            closed(["a", "b"])
+        assert "degraded" in kinds(events)
+        own_server.thaw()
+        eventually(lambda: "recovered" in kinds(events))
+        eventually(lambda: own_server.keys() == ["menu:a"])
+
+
+def test_a_key_of_many_that_is_held_is_a_mistake(valkey: Server) -> None:
+    """A lease is not touched, and the other keys are not left locked."""
+    buffet = Buffet()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        with dibs.hold("menu:b", ttl=60):
+            with pytest.raises(UsageError, match="lease"):
+                menus(["a", "b"])
+            assert "lock:{menu:b}" not in valkey.keys()
+        assert menus(["a", "b"]) == {"a": "a1", "b": "b2"}
+
+
+def test_a_load_of_many_that_asks_for_itself_is_a_mistake(valkey: Server) -> None:
+    """A deadlock is told at once, alone or among many."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def cook(names: list[str]) -> dict[str, Any]:
+            return menus([*names, "b"])
+
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="deadlock"):
+            menus(["a"])
+
+
+def test_many_values_on_a_cluster(start_server: StartServer) -> None:
+    """Keys in all slots: one write to each node, and the same promises."""
+    servers = start_cluster(start_server)
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    buffet = Buffet()
+    names = [str(number) for number in range(30)]
+    with Dibs(url, budget=5, on_outage="closed") as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(buffet.cook)
+        expected = {name: f"{name}1" for name in names}
+        assert menus(names[:20]) == dict(list(expected.items())[:20])
+        found = menus(names)
+        assert found == {name: f"{name}{1 if int(name) < 20 else 2}" for name in names}
+        assert buffet.calls == [names[:20], names[20:]]
+        assert all(len(server.keys()) > 3 for server in servers)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [("menu:{names}", "one item"), ("menu", "exactly one"), ("menu:{a}:{b}", "exactly one")],
+)
+def test_a_template_of_many_needs_one_field_for_the_item(template: str, said: str) -> None:
+    """Told when the function is decorated."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match=said):
+            dibs.cached_many(template, ttl=60)(Buffet().cook)
+
+
+def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
+    """A string is not a list of items; a list is not a dict of values."""
+
+    def cook(names: list[str]) -> Any:
+        return names
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        with pytest.raises(UsageError, match="list of items"):
+            menus("abc")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="dict"):
+            menus(["a"])
+        eventually(lambda: valkey.keys() == [])

@@ -1,0 +1,80 @@
+"""Tags: where their versions live, and when a value is outdated."""
+
+import pytest
+
+from dibs import UsageError
+from dibs._core.cache import read_lock, read_reply
+from dibs._core.cache_options import CacheOptions
+from dibs._core.codec import FAILURE, frame
+from dibs._core.options import Settings
+from dibs._core.request import ErrorReply
+from dibs._core.tags import (
+    TAG_LIFE,
+    begin_request,
+    checked_tags,
+    read_versions,
+    tag_key,
+    tag_keys,
+)
+
+OPTIONS = CacheOptions(Settings("", "open"), ttl=60)
+
+
+def stored(*versions: bytes) -> bytes:
+    """A value that was loaded when its tags had these versions."""
+    return frame("json", "-", 5.0, 0.2, b"[1]", versions)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "state"),
+    [
+        ([], [], "fresh"),
+        ([b"v1"], [b"v1"], "fresh"),
+        ([b"v1", b"w1"], [b"v1", b"w1"], "fresh"),
+        ([b"v1"], [b"v2"], "outdated"),
+        ([b"v1"], [None], "outdated"),
+        ([b"v1", b"w1"], [b"v1", b"w2"], "outdated"),
+        ([b"v1"], [b"v1", b"w1"], "outdated"),
+        ([b"v1"], [], "outdated"),
+        ([], [b"v1"], "outdated"),
+        ([], [None], "outdated"),
+    ],
+)
+def test_a_value_is_outdated_unless_every_version_is_the_same(
+    then: list[bytes], now: list[bytes | None], state: str
+) -> None:
+    """A version that is lost fits nothing; nor does another number of tags."""
+    found = read_reply([stored(*then), 30_000], OPTIONS, now)
+    assert found.state == state
+    assert (found.value == [1]) == (state == "fresh")
+    assert found.head == (b"" if state == "fresh" else stored(*then)[:-3])
+
+
+def test_what_a_claim_finds_is_outdated_as_well() -> None:
+    """Also behind a mark, and where it is a failure that is remembered."""
+    assert read_lock([stored(b"v1"), 30_000, 0], OPTIONS, [b"v2"]).state == "outdated"
+    behind = b"dibs1 ~ token 600000\n" + stored(b"v1")
+    assert read_reply([behind, 630_000], OPTIONS, [b"v1"]).state == "fresh"
+    assert read_reply([behind, 630_000], OPTIONS, [b"v2"]).state == "outdated"
+    failure = frame(FAILURE, "-", 5.0, 0.0, b"KeyError", [b"v1"])
+    assert read_reply([failure, 30_000], OPTIONS, [b"v1"]).state == "failed"
+    assert read_reply([failure, 30_000], OPTIONS, [b"v2"]).state == "outdated"
+
+
+def test_where_versions_live_and_what_is_no_tag() -> None:
+    """In the namespace; a string is not a list of tags."""
+    assert tag_keys("shop:", ["a", "b:1"]) == (b"shop:tag:a", b"shop:tag:b:1")
+    assert checked_tags(["a", "b", "a"]) == ("a", "b")
+    for odd in ("a", 5, None, [""], [1]):
+        with pytest.raises(UsageError):
+            checked_tags(odd)
+    for empty in ("", None):
+        with pytest.raises(UsageError):
+            tag_key("", empty)
+
+
+def test_a_version_outlives_the_values_that_have_it() -> None:
+    """Twice as long as they live, and for a day at least. An error is no version."""
+    assert b"%d" % round(TAG_LIFE * 1000) in begin_request(b"t", b"v", 60).payload
+    assert b"400000000" in begin_request(b"t", b"v", 200_000).payload
+    assert read_versions([b"v", None, ErrorReply("WRONGTYPE x")]) == [b"v", None, None]

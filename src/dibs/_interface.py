@@ -7,8 +7,9 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.fingerprint import fingerprint
+from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
-from ._core.options import ClaimOptions
+from ._core.options import ClaimOptions, OutagePolicy
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
 
-    __all__ = ["AsyncClaim", "Claim", "ClaimRequest", "claiming", "fingerprint"]
+    __all__ = [
+        "AsyncClaim", "Claim", "ClaimOptions", "ClaimRequest", "OutagePolicy", "Seconds",
+        "Template", "claiming", "fingerprint", "seconds",
+    ]  # fmt: skip
 
 
 class ClaimRequest(NamedTuple):

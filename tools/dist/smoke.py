@@ -175,6 +175,22 @@ def drf(url: str) -> None:
     assert [view(request("/orders")).status_code for _ in range(2)] == [200, 429]
 
 
+def celery(url: str) -> None:
+    """A second task is the first, while it waits."""
+    from celery import Celery
+
+    from dibs import Dibs
+    from dibs.integrations.celery import unique
+
+    app = Celery("smoke", broker="memory://")
+    with Dibs(url, namespace="celery:") as dibs:
+
+        @app.task(base=unique(dibs, "report:{account}"))
+        def report(account: int) -> None: ...
+
+        assert report.delay(42).id == report.delay(42).id != report.delay(43).id
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -189,6 +205,7 @@ def prometheus(url: str) -> None:
 
 EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
+    "celery": celery,
     "django": django,
     "drf": drf,
     "embedded": embedded,

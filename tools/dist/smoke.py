@@ -191,6 +191,23 @@ def celery(url: str) -> None:
         assert report.delay(42).id == report.delay(42).id != report.delay(43).id
 
 
+def rq(url: str) -> None:
+    """The same in RQ."""
+    import redis
+
+    from dibs import Dibs
+    from dibs.integrations.rq import UniqueQueue, unique
+
+    with Dibs(url, namespace="rq:") as dibs, redis.Redis.from_url(url) as connection:
+
+        @unique(dibs, "report:{account}")
+        def report(account: int) -> None: ...
+
+        queue = UniqueQueue(connection=connection)
+        first, second, other = [queue.enqueue(report, each).id for each in (42, 42, 43)]
+        assert first == second != other
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -212,6 +229,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "fastapi": fastapi,
     "flask": flask,
     "prometheus": prometheus,
+    "rq": rq,
     "starlette": starlette,
 }
 

@@ -208,6 +208,24 @@ def rq(url: str) -> None:
         assert first == second != other
 
 
+def dramatiq(url: str) -> None:
+    """The same in Dramatiq."""
+    import dramatiq as framework
+    from dramatiq.brokers.stub import StubBroker
+
+    from dibs import Dibs
+    from dibs.integrations.dramatiq import unique
+
+    with Dibs(url, namespace="dramatiq:") as dibs:
+        guarded = unique(dibs, "report:{account}")
+
+        @framework.actor(broker=StubBroker(), actor_class=guarded)
+        def report(account: int) -> None: ...
+
+        first, second, other = [report.send(each).message_id for each in (42, 42, 43)]
+        assert first == second != other
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -224,6 +242,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "celery": celery,
     "django": django,
+    "dramatiq": dramatiq,
     "drf": drf,
     "embedded": embedded,
     "fastapi": fastapi,

@@ -14,7 +14,7 @@ SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("ut
 EXTRAS: dict[str, list[str]] = SETTINGS["project"]["optional-dependencies"]
 FRAMEWORKS = [
     *("celery", "django", "djangorestframework", "fastapi", "flask", "prometheus-client"),
-    *("dramatiq", "rq", "starlette"),
+    *("dramatiq", "rq", "starlette", "taskiq"),
 ]
 PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.]+)", re.MULTILINE)
 

@@ -226,6 +226,31 @@ def dramatiq(url: str) -> None:
         assert first == second != other
 
 
+def taskiq(url: str) -> None:
+    """While the first one runs, a second is the first."""
+    from taskiq import InMemoryBroker
+
+    from dibs import AsyncDibs
+    from dibs.integrations.taskiq import unique
+
+    async def on_asyncio() -> None:
+        broker, running = InMemoryBroker(), asyncio.Event()
+        async with AsyncDibs(url, namespace="taskiq:") as dibs:
+
+            @unique(dibs, "report:{account}")
+            @broker.task
+            async def report(account: int) -> int:
+                await running.wait()
+                return account
+
+            first, second = await report.kiq(42), await report.kiq(42)
+            assert first.task_id == second.task_id
+            running.set()
+            assert (await second.wait_result(timeout=10)).return_value == 42
+
+    asyncio.run(on_asyncio())
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -250,6 +275,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "prometheus": prometheus,
     "rq": rq,
     "starlette": starlette,
+    "taskiq": taskiq,
 }
 
 

@@ -289,6 +289,10 @@ class AsyncRun:
         self._claims = claims
         self._is_handed_on = False
 
+    def kept(self, delay: float) -> float:
+        """For how many seconds `hand_on` keeps the key."""
+        return self._key.options.in_queue(delay)
+
     async def hand_on(self, delay: float = 0.0) -> str | None:
         """As `Run.hand_on`."""
         self._is_handed_on = True

@@ -251,6 +251,29 @@ def taskiq(url: str) -> None:
     asyncio.run(on_asyncio())
 
 
+def arq(url: str) -> None:
+    """A second job is the first, while it waits."""
+    from arq import create_pool
+    from arq.connections import RedisSettings
+
+    from dibs import AsyncDibs
+    from dibs.integrations.arq import enqueue_job, unique
+
+    async def on_asyncio() -> None:
+        pool = await create_pool(RedisSettings.from_dsn(url))
+        async with AsyncDibs(url, namespace="arq:") as dibs:
+
+            @unique(dibs, "report:{account}")
+            async def report(ctx: Any, account: int) -> None: ...
+
+            found = [await enqueue_job(pool, report, each) for each in (42, 42, 43)]
+            first, second, other = [job.job_id for job in found]
+            assert first == second != other
+        await pool.aclose()
+
+    asyncio.run(on_asyncio())
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -265,6 +288,7 @@ def prometheus(url: str) -> None:
 
 EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
+    "arq": arq,
     "celery": celery,
     "django": django,
     "dramatiq": dramatiq,

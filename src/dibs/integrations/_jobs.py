@@ -70,9 +70,11 @@ class UniqueOptions:
         terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage}
         after = "release" if isinstance(until, str) else "hold"
         self.window = window
+        # Longer than the lease of a run that was lost just now, or its second delivery is lost too.
+        wait = 1.5 * self.lease + 0.5
         self.claim = ClaimOptions(window=window, after=after, **terms)
-        self.patient_claim = ClaimOptions(window=window, after=after, wait=self.lease, **terms)
-        self.run = ClaimOptions(window=self.queued, after="hold", wait=self.lease, **terms)
+        self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
+        self.run = ClaimOptions(window=self.queued, after="hold", wait=wait, **terms)
         """How the id of a job is claimed; who meets a run that was lost waits for its lease."""
 
     def in_queue(self, delay: float) -> float:

@@ -18,8 +18,7 @@ Here = Annotated[Context, TaskiqDepends()]
 
 def made_broker(queue: str) -> RedisStreamBroker:
     """The broker of a queue; what is not acknowledged for two seconds is delivered again."""
-    options = {"idle_timeout": 2000, "unacknowledged_lock_timeout": 1}
-    broker = RedisStreamBroker(URL, queue_name=queue, consumer_group_name=queue, **options)
+    broker = RedisStreamBroker(URL, queue, consumer_group_name=queue, idle_timeout=2000)
     broker.add_middlewares(SimpleRetryMiddleware(default_retry_count=5))
     return broker.with_result_backend(RedisAsyncResultBackend(URL))
 

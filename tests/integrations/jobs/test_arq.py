@@ -134,10 +134,12 @@ async def test_an_aborted_job_of_arq_makes_room(
     """While it waits, or while it runs."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.work, key, _defer_by=60)
-        assert await first.abort(timeout=30, poll_delay=0.02)
+        await first.abort(timeout=30, poll_delay=0.02)
+        assert isinstance(await ended(first), asyncio.CancelledError)
         second = await enqueue_job(pool, app.work, key)
         assert steering.started(key).id == second.job_id != first.job_id
-        assert await second.abort(timeout=30, poll_delay=0.02)
+        await second.abort(timeout=30, poll_delay=0.02)
+        assert isinstance(await ended(second), asyncio.CancelledError)
         await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
         steering.order(key)  # its thread goes on
 

@@ -204,7 +204,8 @@ def rq(url: str) -> None:
         def report(account: int) -> None: ...
 
         queue = UniqueQueue(connection=connection)
-        first, second, other = [queue.enqueue(report, each).id for each in (42, 42, 43)]
+        found = [queue.enqueue_call(report, args=(each,)) for each in (42, 42, 43)]
+        first, second, other = [job.id for job in found]
         assert first == second != other
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, Claim
 
+STARTED = "started"
+"""In place of a token: a retry of a job that was unique until it started, and needs no claim."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
 
@@ -167,8 +169,8 @@ class UniqueJobs:
             run = self._key.run_request(job)
             if run is not None:
                 stack.enter_context(claiming(self._dibs, run))
-            claim = self._claimed(stack, key, job)
-            if self._key.options.is_over_at_start:
+            claim = None if job.token == STARTED else self._claimed(stack, key, job)
+            if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
             return Run(job.id, self._key, claim, stack.pop_all())
         raise AssertionError("an ExitStack suppresses nothing by itself")
@@ -185,6 +187,8 @@ class UniqueJobs:
 
     def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
+        if token == STARTED:
+            return False
         try:
             with claiming(self._dibs, self._key.request(key, token=token)) as claim:
                 claim.release()
@@ -196,7 +200,9 @@ class UniqueJobs:
 class Run:
     """A job that runs here; the end of the block ends its claims."""
 
-    def __init__(self, job_id: str, key: UniqueKey, claim: "Claim", claims: ExitStack) -> None:
+    def __init__(
+        self, job_id: str, key: UniqueKey, claim: "Claim | None", claims: ExitStack
+    ) -> None:
         self.job_id = job_id
         self._key = key
         self._claim = claim
@@ -209,7 +215,9 @@ class Run:
         None: there is nothing to keep.
         """
         self._is_handed_on = True
-        if not self._claim.is_open:
+        if self._key.options.is_over_at_start:
+            return STARTED
+        if self._claim is None or not self._claim.is_open:
             return None
         try:
             return self._claim.detach(ttl=self._key.options.in_queue(delay))
@@ -253,8 +261,8 @@ class AsyncUniqueJobs:
             run = self._key.run_request(job)
             if run is not None:
                 await stack.enter_async_context(claiming(self._dibs, run))
-            claim = await self._claimed(stack, key, job)
-            if self._key.options.is_over_at_start:
+            claim = None if job.token == STARTED else await self._claimed(stack, key, job)
+            if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
             return AsyncRun(job.id, self._key, claim, stack.pop_all())
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
@@ -271,6 +279,8 @@ class AsyncUniqueJobs:
 
     async def give_back(self, key: str, token: str) -> bool:
         """As `UniqueJobs.give_back`."""
+        if token == STARTED:
+            return False
         try:
             async with claiming(self._dibs, self._key.request(key, token=token)) as claim:
                 claim.release()
@@ -283,7 +293,7 @@ class AsyncRun:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
-        self, job_id: str, key: UniqueKey, claim: "AsyncClaim", claims: AsyncExitStack
+        self, job_id: str, key: UniqueKey, claim: "AsyncClaim | None", claims: AsyncExitStack
     ) -> None:
         self.job_id = job_id
         self._key = key
@@ -298,7 +308,9 @@ class AsyncRun:
     async def hand_on(self, delay: float = 0.0) -> str | None:
         """As `Run.hand_on`."""
         self._is_handed_on = True
-        if not self._claim.is_open:
+        if self._key.options.is_over_at_start:
+            return STARTED
+        if self._claim is None or not self._claim.is_open:
             return None
         try:
             return await self._claim.detach(ttl=self._key.options.in_queue(delay))

@@ -113,6 +113,8 @@ def test_a_job_can_be_unique_until_it_starts(
     second = nobody.enqueue(jobs.until_started, key)
     assert second.id != first.id
     assert queue.enqueue(jobs.until_started, key).id == second.id
+    steering.order(key, "retry")
+    assert steering.started(key).id == first.id, "a retry runs, whoever waits"
     steering.order(key)
     assert ended(first) == key
 

@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS: dict[str, list[str]] = SETTINGS["project"]["optional-dependencies"]
-FRAMEWORKS = ["django", "djangorestframework", "fastapi", "flask", "prometheus-client", "starlette"]
+FRAMEWORKS = [
+    *("arq", "celery", "django", "djangorestframework", "fastapi", "flask", "prometheus-client"),
+    *("dramatiq", "rq", "starlette", "taskiq"),
+]
 PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.]+)", re.MULTILINE)
 
 

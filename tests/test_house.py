@@ -128,6 +128,7 @@ TESTED_ELSEWHERE = {
     "unions": "shapes",
     "engine": "capabilities",
     "multiplexer": "connection",
+    "plain_text": "keys",
 }
 """Modules of the core whose tests bear the name of another module, through which they are used."""
 

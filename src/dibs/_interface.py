@@ -7,9 +7,9 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.fingerprint import fingerprint
-from ._core.keys import Template
+from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
-from ._core.options import ClaimOptions, HoldKeywords, check_hold
+from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     from ._sync.client import Dibs
 
     __all__ = [
-        "AsyncClaim",
-        "Claim",
-        "ClaimRequest",
-        "HoldKeywords",
-        "Template",
-        "check_hold",
-        "claiming",
-        "fingerprint",
-    ]
+        "AsyncClaim", "Claim", "ClaimOptions", "ClaimRequest", "HoldKeywords", "OutagePolicy",
+        "Seconds", "Template", "check_hold", "claiming", "fingerprint", "seconds",
+    ]  # fmt: skip
 
 
 class ClaimRequest(NamedTuple):

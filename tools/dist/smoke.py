@@ -176,6 +176,106 @@ def drf(url: str) -> None:
     assert [view(request("/orders")).status_code for _ in range(2)] == [200, 429]
 
 
+def celery(url: str) -> None:
+    """A second task is the first, while it waits."""
+    from celery import Celery
+
+    from dibs import Dibs
+    from dibs.integrations.celery import unique
+
+    app = Celery("smoke", broker="memory://")
+    with Dibs(url, namespace="celery:") as dibs:
+
+        @app.task(base=unique(dibs, "report:{account}"))
+        def report(account: int) -> None: ...
+
+        assert report.delay(42).id == report.delay(42).id != report.delay(43).id
+
+
+def rq(url: str) -> None:
+    """The same in RQ."""
+    import redis
+
+    from dibs import Dibs
+    from dibs.integrations.rq import UniqueQueue, unique
+
+    with Dibs(url, namespace="rq:") as dibs, redis.Redis.from_url(url) as connection:
+
+        @unique(dibs, "report:{account}")
+        def report(account: int) -> None: ...
+
+        queue = UniqueQueue(connection=connection)
+        found = [queue.enqueue_call(report, args=(each,)) for each in (42, 42, 43)]
+        first, second, other = [job.id for job in found]
+        assert first == second != other
+
+
+def dramatiq(url: str) -> None:
+    """The same in Dramatiq."""
+    import dramatiq as framework
+    from dramatiq.brokers.stub import StubBroker
+
+    from dibs import Dibs
+    from dibs.integrations.dramatiq import unique
+
+    with Dibs(url, namespace="dramatiq:") as dibs:
+        guarded = unique(dibs, "report:{account}")
+
+        @framework.actor(broker=StubBroker(), actor_class=guarded)
+        def report(account: int) -> None: ...
+
+        first, second, other = [report.send(each).message_id for each in (42, 42, 43)]
+        assert first == second != other
+
+
+def taskiq(url: str) -> None:
+    """While the first one runs, a second is the first."""
+    from taskiq import InMemoryBroker
+
+    from dibs import AsyncDibs
+    from dibs.integrations.taskiq import unique
+
+    async def on_asyncio() -> None:
+        broker, running = InMemoryBroker(), asyncio.Event()
+        async with AsyncDibs(url, namespace="taskiq:") as dibs:
+
+            @unique(dibs, "report:{account}")
+            @broker.task
+            async def report(account: int) -> int:
+                await running.wait()
+                return account
+
+            first, second = await report.kiq(42), await report.kiq(42)
+            assert first.task_id == second.task_id
+            running.set()
+            assert (await second.wait_result(timeout=10)).return_value == 42
+
+    asyncio.run(on_asyncio())
+
+
+def arq(url: str) -> None:
+    """A second job is the first, while it waits."""
+    from arq import create_pool
+    from arq.connections import RedisSettings
+
+    from dibs import AsyncDibs
+    from dibs.integrations.arq import enqueue_job, unique
+
+    async def on_asyncio() -> None:
+        pool = await create_pool(RedisSettings.from_dsn(url))
+        async with AsyncDibs(url, namespace="arq:") as dibs:
+
+            @unique(dibs, "report:{account}")
+            async def report(ctx: Any, account: int) -> None: ...
+
+            found = [await enqueue_job(pool, report, each) for each in (42, 42, 43)]
+            first, second, other = [job.job_id for job in found]
+            assert first == second != other
+        await pool.aclose()
+
+    asyncio.run(on_asyncio())
+
+
 def prometheus(url: str) -> None:
     """Events become metrics."""
     from prometheus_client import generate_latest
@@ -228,7 +328,10 @@ def quick_json(codec: str, url: str) -> None:
 
 EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
+    "arq": arq,
+    "celery": celery,
     "django": django,
+    "dramatiq": dramatiq,
     "drf": drf,
     "embedded": embedded,
     "fastapi": fastapi,
@@ -237,7 +340,9 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "msgspec": functools.partial(quick_json, "msgspec"),
     "orjson": functools.partial(quick_json, "orjson"),
     "prometheus": prometheus,
+    "rq": rq,
     "starlette": starlette,
+    "taskiq": taskiq,
 }
 
 

@@ -1,0 +1,166 @@
+"""Dramatiq messages that are not queued or processed twice: a class for `dramatiq.actor`.
+
+    @dramatiq.actor(actor_class=unique(dibs, "report:{account_id}"))
+    def report(account_id): ...
+
+    report.send(42)    # a second one, while it is queued or running: a Message with the first's id
+
+`dibs` is a `Dibs`; producers and workers use the same store and namespace.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any, Unpack, cast
+
+from dramatiq import Actor, Middleware
+from dramatiq.middleware import SkipMessage
+
+from .. import Dibs, Duplicate
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+
+__all__ = ["unique"]
+
+TOKEN = "dibs_token"
+"""The option of a message that has the token."""
+
+
+def unique(
+    dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]
+) -> Callable[..., "Actor[Any, Any]"]:
+    """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
+
+    *template* is filled from the arguments of the actor. `send` and `send_with_options` of a
+    duplicate return a message with the id of the one that is there. Options: `UniqueOptions`.
+    UsageError: an option makes no sense, or (where the actor is declared) a field is missing.
+    """
+    made = UniqueOptions(**options)
+
+    def actor_class(fn: Callable[..., Any], **settings: Any) -> "Actor[Any, Any]":
+        return _UniqueActor(UniqueJobs(dibs, UniqueKey(template, fn, made)), fn, settings)
+
+    return actor_class
+
+
+class _UniqueActor(Actor[Any, Any]):
+    def __init__(self, jobs: UniqueJobs, fn: Callable[..., Any], settings: dict[str, Any]) -> None:
+        super().__init__(fn, **settings)
+        self.dibs_jobs = jobs
+        self.dibs_runs = _runs_of(self.broker)
+
+    def key_of(self, message: Any) -> str:
+        return self.dibs_jobs.key_of(tuple(message.args), dict(message.kwargs))
+
+    def send_with_options(
+        self,
+        *,
+        args: Any = (),
+        kwargs: Any = None,
+        delay: timedelta | int | None = None,
+        **options: Any,
+    ) -> Any:
+        """As Dramatiq's. A duplicate is not sent: the message has the id of the one that is."""
+        if isinstance(delay, timedelta):
+            delay = int(delay.total_seconds() * 1000)
+        message = cast(Any, self).message_with_options(args=args, kwargs=kwargs, **options)
+        queueing = self.dibs_jobs.queueing(
+            self.key_of(message), message.message_id, (delay or 0) / 1000
+        )
+        with ExitStack() as stack:
+            try:
+                token = stack.enter_context(queueing)
+            except Duplicate as error:
+                if error.note is None:
+                    raise
+                return message.copy(message_id=error.note)
+            broker: Any = self.broker
+            return broker.enqueue(message.copy(options={TOKEN: token}), delay=delay)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """In a worker, guarded. An actor that is called as a function is not."""
+        message = self.dibs_runs.take_message(self)
+        if message is not None:
+            self.dibs_runs.started(self._started(message))
+        return super().__call__(*args, **kwargs)
+
+    def _started(self, message: Any) -> Run:
+        options = message.options
+        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0))
+        try:
+            return self.dibs_jobs.start(self.key_of(message), job)
+        except Duplicate as error:
+            raise SkipMessage(f"not run: {error}") from error
+
+
+# ---- where it runs
+
+
+class _Here(threading.local):
+    """What this thread of a worker is doing."""
+
+    message: Any = None
+    """It is about to be processed."""
+    run: Run | None = None
+
+
+class _Runs(Middleware):
+    """Knows the message of each thread, and ends its run when everybody else is done with it.
+
+    Retries are sent before that, by another middleware: they take the claim along.
+    """
+
+    def __init__(self) -> None:
+        self._here = _Here()
+
+    def take_message(self, actor: Any) -> Any:
+        """The message for which the worker calls *actor*; None: something else calls it."""
+        message, is_called = self._here.message, False
+        if message is not None:
+            is_called = message.actor_name == actor.actor_name
+        if is_called:
+            self._here.message = None
+        return message if is_called else None
+
+    def started(self, run: Run) -> None:
+        """This thread runs it."""
+        self._here.run = run
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        self._here.message, self._here.run = message, None
+
+    def before_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
+        run = self._here.run
+        if run is not None and run.job_id == message.message_id:
+            message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
+
+    def after_process_message(
+        self,
+        broker: Any,
+        message: Any,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        run, self._here.run, self._here.message = self._here.run, None, None
+        if run is not None:
+            kind = None if exception is None else type(exception)
+            run.__exit__(kind, exception, None)
+
+    def after_skip_message(self, broker: Any, message: Any) -> None:
+        """Somebody else did not want it, for example because it is too old: its key is free."""
+        is_ours, self._here.message = self._here.message is None, None
+        actor = broker.get_actor(message.actor_name)
+        token = message.options.get(TOKEN)
+        if not is_ours and token is not None and isinstance(actor, _UniqueActor):
+            actor.dibs_jobs.give_back(actor.key_of(message), token)
+
+
+def _runs_of(broker: Any) -> _Runs:
+    """The middleware of *broker*: before all others, so that what comes after a run ends here."""
+    for middleware in broker.middleware:
+        if isinstance(middleware, _Runs):
+            return middleware
+    runs, others = _Runs(), list(broker.middleware)
+    broker.add_middleware(runs, **({"before": type(others[0])} if others else {}))
+    return runs

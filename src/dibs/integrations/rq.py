@@ -1,0 +1,212 @@
+"""RQ jobs that are not queued or run twice: a decorator, and a queue that knows it.
+
+    @unique(dibs, "report:{account_id}")
+    def report(account_id): ...
+
+    queue = UniqueQueue(connection=redis)
+    queue.enqueue(report, 42)    # a second one, while it is queued or running: the Job of the first
+
+`dibs` is a `Dibs`; producers and workers use the same store and namespace. Workers need nothing
+else: the function that they import is the decorated one.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, ParamSpec, TypeVar, Unpack, cast
+
+from rq import Queue, Retry, get_current_job
+from rq.exceptions import NoSuchJobError
+from rq.job import Job as RQJob
+
+from .. import Dibs, Duplicate
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+
+__all__ = ["UniqueQueue", "unique"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TOKEN = "dibs_token"
+"""In `job.meta`: the claim of a job that waits."""
+DUPLICATE_OF = "duplicate_of"
+"""In `job.meta`: the job because of which this one was not run."""
+
+
+def unique(
+    dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
+
+    *template* is filled from the arguments of the function. A worker that meets a duplicate does
+    not call the function: the job returns None, and `job.meta["duplicate_of"]` is the id of the
+    other. Options: `UniqueOptions`. UsageError: an option makes no sense, or a field is missing.
+    """
+    made = UniqueOptions(**options)
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        jobs = UniqueJobs(dibs, UniqueKey(template, function, made))
+        guarded: Any = (
+            _async_guarded(function, jobs)
+            if inspect.iscoroutinefunction(function)
+            else _guarded(function, jobs)
+        )
+        guarded.dibs_jobs = jobs
+        return guarded
+
+    return decorate
+
+
+# ---- where it is enqueued
+
+
+class UniqueQueue(Queue):
+    """A queue that does not take a job whose function is `unique` and whose key is taken.
+
+    `enqueue`, `enqueue_at` and `enqueue_in` return the job that is there.
+    """
+
+    def create_job(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """As RQ's."""
+        job = cast(Any, super()).create_job(func, *args, **kwargs)
+        job.dibs_jobs = getattr(func, "dibs_jobs", None)
+        return job
+
+    def enqueue_job(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+        """As RQ's; for a duplicate, the job that is there."""
+        return self._once(job, 0.0, functools.partial(super().enqueue_job, job, *args, **kwargs))
+
+    def schedule_job(self, job: Any, datetime: datetime, *args: Any, **kwargs: Any) -> Any:
+        """As RQ's; for a duplicate, the job that is there."""
+        delay = (datetime - _now(datetime)).total_seconds()
+        send = functools.partial(super().schedule_job, job, datetime, *args, **kwargs)
+        return self._once(job, delay, send)
+
+    def _once(self, job: Any, delay: float, send: Callable[[], Any]) -> Any:
+        jobs = _jobs_of(job)
+        if jobs is None or TOKEN in job.meta:  # one that is tried again takes its claim along
+            return send()
+        key = jobs.key_of(job.args, job.kwargs)
+        with ExitStack() as stack:
+            try:
+                token = stack.enter_context(jobs.queueing(key, job.id, delay))
+            except Duplicate as error:
+                there = self._there(error)
+                if not self._was_cancelled(there, jobs, key):
+                    return there
+                token = stack.enter_context(jobs.queueing(key, job.id, delay))
+            job.meta[TOKEN] = token
+            return send()
+
+    def _there(self, error: Duplicate) -> Any:
+        """The job that has the key. Duplicate: it is not known."""
+        if error.note is None:
+            raise error
+        job_class: Any = self.job_class
+        try:
+            return job_class.fetch(error.note, self.connection, self.serializer)
+        except NoSuchJobError:  # it is being enqueued at this moment, or was deleted
+            return job_class(error.note, self.connection, self.serializer)
+
+    def _was_cancelled(self, job: Any, jobs: UniqueJobs, key: str) -> bool:
+        """Whether *job* will not run any more; its key is free now."""
+        token = job.meta.get(TOKEN) if job.is_canceled else None
+        return token is not None and jobs.give_back(key, token)
+
+
+def _now(like: datetime) -> datetime:
+    return datetime.now(UTC) if like.tzinfo else datetime.now(UTC).replace(tzinfo=None)
+
+
+def _jobs_of(job: Any) -> UniqueJobs | None:
+    """What was said about the function of *job*; None: nothing, or it is not known here."""
+    if (known := getattr(job, "dibs_jobs", None)) is not None:
+        return known
+    try:
+        return getattr(job.func, "dibs_jobs", None)
+    except (ImportError, AttributeError, ValueError):  # only workers have the code
+        return None
+
+
+# ---- where it runs
+
+
+def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None]:
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T | None:
+        job = _running_job(guarded)
+        if job is None:
+            return function(*args, **kwargs)
+        run = _start(jobs, job, args, kwargs)
+        if run is None:
+            return None
+        with run, _TriedAgain(run, job) as again:
+            result = function(*args, **kwargs)
+            again.look_at(result)
+            return result
+
+    return guarded
+
+
+def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        job = _running_job(guarded)
+        if job is None:
+            return await function(*args, **kwargs)
+        run = _start(jobs, job, args, kwargs)
+        if run is None:
+            return None
+        with run, _TriedAgain(run, job) as again:  # RQ runs nothing else on this loop
+            result = await function(*args, **kwargs)
+            again.look_at(result)
+            return result
+
+    return guarded
+
+
+def _running_job(guarded: Any) -> Any:
+    """The job that calls *guarded*; None: something else calls it, also inside of a job."""
+    job: Any = get_current_job()
+    if job is None or job.func is not guarded or getattr(job, "dibs_is_running", False):
+        return None
+    job.dibs_is_running = True
+    return job
+
+
+def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | None:
+    """The run of *job*; None: it is a duplicate."""
+    try:
+        return jobs.start(jobs.key_of(args, kwargs), Job(job.id, job.meta.get(TOKEN)))
+    except Duplicate as error:
+        job.meta[DUPLICATE_OF] = error.note
+        job.save_meta()
+        return None
+
+
+class _TriedAgain:
+    """Takes the claim along where RQ is going to run the job once more."""
+
+    def __init__(self, run: Run, job: Any) -> None:
+        self._run = run
+        self._job = job
+
+    def look_at(self, result: object) -> None:
+        """A job may return a `Retry`."""
+        done = self._job.number_of_retries or 0
+        if isinstance(result, Retry) and done < result.max:
+            self._hand_on(Retry.get_interval(done, result.intervals))
+
+    def _hand_on(self, delay: float) -> None:
+        self._job.meta[TOKEN] = self._run.hand_on(delay)
+        self._job.save_meta()
+
+    def __enter__(self) -> "_TriedAgain":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        job = cast("RQJob", self._job)
+        if kind is not None and issubclass(kind, Exception) and job.should_retry:
+            self._hand_on(job.get_retry_interval())

@@ -1,0 +1,1 @@
+"""Jobs that must not run twice, in every framework: real workers on a real broker."""

@@ -1,0 +1,51 @@
+"""arq jobs that do what a test tells them; see steering.py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from arq import Retry, func
+from arq.connections import RedisSettings
+
+from dibs import AsyncDibs
+from dibs.integrations.arq import unique
+from tests.integrations.jobs.steering import URL, obey
+
+LEASE = 2
+
+dibs = AsyncDibs(URL, namespace="unique:", budget=5)
+
+
+async def _steered(ctx: dict[str, Any], key: str) -> str:
+    order = await asyncio.to_thread(obey, key, ctx["job_id"])
+    if order == "retry":
+        raise Retry(defer=0.3)
+    return key
+
+
+@unique(dibs, "work:{key}", queued=60, lease=LEASE)
+async def work(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
+@unique(dibs, "once:{key}", until="start", lease=LEASE)
+async def until_started(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
+@unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
+async def hourly(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
+class WorkerSettings:
+    """What the worker runs."""
+
+    functions: ClassVar[list[Any]] = [
+        func(each, timeout=60) for each in (work, until_started, hourly)
+    ]
+    redis_settings = RedisSettings.from_dsn(URL)
+    allow_abort_jobs = True
+    max_tries = 3
+    poll_delay = 0.05

@@ -1,0 +1,70 @@
+"""A Celery application whose tasks do what a test tells them; see steering.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+
+from dibs import Dibs
+from dibs.integrations.celery import unique
+from tests.integrations.jobs.steering import URL, obey
+
+LEASE = 2
+
+app = Celery("jobs", broker=URL, backend=URL)
+app.conf.update(
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 3600},
+    task_default_retry_delay=0,
+    worker_prefetch_multiplier=1,
+)
+dibs = Dibs(URL, namespace="unique:", budget=5)
+until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
+
+
+def _steered(task: Any, key: str) -> str:
+    order = obey(key, task.request.id)
+    if order == "retry":
+        raise task.retry(countdown=1)
+    return key
+
+
+@app.task(base=until_end, bind=True)
+def work(self: Any, key: str, note: str = "") -> str:
+    return _steered(self, key)
+
+
+@app.task(base=until_end, bind=True, acks_late=True, reject_on_worker_lost=True)
+def careful(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=until_end, bind=True, time_limit=1)
+def limited(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "once:{key}", until="start", lease=LEASE), bind=True)
+def until_started(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "hourly:{key}", until=3600, lease=LEASE), bind=True)
+def hourly(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "short:{key}", queued=0.05, lease=LEASE), bind=True)
+def impatient(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "after:{value}", lease=LEASE))
+def chained(value: str) -> str:
+    return f"after {value}"
+
+
+@app.task
+def plain(key: str) -> str:
+    return key

@@ -1,0 +1,54 @@
+"""One server and one worker for the tests of a framework."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from dibs.testing import Server
+from dibs.testing.processes import Process, dying_with_us
+from tests.integrations.jobs.steering import Steering
+
+StartWorker = Callable[..., Process]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Server]:
+    """A Valkey that is the broker and has the results and the keys."""
+    with Server.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def steering(broker: Server) -> Iterator[Steering]:
+    """What tells the jobs what to do."""
+    steering = Steering(broker.url)
+    yield steering
+    steering.close()
+
+
+@contextmanager
+def running(broker: Server, *command: str) -> Iterator[Process]:
+    """A worker in a process of its own, killed at the end."""
+    environment = {
+        **os.environ,
+        "JOBS_URL": broker.url,
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path])),
+        "PYTHONWARNINGS": "ignore",
+    }
+    process = Process(dying_with_us([sys.executable, *command]), environment=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def start_worker(broker: Server) -> Iterator[StartWorker]:
+    """Starts a worker of the test's own, to kill."""
+    with ExitStack() as workers:
+        yield lambda *command: workers.enter_context(running(broker, *command))

@@ -1,0 +1,80 @@
+"""Dramatiq actors that do what a test tells them; see steering.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.middleware import AsyncIO, CurrentMessage
+from dramatiq.results import Results
+from dramatiq.results.backends import RedisBackend
+
+from dibs import Dibs
+from dibs.integrations.dramatiq import unique
+from tests.integrations.jobs.steering import URL, TriedAgain, obey
+
+LEASE = 2
+
+broker = RedisBroker(url=URL, heartbeat_timeout=3000, maintenance_chance=1_000_000)
+broker.add_middleware(Results(backend=RedisBackend(url=URL)))
+broker.add_middleware(CurrentMessage())
+broker.add_middleware(AsyncIO())
+dramatiq.set_broker(broker)
+dibs = Dibs(URL, namespace="unique:", budget=5)
+until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
+
+
+def _steered(key: str) -> str:
+    message: Any = CurrentMessage.get_current_message()
+    order = obey(key, message and message.message_id)
+    if order == "retry":
+        raise dramatiq.Retry("told to", delay=500)
+    return key
+
+
+@dramatiq.actor(actor_class=until_end, store_results=True, max_retries=3, throws=TriedAgain)
+def work(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(actor_class=until_end, store_results=True)
+async def work_on_a_loop(key: str) -> str:
+    return key
+
+
+@dramatiq.actor(actor_class=until_end, queue_name="nobody")
+def waiting(key: str) -> None: ...
+
+
+@dramatiq.actor(actor_class=until_end, queue_name="doomed", store_results=True)
+def doomed(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(
+    actor_class=unique(dibs, "once:{key}", until="start", lease=LEASE), store_results=True
+)
+def until_started(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(
+    actor_class=unique(dibs, "hourly:{key}", until=3600, lease=LEASE),
+    store_results=True,
+    throws=TriedAgain,
+)
+def hourly(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(
+    actor_class=unique(dibs, "short:{key}", queued=0.05, lease=LEASE), store_results=True
+)
+def impatient(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(store_results=True)
+def plain(key: str) -> str:
+    return key

@@ -1,0 +1,50 @@
+"""RQ jobs that do what a test tells them; see steering.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rq import Retry, get_current_job
+
+from dibs import Dibs
+from dibs.integrations.rq import unique
+from tests.integrations.jobs.steering import URL, obey
+
+LEASE = 2
+
+dibs = Dibs(URL, namespace="unique:", budget=5)
+
+
+def _steered(key: str) -> Any:
+    job = get_current_job()
+    order = obey(key, job and job.id)
+    return Retry(max=1) if order == "retry" else key
+
+
+@unique(dibs, "work:{key}", queued=60, lease=LEASE)
+def work(key: str) -> Any:
+    return _steered(key)
+
+
+@unique(dibs, "work:{key}", queued=60, lease=LEASE)
+async def work_on_a_loop(key: str) -> Any:
+    return _steered(key)
+
+
+@unique(dibs, "once:{key}", until="start", lease=LEASE)
+def until_started(key: str) -> Any:
+    return _steered(key)
+
+
+@unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
+def hourly(key: str) -> Any:
+    return _steered(key)
+
+
+@unique(dibs, "short:{key}", queued=0.05, lease=LEASE)
+def impatient(key: str) -> Any:
+    return _steered(key)
+
+
+def plain(key: str) -> str:
+    return key

@@ -1,0 +1,69 @@
+"""Taskiq tasks that do what a test tells them; see steering.py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from taskiq import Context, SimpleRetryMiddleware, TaskiqDepends
+from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
+
+from dibs import AsyncDibs
+from dibs.integrations.taskiq import unique
+from tests.integrations.jobs.steering import URL, TriedAgain, obey
+
+LEASE = 2
+Here = Annotated[Context, TaskiqDepends()]
+
+
+def made_broker(queue: str) -> RedisStreamBroker:
+    """The broker of a queue; what is not acknowledged for two seconds is delivered again."""
+    broker = RedisStreamBroker(URL, queue, consumer_group_name=queue, idle_timeout=2000)
+    broker.add_middlewares(SimpleRetryMiddleware(default_retry_count=5))
+    return broker.with_result_backend(RedisAsyncResultBackend(URL))
+
+
+broker, nobody = made_broker("default"), made_broker("nobody")
+dibs = AsyncDibs(URL, namespace="unique:", budget=5)
+
+
+async def _steered(key: str, task_id: str) -> str:
+    order = await asyncio.to_thread(obey, key, task_id)
+    if order == "retry":
+        raise TriedAgain("told to")
+    return key
+
+
+@unique(dibs, "work:{key}", queued=60, lease=LEASE)
+@broker.task(retry_on_error=True, max_retries=3)
+async def work(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
+@unique(dibs, "work:{key}", queued=60, lease=LEASE)
+@broker.task
+def work_in_a_thread(key: str, *, here: Here) -> str:
+    return obey(key, here.message.task_id)
+
+
+@unique(dibs, "once:{key}", until="start", lease=LEASE)
+@broker.task
+async def until_started(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
+@unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
+@broker.task
+async def hourly(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
+@unique(dibs, "short:{key}", queued=0.05, lease=LEASE)
+@broker.task
+async def impatient(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
+@broker.task
+async def plain(key: str) -> str:
+    return key

@@ -1,0 +1,180 @@
+"""arq jobs that must not run twice: real workers, on a server that has the keys as well."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from arq import create_pool
+from arq.connections import RedisSettings
+
+from dibs import AsyncDibs, Unavailable, UsageError
+from dibs.integrations.arq import enqueue_job, unique
+from dibs.testing import Server, aeventually
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.steering import Steering
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+WORKER = ("-m", "arq", "tests.integrations.jobs.arq_app.WorkerSettings")
+
+
+@pytest.fixture(scope="module")
+def workers(broker: Server) -> Iterator[list[Any]]:
+    """The worker; a test that takes it from the list may kill it."""
+    with running(broker, *WORKER) as worker:
+        yield [worker]
+
+
+@asynccontextmanager
+async def opened(broker: Server) -> AsyncGenerator[tuple[Any, Any]]:
+    """The module of the jobs, loaded anew for the loop of a test, and a pool."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    from tests.integrations.jobs import arq_app
+
+    app = importlib.reload(arq_app)
+    patch.undo()
+    pool = await create_pool(RedisSettings.from_dsn(broker.url))
+    try:
+        yield app, pool
+    finally:
+        await pool.aclose()
+        await pool.connection_pool.disconnect()
+        await app.dibs.aclose()
+
+
+@pytest.fixture
+def key() -> str:
+    return uuid.uuid4().hex
+
+
+async def ended(job: Any) -> Any:
+    """Its result. `job.result` misses one that is stored between two of its requests."""
+    while (info := await job.result_info()) is None:
+        await asyncio.sleep(0.02)
+    return info.result
+
+
+async def test_a_second_job_of_arq_is_the_one_that_waits(broker: Server, key: str) -> None:
+    """Nothing is enqueued, also not for later; and `_job_id` is refused as by arq itself."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.work, key, _queue_name="nobody")
+        assert (await enqueue_job(pool, app.work, key=key)).job_id == first.job_id
+        assert (await enqueue_job(pool, app.work, key, _defer_by=60)).job_id == first.job_id
+        other = await enqueue_job(pool, app.work, key + "x", _queue_name="nobody")
+        assert other.job_id != first.job_id
+        assert await enqueue_job(pool, app.work, key + "y", _job_id=first.job_id) is None
+        again = await enqueue_job(pool, app.work, key + "y", _queue_name="nobody")
+        assert again.job_id != first.job_id
+
+
+async def test_a_job_of_arq_is_unique_until_it_ends(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """A second one while it runs is the first; then another one runs, whatever arq keeps."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.work, key)
+        assert steering.started(key).id == first.job_id
+        second = await enqueue_job(pool, app.work, key)
+        assert second.job_id == first.job_id
+        steering.order(key)
+        assert await ended(second) == key
+        third = await enqueue_job(pool, app.work, key)
+        assert steering.started(key).id == third.job_id != first.job_id
+        steering.order(key, "fail")
+        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+async def test_a_job_of_arq_can_be_unique_until_it_starts_or_for_a_window(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """While it runs, one more may wait; or after its end none is enqueued, for the window."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.until_started, key)
+        steering.started(key)
+        second = await enqueue_job(pool, app.until_started, key, _queue_name="nobody")
+        assert second.job_id != first.job_id
+        assert (await enqueue_job(pool, app.until_started, key)).job_id == second.job_id
+        steering.order(key)
+        assert await ended(first) == key
+        first = await enqueue_job(pool, app.hourly, key)
+        steering.started(key)
+        steering.order(key)
+        assert await ended(first) == key
+        assert (await enqueue_job(pool, app.hourly, key)).job_id == first.job_id
+
+
+async def test_a_job_of_arq_that_is_tried_again_keeps_its_key(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """It is no duplicate of itself; if it was tried too often, the next one takes its place."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.work, key)
+        for _ in range(3):
+            assert steering.started(key).id == first.job_id
+            assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
+            steering.order(key, "retry")
+        await aeventually(lambda: steering.client.exists(f"arq:result:{first.job_id}"), within=30)
+        second = await enqueue_job(pool, app.work, key)
+        assert steering.started(key).id == second.job_id != first.job_id
+        steering.order(key)
+        assert await ended(second) == key
+        assert steering.runs(key) == [first.job_id] * 3 + [second.job_id]
+
+
+async def test_an_aborted_job_of_arq_makes_room(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """While it waits, or while it runs."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.work, key, _defer_by=60)
+        await first.abort(timeout=30, poll_delay=0.02)
+        assert isinstance(await ended(first), asyncio.CancelledError)
+        second = await enqueue_job(pool, app.work, key)
+        assert steering.started(key).id == second.job_id != first.job_id
+        await second.abort(timeout=30, poll_delay=0.02)
+        assert isinstance(await ended(second), asyncio.CancelledError)
+        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+        steering.order(key)  # its thread goes on
+
+
+async def test_a_job_of_a_killed_arq_worker_runs_in_another(
+    workers: list[Any], broker: Server, steering: Steering, key: str
+) -> None:
+    """arq starts it again, and it is no duplicate of itself."""
+    async with opened(broker) as (app, pool):
+        first = await enqueue_job(pool, app.work, key)
+        assert steering.started(key).id == first.job_id
+        workers.pop().kill()
+        assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
+        steering.client.delete(f"arq:in-progress:{first.job_id}")  # as its expiry would, later
+        with running(broker, *WORKER):
+            assert steering.started(key).id == first.job_id
+            assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
+            steering.order(key)
+            assert await ended(first) == key
+
+
+async def test_mistakes_and_outages_are_told_by_enqueue_job(broker: Server, key: str) -> None:
+    """Before anything is enqueued; a function that is called is not guarded."""
+    async with opened(broker) as (_, pool), AsyncDibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match="until must be"):
+            unique(dibs, "x:{x}", until="never")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no parameter 'y'"):
+            unique(dibs, "x:{y}")(same)
+        with pytest.raises(UsageError, match="is not unique"):
+            await enqueue_job(pool, same, 1)
+        with pytest.raises(Unavailable):
+            await enqueue_job(pool, unique(dibs, "x:{x}", on_outage="closed")(same), 1)
+        assert await enqueue_job(pool, unique(dibs, "x:{x}")(same), 1, _queue_name="nobody")
+        assert await unique(dibs, "x:{x}")(same)({}, 1) == 1
+
+
+async def same(ctx: Any, x: int) -> int:
+    return x

@@ -1,0 +1,334 @@
+"""Celery tasks that must not run twice: real workers, on a broker that has the keys as well.
+
+Most of the cases are complaints of users of celery-once and celery-singleton; docs/jobs.md says
+what these do in the same case.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import chain, group
+
+from dibs import Dibs, Duplicate, Unavailable, UsageError
+from dibs.testing import Server, eventually
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.steering import Steering
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in Celery
+
+WORKER = ("-m", "celery", "-A", "tests.integrations.jobs.celery_app", "worker", "--concurrency=3",
+          "--without-gossip", "--without-mingle", "--without-heartbeat", "-Pprefork")  # fmt: skip
+
+DOOMED = (*WORKER[:5], "-P", "solo", *WORKER[6:9], "-Q", "doomed", "-n", "doomed")
+
+
+@pytest.fixture(scope="module")
+def jobs(broker: Server) -> Iterator[Any]:
+    """The application, and a worker that runs its tasks."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    from tests.integrations.jobs import celery_app
+
+    with running(broker, *WORKER), running(broker, *DOOMED) as doomed:
+        celery_app.doomed = doomed  # type: ignore[attr-defined]
+        yield celery_app
+    celery_app.dibs.close()
+    celery_app.app.close()
+    patch.undo()
+
+
+@pytest.fixture
+def key() -> str:
+    return uuid.uuid4().hex
+
+
+def same(x: int) -> int:
+    return x
+
+
+def ended(result: Any) -> Any:
+    return result.get(timeout=30)
+
+
+def test_a_second_task_in_the_queue_is_answered_with_the_first(jobs: Any, key: str) -> None:
+    """Nothing is sent: the AsyncResult is that of the task that waits."""
+    first = jobs.work.apply_async((key,), queue="nobody")
+    assert [jobs.work.delay(key).id, jobs.work.delay(key=key).id] == [first.id, first.id]
+    assert jobs.work.apply_async((key,), {"note": "other"}, queue="nobody").id == first.id
+    other = jobs.work.apply_async((key + "x",), queue="nobody")
+    assert other.id != first.id
+
+
+def test_a_task_is_unique_until_it_ends(jobs: Any, steering: Steering, key: str) -> None:
+    """A second one while it runs gets the result of the first; after its end another one runs."""
+    first = jobs.work.delay(key)
+    assert steering.started(key).id == first.id
+    second = jobs.work.delay(key)
+    steering.order(key)
+    assert second.id == first.id
+    assert ended(second) == key
+    eventually(lambda: jobs.work.delay(key).id != first.id)
+    assert steering.started(key).id != first.id
+    steering.order(key)
+
+
+def test_a_task_can_be_unique_until_it_starts(jobs: Any, steering: Steering, key: str) -> None:
+    """While it runs, one more may wait; a third is answered with that one."""
+    first = jobs.until_started.delay(key)
+    steering.started(key)
+    second = jobs.until_started.apply_async((key,), queue="nobody")
+    assert second.id != first.id
+    assert jobs.until_started.delay(key).id == second.id
+    steering.order(key)
+    assert ended(first) == key
+    assert jobs.until_started.delay(key).id == second.id
+
+
+def test_a_task_can_be_unique_for_a_window(jobs: Any, steering: Steering, key: str) -> None:
+    """After its end, another one is answered with the first, while the window is open."""
+    first = jobs.hourly.delay(key)
+    steering.started(key)
+    steering.order(key)
+    assert ended(first) == key
+    assert jobs.hourly.delay(key).id == first.id
+    assert 3000 < steering.client.ttl(f"unique:hourly:{key}") <= 3600
+
+
+def test_a_failed_task_frees_its_key(jobs: Any, steering: Steering, key: str) -> None:
+    """Also where it is unique for a window: what has failed can be sent again."""
+    first = jobs.hourly.delay(key)
+    steering.started(key)
+    steering.order(key, "fail")
+    assert "told to fail" in str(first.get(timeout=30, propagate=False))
+    assert jobs.hourly.delay(key).id != first.id
+    steering.started(key)
+    steering.order(key)
+
+
+@pytest.mark.parametrize("task", ["work", "limited"])
+def test_a_task_that_is_killed_frees_its_key(
+    jobs: Any, steering: Steering, key: str, task: str
+) -> None:
+    """By SIGKILL, or by its hard time limit: after one lease another one runs."""
+    first = getattr(jobs, task).delay(key)
+    pid = steering.started(key).pid
+    if task == "work":
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: jobs.work.delay(key).id != first.id, within=30)
+    assert steering.started(key).id != first.id
+    steering.order(key)
+
+
+def test_a_worker_that_is_killed_frees_its_keys(jobs: Any, steering: Steering, key: str) -> None:
+    """The whole worker is gone, with its tasks: after one lease another worker takes the next."""
+    first = jobs.work.apply_async((key,), queue="doomed")
+    assert steering.started(key).id == first.id
+    jobs.doomed.kill()
+    assert jobs.work.delay(key).id == first.id
+    eventually(lambda: jobs.work.delay(key).id != first.id, within=30)
+    assert steering.started(key).id != first.id
+    steering.order(key)
+
+
+def test_a_task_that_is_delivered_again_after_a_crash_runs(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """With late acknowledgement, its second delivery is no duplicate of the first, which died."""
+    first = jobs.careful.delay(key)
+    os.kill(steering.started(key).pid, signal.SIGKILL)
+    assert steering.started(key).id == first.id
+    assert jobs.careful.delay(key).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+
+
+def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, steering: Steering, key: str) -> None:
+    """While it runs, and after its end: the visibility timeout brings a message back."""
+    first = jobs.work.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", steering)
+    steering.client.lpush("celery", message, message)
+    assert steering.started(key).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+    steering.client.lpush("celery", message)
+    assert ended(jobs.plain.delay(key)) == key
+    eventually(lambda: not steering.client.llen("celery"))
+    marker = jobs.work.apply_async((key,))
+    assert steering.started(key).id == marker.id
+    steering.order(key)
+    assert ended(marker) == key
+    assert steering.runs(key) == [first.id, marker.id]
+
+
+def taken_from(queue: str, steering: Steering) -> str:
+    """The newest message of a queue that no worker reads, as if it were sent to another one."""
+    message = json.loads(steering.client.lpop(queue))
+    message["properties"]["delivery_info"]["routing_key"] = "celery"
+    return json.dumps(message)
+
+
+def test_a_retry_keeps_the_key(jobs: Any, steering: Steering, key: str) -> None:
+    """It is no duplicate of itself; while it waits for its next run, others are duplicates."""
+    first = jobs.work.delay(key)
+    for _ in range(2):
+        assert steering.started(key).id == first.id
+        assert jobs.work.delay(key).id == first.id
+        steering.order(key, "retry")
+        eventually(lambda: first.state == "RETRY")
+        assert jobs.work.delay(key).id == first.id
+    assert steering.started(key).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+    assert steering.runs(key) == [first.id] * 3
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+def test_a_revoked_task_gives_its_key_back(jobs: Any, steering: Steering, key: str) -> None:
+    """As soon as a worker drops it; so does one that has expired."""
+    first = jobs.work.apply_async((key,), countdown=1)
+    assert jobs.work.delay(key).id == first.id
+    first.revoke()
+    eventually(lambda: first.state == "REVOKED", within=30)
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    expired = jobs.work.apply_async((key,), expires=-1)
+    eventually(lambda: expired.state == "REVOKED", within=30)
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    assert steering.runs(key) == []
+
+
+def test_a_task_that_waits_too_long_does_not_block(jobs: Any, steering: Steering, key: str) -> None:
+    """After `queued`, another one takes its place; the late one does not run beside it."""
+    late = jobs.impatient.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", steering)
+    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
+    second = jobs.impatient.delay(key)
+    assert steering.started(key).id == second.id
+    steering.client.lpush("celery", message)
+    assert ended(jobs.plain.delay(key)) == key
+    eventually(lambda: not steering.client.llen("celery"))
+    steering.order(key)
+    assert ended(second) == key
+    assert steering.runs(key) == [second.id]
+    assert late.state == "PENDING"
+
+
+def test_a_task_that_waited_too_long_runs_if_there_is_no_other(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """It takes its key anew."""
+    late = jobs.impatient.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", steering)
+    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
+    steering.client.lpush("celery", message)
+    assert steering.started(key).id == late.id
+    assert jobs.impatient.delay(key).id == late.id
+    steering.order(key)
+    assert ended(late) == key
+
+
+def test_a_task_that_waits_for_its_time_keeps_its_key(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """`queued` begins when the task may start."""
+    first = jobs.impatient.apply_async((key,), countdown=500, queue="nobody")
+    assert 400 < steering.client.ttl(f"unique:short:{key}") <= 501
+    assert jobs.impatient.delay(key).id == first.id
+
+
+def test_a_lost_result_blocks_nobody(jobs: Any, steering: Steering, key: str) -> None:
+    """The key does not depend on the result of the task, which may expire or never be stored."""
+    first = jobs.work.delay(key)
+    steering.started(key)
+    steering.order(key)
+    ended(first)
+    steering.client.delete(f"celery-task-meta-{first.id}")
+    second = jobs.work.delay(key)
+    assert second.id != first.id
+    steering.started(key)
+    steering.order(key)
+    assert ended(second) == key
+
+
+def test_a_duplicate_in_a_chain_or_group_is_an_error_for_who_waits(jobs: Any, key: str) -> None:
+    """Nobody waits for ever for an id that was never sent."""
+    first = jobs.work.apply_async((key,), queue="nobody")
+    with pytest.raises(Duplicate) as caught:
+        ended(chain(jobs.plain.s(key), jobs.work.s(), jobs.plain.s()).apply_async())
+    assert caught.value.note == first.id
+    with pytest.raises(Duplicate):
+        ended(group(jobs.work.s(key), jobs.plain.s(key)).apply_async())
+    assert ended(chain(jobs.plain.s(key), jobs.chained.s()).apply_async()) == f"after {key}"
+
+
+def test_a_task_that_cannot_be_sent_leaves_its_key_free(
+    jobs: Any, steering: Steering, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is gone: the error reaches the caller, and the next try is no duplicate."""
+    sending = functools.partial(jobs.work.apply_async, (key,), queue="nobody")
+    with pytest.raises(Exception, match="serializ"):
+        sending(serializer="unknown serializer")
+    assert not steering.client.exists(f"unique:work:{key}")
+    assert sending().id
+
+
+def test_a_task_that_is_called_as_a_function_is_not_guarded(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """Nothing was enqueued, so nothing can be a duplicate of it."""
+    jobs.work.apply_async((key,), queue="nobody")
+    steering.order(key)
+    assert jobs.work(key) == key
+    assert jobs.chained(key) == f"after {key}"
+
+
+def test_tasks_that_run_eagerly_are_guarded_as_well(
+    jobs: Any, steering: Steering, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run at once, with their claim; a retry is no duplicate of itself."""
+    monkeypatch.setitem(jobs.app.conf, "task_always_eager", True)
+    steering.order(key, "retry")
+    steering.order(key)
+    assert jobs.work.delay(key).get() == key
+    assert len(steering.runs(key)) == 2
+    assert not steering.client.exists(f"unique:work:{key}")
+
+
+def test_an_outage_follows_the_policy(key: str, broker: Server) -> None:
+    """Open: the task is sent, unguarded. Closed: Unavailable, before anything is sent."""
+    from celery import Celery
+
+    from dibs.integrations.celery import unique
+
+    with Celery("outage", broker=broker.url) as app, Dibs("redis://127.0.0.1:1") as dibs:
+        closed: Any = app.task(base=unique(dibs, "x:{x}", on_outage="closed"), name="c")(same)
+        opened: Any = app.task(base=unique(dibs, "x:{x}"), name="o")(same)
+        with pytest.raises(Unavailable):
+            closed.apply_async((1,), queue="nobody")
+        assert opened.apply_async((1,), queue="nobody").id
+
+
+def test_mistakes_are_told_before_anything_is_sent(broker: Server) -> None:
+    """An unknown option, a field that the task does not have, a value that is not plain."""
+    from celery import Celery
+
+    from dibs.integrations.celery import unique
+
+    with Celery("mistakes", broker=broker.url) as app, Dibs(broker.url) as dibs:
+        for wrong in ({"until": "never"}, {"queued": 0}, {"lease": -1}, {"until": 0}):
+            with pytest.raises(UsageError):
+                unique(dibs, "x:{x}", **wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no parameter 'y'"):
+            app.task(base=unique(dibs, "x:{y}"), name="y", lazy=False)(same)
+        task: Any = app.task(base=unique(dibs, "x:{x}"), name="z")(same)
+        with pytest.raises(UsageError, match="None or empty"):
+            task.delay(None)
+        with pytest.raises(TypeError):
+            task.delay()

@@ -1,0 +1,212 @@
+"""Dramatiq messages that must not be processed twice: real workers, on a real broker."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Unavailable, UsageError
+from dibs.testing import Server, eventually
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.steering import Steering
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+WORKER = ("-m", "dramatiq", "tests.integrations.jobs.dramatiq_app", "--processes=1")
+
+
+@pytest.fixture(scope="module")
+def jobs(broker: Server) -> Iterator[Any]:
+    """The actors, and workers that run them."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    from tests.integrations.jobs import dramatiq_app
+
+    default = (*WORKER, "--threads=4", "--queues", "default")
+    doomed = (*WORKER, "--threads=1", "--queues", "doomed")
+    with running(broker, *default), running(broker, *doomed) as worker:
+        dramatiq_app.doomed_worker = worker  # type: ignore[attr-defined]
+        yield dramatiq_app
+    dramatiq_app.dibs.close()
+    dramatiq_app.broker.close()
+    patch.undo()
+
+
+@pytest.fixture
+def key() -> str:
+    return uuid.uuid4().hex
+
+
+def ended(message: Any) -> Any:
+    return message.get_result(block=True, timeout=30_000)
+
+
+def test_a_second_message_in_the_queue_has_the_id_of_the_first(jobs: Any, key: str) -> None:
+    """Nothing is sent, also not for later."""
+    first = jobs.waiting.send(key)
+    assert jobs.waiting.send(key=key).message_id == first.message_id
+    later = jobs.work.send_with_options(args=(key,), delay=60_000)
+    assert later.message_id == first.message_id
+    assert jobs.waiting.send(key + "x").message_id != first.message_id
+
+
+def test_an_actor_is_unique_until_it_ends(jobs: Any, steering: Steering, key: str) -> None:
+    """A second message while it runs has the result of the first; then another one runs."""
+    first = jobs.work.send(key)
+    assert steering.started(key).id == first.message_id
+    second = jobs.work.send(key)
+    steering.order(key)
+    assert second.message_id == first.message_id
+    assert ended(second) == key
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    third = jobs.work_on_a_loop.send(key)
+    assert third.message_id != first.message_id
+    assert ended(third) == key
+
+
+def test_an_actor_can_be_unique_until_it_starts(jobs: Any, steering: Steering, key: str) -> None:
+    """While it runs, one more may wait; a third is that one."""
+    first = jobs.until_started.send(key)
+    steering.started(key)
+    second = jobs.until_started.send_with_options(args=(key,), delay=3_600_000)
+    assert second.message_id != first.message_id
+    assert jobs.until_started.send(key).message_id == second.message_id
+    steering.order(key)
+    assert ended(first) == key
+
+
+def test_an_actor_can_be_unique_for_a_window(jobs: Any, steering: Steering, key: str) -> None:
+    """After its end, another message is the first, while the window is open; not if it fails."""
+    failed = jobs.hourly.send(key)
+    steering.started(key)
+    steering.order(key, "fail")
+    eventually(lambda: not steering.client.exists(f"unique:hourly:{key}"))
+    first = jobs.hourly.send(key)
+    assert steering.started(key).id == first.message_id != failed.message_id
+    steering.order(key)
+    assert ended(first) == key
+    eventually(lambda: steering.client.ttl(f"unique:hourly:{key}") > 3000)
+    assert jobs.hourly.send(key).message_id == first.message_id
+
+
+def test_a_message_that_is_tried_again_keeps_its_key(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """It is no duplicate of itself; while it waits for its next run, others are duplicates."""
+    first = jobs.work.send(key)
+    for _ in range(2):
+        assert steering.started(key).id == first.message_id
+        steering.order(key, "retry")
+        assert jobs.work.send(key).message_id == first.message_id
+    assert steering.started(key).id == first.message_id
+    assert jobs.work.send(key).message_id == first.message_id
+    steering.order(key)
+    assert ended(first) == key
+    assert steering.runs(key) == [first.message_id] * 3
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+def test_a_message_of_a_killed_worker_is_processed_by_another(
+    jobs: Any, steering: Steering, broker: Server, key: str
+) -> None:
+    """Its second delivery is no duplicate of the first, which died."""
+    first = jobs.doomed.send(key)
+    assert steering.started(key).id == first.message_id
+    jobs.doomed_worker.kill()
+    assert jobs.work.send(key).message_id == first.message_id
+    with running(broker, *WORKER, "--threads=1", "--queues", "doomed"):
+        assert steering.started(key).id == first.message_id
+        assert jobs.work.send(key).message_id == first.message_id
+        steering.order(key)
+        assert ended(first) == key
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+def test_of_two_deliveries_of_a_message_one_is_processed(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """While it runs, and after its end."""
+    first = jobs.work.send(key)
+    assert steering.started(key).id == first.message_id
+    jobs.broker.enqueue(first)
+    steering.order(key)
+    assert ended(first) == key
+    jobs.broker.enqueue(first)
+    assert ended(jobs.plain.send(key)) == key
+    eventually(lambda: not steering.client.hlen("dramatiq:default.msgs"), within=30)
+    assert steering.runs(key) == [first.message_id]
+
+
+def test_a_message_that_is_too_old_gives_its_key_back(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """Dramatiq drops it without calling the actor."""
+    old = jobs.work.send_with_options(args=(key,), max_age=1, delay=100)
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"), within=30)
+    assert jobs.work.send(key).message_id != old.message_id
+    steering.started(key)
+    steering.order(key)
+
+
+def test_a_message_that_waits_too_long_does_not_block(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """After `queued`, another one takes its place; the late one is skipped."""
+    late = jobs.impatient.message(key)
+    second = jobs.impatient.send(key)
+    assert steering.started(key).id == second.message_id
+    jobs.broker.enqueue(late.copy(options={"dibs_token": "claim:1-1"}))
+    assert ended(jobs.plain.send(key)) == key
+    eventually(lambda: steering.client.hlen("dramatiq:default.msgs") == 1, within=30)
+    steering.order(key)
+    assert ended(second) == key
+    assert steering.runs(key) == [second.message_id]
+
+
+def test_a_lost_result_of_a_message_blocks_nobody(jobs: Any, steering: Steering, key: str) -> None:
+    """The key does not depend on what the result backend keeps."""
+    first = jobs.work.send(key)
+    steering.started(key)
+    steering.order(key)
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    for each in steering.client.scan_iter("dramatiq-results:*"):
+        steering.client.delete(each)
+    second = jobs.work.send(key)
+    assert steering.started(key).id == second.message_id != first.message_id
+    steering.order(key)
+    assert ended(second) == key
+
+
+def test_an_actor_that_is_called_is_not_guarded(jobs: Any, steering: Steering, key: str) -> None:
+    """Nothing was sent, so nothing can be a duplicate of it."""
+    jobs.waiting.send(key)
+    steering.order(key)
+    assert jobs.work(key) == key
+
+
+def test_mistakes_and_outages_are_told_where_a_message_is_sent(broker: Server) -> None:
+    """Before anything is sent; with the policy "open" an outage is none."""
+    import dramatiq
+    from dramatiq.brokers.stub import StubBroker
+
+    from dibs.integrations.dramatiq import unique
+
+    stub = StubBroker()
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match="until must be"):
+            unique(dibs, "x:{x}", until="never")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no parameter 'y'"):
+            dramatiq.actor(same, broker=stub, actor_class=unique(dibs, "x:{y}"))
+        guarded = unique(dibs, "x:{x}", on_outage="closed")
+        closed = dramatiq.actor(same, broker=stub, actor_name="c", actor_class=guarded)
+        opened = dramatiq.actor(same, broker=stub, actor_class=unique(dibs, "x:{x}"))
+        with pytest.raises(Unavailable):
+            closed.send(1)
+        assert opened.send(1).message_id
+
+
+def same(x: int) -> int:
+    return x

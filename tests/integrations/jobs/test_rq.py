@@ -1,0 +1,255 @@
+"""RQ jobs that must not run twice: real workers, on a server that has the keys as well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from rq import Retry
+from rq.job import Job
+
+from dibs import Dibs, Unavailable, UsageError
+from dibs.integrations.rq import UniqueQueue, unique
+from dibs.testing import Server, eventually
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.steering import Steering
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in RQ
+
+WORKER = """
+import sys, redis, rq
+from tests.integrations.jobs import rq_app, steering
+connection = redis.Redis.from_url(steering.URL)
+rq.Worker(sys.argv[1:], connection=connection).work(logging_level="ERROR")
+"""
+
+
+@pytest.fixture(scope="module")
+def connection(broker: Server) -> Iterator[Any]:
+    client = redis.Redis.from_url(broker.url)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(broker: Server) -> Iterator[Any]:
+    """The functions, and workers that run them."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    from tests.integrations.jobs import rq_app
+
+    with (
+        running(broker, "-c", WORKER, "default"),
+        running(broker, "-c", WORKER, "doomed") as doomed,
+    ):
+        rq_app.doomed = doomed  # type: ignore[attr-defined]
+        yield rq_app
+    rq_app.dibs.close()
+    patch.undo()
+
+
+@pytest.fixture
+def queue(connection: Any) -> UniqueQueue:
+    return UniqueQueue(connection=connection)
+
+
+@pytest.fixture
+def nobody(connection: Any) -> UniqueQueue:
+    """A queue without a worker."""
+    return UniqueQueue("nobody", connection=connection)
+
+
+@pytest.fixture
+def key() -> str:
+    return uuid.uuid4().hex
+
+
+def ended(job: Job) -> Any:
+    eventually(lambda: job.get_status(refresh=True) in ("finished", "failed"), within=30)
+    return job.return_value(refresh=True)
+
+
+def test_a_second_job_in_the_queue_is_the_first(
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, key: str
+) -> None:
+    """`enqueue`, `enqueue_in` and `enqueue_call` return the job that waits, from any queue."""
+    first = nobody.enqueue(jobs.work, key)
+    assert queue.enqueue(jobs.work, key=key).id == first.id
+    assert queue.enqueue_in(timedelta(hours=1), jobs.work, key).id == first.id
+    assert queue.enqueue("tests.integrations.jobs.rq_app.work", key).id == first.id
+    assert nobody.enqueue(jobs.work, key + "x").id != first.id
+    assert nobody.job_ids.count(first.id) == 1
+    assert queue.count == 0
+
+
+def test_a_job_is_unique_until_it_ends(
+    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """A second one while it runs is the first; after its end another one runs."""
+    first = queue.enqueue(jobs.work, key)
+    assert steering.started(key).id == first.id
+    assert queue.enqueue(jobs.work, key).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+    second = queue.enqueue(jobs.work_on_a_loop, key)
+    assert steering.started(key).id == second.id != first.id
+    assert queue.enqueue(jobs.work, key).id == second.id
+    steering.order(key)
+    assert ended(second) == key
+
+
+def test_a_job_can_be_unique_until_it_starts(
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """While it runs, one more may wait; a third is that one."""
+    first = queue.enqueue(jobs.until_started, key)
+    steering.started(key)
+    second = nobody.enqueue(jobs.until_started, key)
+    assert second.id != first.id
+    assert queue.enqueue(jobs.until_started, key).id == second.id
+    steering.order(key, "retry")
+    assert steering.started(key).id == first.id, "a retry runs, whoever waits"
+    steering.order(key)
+    assert ended(first) == key
+
+
+def test_a_job_can_be_unique_for_a_window(
+    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """After its end, another one is the first, while the window is open; not after a failure."""
+    failed = queue.enqueue(jobs.hourly, key)
+    steering.started(key)
+    steering.order(key, "fail")
+    ended(failed)
+    first = queue.enqueue(jobs.hourly, key)
+    assert steering.started(key).id == first.id != failed.id
+    steering.order(key)
+    assert ended(first) == key
+    assert queue.enqueue(jobs.hourly, key).id == first.id
+
+
+@pytest.mark.parametrize("victim", ["the job's process", "the worker"])
+def test_a_job_that_is_killed_frees_its_key(
+    jobs: Any, queue: UniqueQueue, connection: Any, steering: Steering, key: str, victim: str
+) -> None:
+    """After one lease another one runs."""
+    doomed = victim == "the worker"
+    where = UniqueQueue("doomed", connection=connection) if doomed else queue
+    first = where.enqueue(jobs.work, key)
+    pid = steering.started(key).pid
+    if doomed:
+        jobs.doomed.kill()
+    os.kill(pid, signal.SIGKILL)
+    assert queue.enqueue(jobs.work, key).id == first.id
+    eventually(lambda: queue.enqueue(jobs.work, key).id != first.id, within=30)
+    assert steering.started(key).id != first.id
+    steering.order(key)
+
+
+@pytest.mark.parametrize("way", ["raised", "returned", "killed"])
+def test_a_job_that_is_tried_again_keeps_its_key(
+    jobs: Any, queue: UniqueQueue, steering: Steering, key: str, way: str
+) -> None:
+    """It is no duplicate of itself: by Retry, returned or given, and after a crash."""
+    first = queue.enqueue(jobs.work, key, retry=None if way == "returned" else Retry(max=1))
+    pid = steering.started(key).pid
+    if way == "killed":
+        os.kill(pid, signal.SIGKILL)
+    else:
+        steering.order(key, "fail" if way == "raised" else "retry")
+    assert queue.enqueue(jobs.work, key).id == first.id
+    assert steering.started(key).id == first.id
+    assert queue.enqueue(jobs.work, key).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+    assert steering.runs(key) == [first.id] * 2
+    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+def test_a_cancelled_job_makes_room(
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """The next one takes its key."""
+    first = nobody.enqueue(jobs.work, key)
+    first.cancel()
+    second = queue.enqueue(jobs.work, key)
+    assert steering.started(key).id == second.id != first.id
+    steering.order(key)
+    assert ended(second) == key
+
+
+def test_a_job_that_waits_too_long_does_not_block(
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """After `queued`, another one takes its place; the late one says so, and does not run."""
+    late = nobody.enqueue(jobs.impatient, key)
+    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
+    second = queue.enqueue(jobs.until_started, key)
+    assert steering.started(key).id == second.id
+    with jobs.dibs.claim(f"short:{key}", window=60, note="another"):
+        queue.push_job_id(late.id)
+        steering.order(key)
+        assert ended(late) is None
+    assert late.get_meta()["duplicate_of"] == "another"
+    assert steering.runs(key) == [second.id]
+
+
+def test_a_lost_result_of_a_job_blocks_nobody(
+    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """The key does not depend on what RQ keeps of a job."""
+    first = queue.enqueue(jobs.work, key, result_ttl=0)
+    steering.started(key)
+    steering.order(key)
+    eventually(lambda: not Job.exists(first.id, queue.connection), within=30)
+    second = queue.enqueue(jobs.work, key)
+    assert steering.started(key).id == second.id != first.id
+    steering.order(key)
+    ended(second)
+
+
+def test_a_function_that_is_called_is_not_guarded(
+    jobs: Any, nobody: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """Neither is a job in a queue that does not wait for a worker a duplicate of itself."""
+    waiting = nobody.enqueue(jobs.work, key)
+    steering.order(key)
+    assert jobs.work(key) == key
+    waiting.cancel()
+    at_once = UniqueQueue(connection=nobody.connection, is_async=False)
+    steering.order(key)
+    assert at_once.enqueue(jobs.work, key).return_value() == key
+    assert not steering.client.exists(f"unique:work:{key}")
+
+
+def test_an_outage_of_the_store_of_a_queue_follows_the_policy(nobody: UniqueQueue) -> None:
+    """Open: the job is enqueued, unguarded. Closed: Unavailable, and nothing is enqueued."""
+    before = nobody.count
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        for policy in ("open", "closed"):
+            globals()["same"] = unique(dibs, "x:{x}", on_outage=policy)(plain)  # type: ignore[arg-type]
+            if policy == "open":
+                assert nobody.enqueue(f"{__name__}.same", 1).id
+            else:
+                with pytest.raises(Unavailable):
+                    nobody.enqueue(f"{__name__}.same", 1)
+    assert nobody.count == before + 1
+
+
+def test_mistakes_about_a_function_are_told_at_once(broker: Server) -> None:
+    """An option that makes no sense, a field that the function does not have."""
+    with Dibs(broker.url) as dibs:
+        with pytest.raises(UsageError, match="until must be"):
+            unique(dibs, "x:{x}", until="never")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no parameter 'y'"):
+            unique(dibs, "x:{y}")(plain)
+
+
+def plain(x: int) -> int:
+    return x

@@ -1,0 +1,209 @@
+"""Taskiq tasks that must not run twice: real workers, on a stream that delivers again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from taskiq import InMemoryBroker
+
+from dibs import AsyncDibs, Unavailable, UsageError
+from dibs.integrations.taskiq import unique
+from dibs.testing import Server, aeventually
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.steering import Steering
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+WORKER = ("-m", "taskiq", "worker", "tests.integrations.jobs.taskiq_app:broker", "--workers=1",
+          "--max-async-tasks=10", "--log-level=ERROR")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workers(broker: Server) -> Iterator[list[Any]]:
+    """The worker; a test that takes it from the list may kill it."""
+    with running(broker, *WORKER) as first:
+        yield [first]
+
+
+@asynccontextmanager
+async def opened(broker: Server) -> AsyncGenerator[Any]:
+    """The module of the tasks, loaded anew: each test has a loop of its own."""
+    import importlib
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    from tests.integrations.jobs import taskiq_app
+
+    app = importlib.reload(taskiq_app)
+    patch.undo()
+    await app.broker.startup()
+    try:
+        yield app
+    finally:
+        await app.broker.shutdown()
+        await app.broker.connection_pool.disconnect()
+        await app.broker.result_backend.redis_pool.disconnect()
+        await app.dibs.aclose()
+
+
+@pytest.fixture
+def key() -> str:
+    return uuid.uuid4().hex
+
+
+async def ended(task: Any) -> Any:
+    return (await task.wait_result(timeout=30, check_interval=0.02)).return_value
+
+
+async def test_a_second_task_is_the_one_that_waits(broker: Server, key: str) -> None:
+    """Nothing is sent, also not for later."""
+    async with opened(broker) as app:
+        nobody = app.work.kicker().with_labels(queue_name="nobody")
+        first = await nobody.kiq(key)
+        assert (await app.work.kiq(key)).task_id == first.task_id
+        assert (await app.work.kicker().with_labels(delay=60).kiq(key=key)).task_id == first.task_id
+        other = await app.work.kicker().with_labels(queue_name="nobody").kiq(key + "x")
+        assert other.task_id != first.task_id
+
+
+async def test_a_task_of_taskiq_is_unique_until_it_ends(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """A second one while it runs is the first; after its end another one runs."""
+    async with opened(broker) as app:
+        first = await app.work.kiq(key)
+        assert steering.started(key).id == first.task_id
+        second = await app.work.kiq(key)
+        assert second.task_id == first.task_id
+        steering.order(key)
+        assert await ended(second) == key
+        third = await app.work_in_a_thread.kiq(key)
+        assert steering.started(key).id == third.task_id != first.task_id
+        assert (await app.work.kiq(key)).task_id == third.task_id
+        steering.order(key)
+        assert await ended(third) == "finish"
+
+
+async def test_a_task_of_taskiq_can_be_unique_until_it_starts_or_for_a_window(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """While it runs, one more may wait; or after its end none is sent, while the window is open."""
+    async with opened(broker) as app:
+        first = await app.until_started.kiq(key)
+        steering.started(key)
+        waiting = app.until_started.kicker().with_labels(queue_name="nobody")
+        second = await waiting.kiq(key)
+        assert second.task_id != first.task_id
+        assert (await app.until_started.kiq(key)).task_id == second.task_id
+        steering.order(key)
+        assert await ended(first) == key
+        first = await app.hourly.kiq(key)
+        steering.started(key)
+        steering.order(key)
+        assert await ended(first) == key
+        assert (await app.hourly.kiq(key)).task_id == first.task_id
+
+
+async def test_a_task_of_taskiq_that_is_tried_again_keeps_its_key(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """It is no duplicate of itself; a failure without a retry frees the key."""
+    async with opened(broker) as app:
+        first = await app.work.kiq(key)
+        for order in ("retry", "retry", "fail"):
+            assert steering.started(key).id == first.task_id
+            assert (await app.work.kiq(key)).task_id == first.task_id
+            steering.order(key, order)
+        assert steering.runs(key) == [first.task_id] * 3
+        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+
+
+async def test_of_two_deliveries_by_taskiq_one_runs(
+    workers: Any, broker: Server, steering: Steering, key: str
+) -> None:
+    """While it runs, and after its end."""
+    async with opened(broker) as app:
+        first = await app.work.kicker().with_labels(queue_name="nobody").kiq(key)
+        [(_, message)] = steering.client.xrevrange("nobody", count=1)
+        steering.client.xadd("default", message)
+        assert steering.started(key).id == first.task_id
+        steering.client.xadd("default", message)
+        steering.order(key)
+        assert await ended(first) == key
+        steering.client.xadd("default", message)
+        assert await ended(await app.plain.kiq(key)) == key
+        await aeventually(lambda: not steering.client.xpending("default", "default")["pending"])
+        assert steering.runs(key) == [first.task_id]
+
+
+async def test_a_task_of_a_killed_worker_runs_in_another(
+    workers: list[Any], broker: Server, steering: Steering, key: str
+) -> None:
+    """Its second delivery is no duplicate of the first delivery, which died."""
+    async with opened(broker) as app:
+        first = await app.work.kiq(key)
+        assert steering.started(key).id == first.task_id
+        workers.pop().kill()
+        assert (await app.work.kiq(key)).task_id == first.task_id
+        [(_, message)] = steering.client.xrevrange("default", count=1)
+        with running(broker, *WORKER):
+            steering.client.xadd("default", message)  # as the broker does, later
+            await aeventually(lambda: _is_taken(steering, message), within=30)
+            assert steering.started(key).id == first.task_id
+            assert (await app.work.kiq(key)).task_id == first.task_id
+            steering.order(key)
+            assert await ended(first) == key
+
+
+def _is_taken(steering: Steering, message: Any) -> bool:
+    """Whether a worker that lives has got it; the server may still feed the one that was killed."""
+    [group] = steering.client.xinfo_groups("default")
+    if group["consumers"] < 2:
+        return False
+    steering.client.xadd("default", message)
+    return True
+
+
+async def test_a_late_task_and_a_lost_result_block_nobody(broker: Server) -> None:
+    """In memory: after `queued`, or after the end, the next one takes the key."""
+    async with AsyncDibs(broker.url, namespace="memory:", budget=5) as dibs:
+        memory, runs = InMemoryBroker(await_inplace=True), list[int]()
+
+        @unique(dibs, "x:{x}")
+        @memory.task
+        async def work(x: int) -> int:
+            runs.append(x)
+            return x
+
+        first = await work.kiq(1)
+        memory.result_backend.results.clear()  # type: ignore[attr-defined]
+        second = await work.kiq(1)
+        assert second.task_id != first.task_id
+        assert await ended(second) == 1
+        async with dibs.claim("x:1", window=60, note="another"):
+            assert (await work.kiq(1)).task_id == "another"
+            assert await work(1) == 1
+        assert runs == [1, 1, 1]
+
+
+async def test_mistakes_and_outages_are_told_by_kiq(broker: Server) -> None:
+    """Before anything is sent; with the policy "open" an outage is none."""
+    async with AsyncDibs("redis://127.0.0.1:1") as dibs:
+        memory = InMemoryBroker(await_inplace=True)
+        with pytest.raises(UsageError, match="until must be"):
+            unique(dibs, "x:{x}", until="never")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no parameter 'y'"):
+            unique(dibs, "x:{y}")(memory.task(same))
+        closed = unique(dibs, "x:{x}", on_outage="closed")(memory.task(task_name="c")(same))
+        opened = unique(dibs, "x:{x}")(memory.task(task_name="o")(same))
+        with pytest.raises(Unavailable):
+            await closed.kiq(1)
+        assert await ended(await opened.kiq(1)) == 1
+
+
+async def same(x: int) -> int:
+    return x

@@ -16,6 +16,7 @@ Kind = Literal[
     "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
+    "elected", "resigned", "deposed",
 ]  # fmt: skip
 
 Listener = Callable[["Event"], object]
@@ -30,17 +31,20 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released: False when the store was out and the policy let it through."""
+    """acquired, claimed, released, elected: False when the store was out and the policy let it
+    through."""
     waited: float | None = None
-    """acquired, busy, waited, claimed, replayed, duplicate: seconds spent waiting for others."""
+    """acquired, busy, waited, claimed, replayed, duplicate, elected: seconds spent waiting for
+    others."""
     held: float | None = None
-    """released, completed, late, lost, leaked: seconds since it was acquired or claimed."""
+    """released, completed, late, lost, leaked, resigned, deposed: seconds since it was acquired or
+    claimed."""
     retry_after: float | None = None
     """busy, duplicate: seconds until the key is free at the latest."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
     fence: int | None = None
-    """acquired: the fence, where one was asked for."""
+    """acquired, elected, resigned, deposed: the fence, where one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write: why, as a code that does not change:
     "silent", "refused", "readonly" … recovered: what the outage began with.

@@ -218,7 +218,10 @@ def test_every_error_and_its_facts_are_in_the_reference(error: type[DibsError]) 
         assert f"`{fact}`" in text, fact
 
 
-VERBS = [Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive, Dibs.cached, Dibs.get_or_load]
+VERBS = [
+    *(Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive, Dibs.leader),
+    *(Dibs.cached, Dibs.get_or_load),
+]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)

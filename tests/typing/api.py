@@ -40,6 +40,9 @@ async def asynchronous() -> None:
     if holding is not None:
         assert_type(holding.remaining, float)
 
+    async with adibs.leader("indexer", ttl=15, wait=3) as leader:
+        assert_type(leader, AsyncLease)
+
     @adibs.exclusive("a:{user_id}", ttl=5, busy=lambda error: None)
     async def work(user_id: str, *, times: int = 1) -> int:
         return times

@@ -10,6 +10,7 @@ from .._core.breaker import Limits
 from .._core.cache import cache_keys
 from .._core.fingerprint import fingerprint
 from .._core.keys import (
+    LONGEST_TTL,
     Seconds,
     checked_namespace,
     checked_paths,
@@ -43,6 +44,7 @@ from ..events import Listener
 from .cache import Cache
 from .cached import Cached, inner
 from .claim import Claiming, once
+from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
 from .store import Store
@@ -153,6 +155,30 @@ class Dibs:
             return exclusive(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
+
+    # ---- leader
+
+    def leader(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 15,
+        wait: Seconds | None = None,
+        name: str | None = None,
+    ) -> Leadership:
+        """Lead for the length of an `with` block, which begins when this process is elected.
+
+        The block gets a lease with a fence, which is renewed; if it is lost, the body is cancelled
+        and LeaseLost raised. While Redis is unavailable nobody is elected. *ttl*: how long a leader
+        that crashed keeps others from being elected. *wait*: how long to wait for the election,
+        None: for ever; after it Busy is raised, or Unavailable. *name*: what events and log lines
+        call the key (default: the key, up to its first colon).
+        """
+        options = functools.partial(_leader_options, self._settings, seconds(ttl, "ttl"))
+        longest = LONGEST_TTL if wait is None else seconds(wait, "wait", zero=True)
+        called = leader_name(key) if name is None else name
+        call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
+        return Leadership(self._leases, call, options)
 
     # ---- once
 
@@ -287,3 +313,9 @@ class Dibs:
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"
+
+
+def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:
+    return HoldOptions(
+        settings, ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise", on_outage="closed"
+    )

@@ -48,6 +48,8 @@ _WAITED = ("acquired", "busy", "waited")
 _ANSWERED = ("acquired", "claimed", "released", "completed", "late")
 """Redis has answered, if the event is guarded. A refusal may come from this process alone."""
 
+_LEADS = {"elected": 1, "resigned": 0, "deposed": 0}
+
 _log = logging.getLogger("dibs")
 _Note = Callable[[Event], object]
 
@@ -104,6 +106,13 @@ class _Metrics:
             f"{prefix}_wait_seconds", "Time that callers waited for other holders."
         )
         self.loaded = _histogram(f"{prefix}_load_seconds", "Time that loads of cached values took.")
+        self.leader = Gauge(
+            f"{prefix}_leader",
+            "1 while this process is the leader.",
+            ["name"],
+            registry=None,
+            multiprocess_mode="livesum",
+        )
 
     def register(self, registry: CollectorRegistry) -> None:
         """Register all metrics or none. ValueError: a name is taken."""
@@ -150,6 +159,8 @@ class PrometheusListener:
         self._names: dict[str, str] = {}
         self._claims: set[str] = set()
         """Names of claims: a `released` event may be of a lease."""
+        self._long: set[str] = set()
+        """Names of elections, whose leases are held for as long as possible."""
         self._notes: dict[tuple[str, str], list[_Note]] = {}
         self._is_out = False
         self._has_failed = False
@@ -193,6 +204,7 @@ class PrometheusListener:
             *self._notes_on_claims(kind, name),
             *self._notes_on_times(kind, name),
             *self._notes_on_outages(kind, name),
+            *self._notes_on_leaders(kind, name),
         ]
         self._notes[kind, name] = notes
         return notes
@@ -213,10 +225,7 @@ class PrometheusListener:
     def _notes_on_times(self, kind: str, name: str) -> list[_Note]:
         notes: list[_Note] = []
         if kind in _HELD:
-            held = self._metrics.held.labels(name).observe
-            notes.append(
-                lambda event: event.guarded and event.held is not None and held(event.held)
-            )
+            notes.append(self._note_held(name))
         if kind in _WAITED:
             waited = self._metrics.waited.labels(name).observe
             notes.append(lambda event: event.waited and waited(event.waited))
@@ -240,7 +249,23 @@ class PrometheusListener:
             notes.append(lambda event: event.guarded is False and unguarded())
         return notes
 
+    def _notes_on_leaders(self, kind: str, name: str) -> list[_Note]:
+        if kind not in _LEADS:
+            return []
+        self._long.add(name)
+        leader, leads = self._metrics.leader.labels(name), _LEADS[kind]
+        return [lambda event: leader.set(leads)]
+
     # ---- updating the metrics
+
+    def _note_held(self, name: str) -> _Note:
+        held = self._metrics.held.labels(name).observe
+
+        def note(event: Event) -> None:
+            if event.guarded and event.held is not None and name not in self._long:
+                held(event.held)
+
+        return note
 
     def _expect_claims(self, name: str) -> None:
         """Begin every series at 0, so that the first failure is an increase."""

@@ -22,7 +22,8 @@ def everything_once(counted: Counted, name: str = "order:{id}") -> None:
     """Every metric has a series: what an expression asks for is there, or will never be."""
     facts = {"guarded": True, "held": 0.1, "waited": 0.1, "took": 0.1, "lasted": 0.1}
     for kind in get_args(Kind):
-        counted.hear(kind, name, cause="cleared", **facts)
+        of_a_leader = kind in ("elected", "resigned", "deposed")
+        counted.hear(kind, "indexer" if of_a_leader else name, cause="cleared", **facts)
 
 
 def evaluated(expression: str, counted: Counted, happens: Callable[[], object]) -> Vector:

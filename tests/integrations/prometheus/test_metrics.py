@@ -129,6 +129,17 @@ def test_each_way_to_leak_has_its_cause(own_server: Server, counted: Counted) ->
     assert counted.get("dibs_open_claims") == 0
 
 
+def test_who_leads_is_a_gauge(valkey: Server, counted: Counted) -> None:
+    """1 while this process leads; the hours in office are no long hold that needs an alert."""
+    with Dibs(valkey.url, listeners=[counted.listener]) as ours:
+        with ours.leader("indexer"):
+            assert counted.get("dibs_leader", name="indexer") == 1
+        assert counted.get("dibs_leader", name="indexer") == 0
+    assert counted.get("dibs_events_total", kind="elected", name="indexer") == 1
+    assert counted.get("dibs_events_total", kind="resigned", name="indexer") == 1
+    assert counted.get("dibs_hold_seconds_count", name="indexer") in (None, 0)
+
+
 def test_a_name_that_is_held_and_then_claimed(counted: Counted) -> None:
     """Ends count as those of claims from the first claim on."""
     counted.hear("released", held=1.0, guarded=True)

@@ -127,7 +127,7 @@ def _replaced(election: Election, times: int, end: Callable[[Child], None]) -> M
     leader, _ = election.elected()
     for _ in range(times):
         election.join()
-        time.sleep(election.ttl / 5)
+        time.sleep(min(election.ttl / 5, 0.6))
         election.candidates.remove(leader)
         since = time.monotonic()
         end(leader)

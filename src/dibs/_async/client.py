@@ -34,6 +34,7 @@ from .._core.options import (
     is_disabled,
     takes,
 )
+from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
@@ -46,10 +47,12 @@ from .claim import AsyncClaiming, once
 from .leader import AsyncLeadership, leader_name
 from .lease import AsyncHold, AsyncLease, exclusive
 from .leases import AsyncLeases
+from .scheduler import AsyncScheduledFunction, AsyncScheduler, register
 from .store import AsyncStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AsyncDibs:
@@ -94,6 +97,9 @@ class AsyncDibs:
         self._once_options = Remembered(AsyncDibs.once, ClaimOptions)
         self._cached_options = Remembered(AsyncDibs.cached, caching)
         self._load_options = Remembered(AsyncDibs.get_or_load, caching)
+        scheduling = functools.partial(ScheduleOptions, settings)
+        self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
+        self._schedules: dict[str, AsyncScheduledFunction] = {}
 
     # ---- hold
 
@@ -178,6 +184,39 @@ class AsyncDibs:
         called = leader_name(key) if name is None else name
         call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
         return AsyncLeadership(self._leases, call, options)
+
+    # ---- scheduled
+
+    @takes(ScheduleKeywords, ScheduleOptions)
+    def scheduled(
+        self, cron: str | None = None, **options: Unpack[ScheduleKeywords]
+    ) -> Callable[[F], F]:
+        """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
+
+        *cron*: five fields, or six with seconds first; or else `every=`. The function is returned
+        as it is, and runs while a `scheduler()` does. It takes no argument, or one that is called
+        `fire`. UsageError: an option makes no sense, or another function has the key.
+        """
+        chosen = self._schedule_options(options)
+        rule = chosen.rule(cron)
+
+        def decorate(function: F) -> F:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            made = AsyncScheduledFunction(function, rule, chosen, self._settings)
+            register(self._schedules, made)
+            return function
+
+        return decorate
+
+    def scheduler(self, *, drain: Seconds = 10) -> AsyncScheduler:
+        """Run the scheduled functions for the length of an `async with` block.
+
+        *drain*: how long functions that are running may go on when the block ends; then they are
+        cancelled, and another machine takes over. (A thread cannot be cancelled: it goes on.)
+        """
+        wait = seconds(drain, "drain", zero=True)
+        return AsyncScheduler(self._leases, self._schedules, wait)
 
     # ---- once
 

@@ -23,6 +23,7 @@ SCRIPTS = (
     "cache_store",
     "cache_unlock",
     "once_complete",
+    "schedule_record",
 )
 
 

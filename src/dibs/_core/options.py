@@ -286,7 +286,7 @@ class CacheOptions:
 # ---- signatures, and options that are made once
 
 F = TypeVar("F", bound=Callable[..., Any])
-Made = TypeVar("Made", HoldOptions, ClaimOptions, CacheOptions)
+Made = TypeVar("Made")
 
 
 def takes(keywords: Any, options: type) -> Callable[[F], F]:

@@ -35,6 +35,7 @@ from .._core.options import (
     is_disabled,
     takes,
 )
+from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
@@ -47,10 +48,12 @@ from .claim import Claiming, once
 from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
+from .scheduler import ScheduledFunction, Scheduler, register
 from .store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Dibs:
@@ -95,6 +98,9 @@ class Dibs:
         self._once_options = Remembered(Dibs.once, ClaimOptions)
         self._cached_options = Remembered(Dibs.cached, caching)
         self._load_options = Remembered(Dibs.get_or_load, caching)
+        scheduling = functools.partial(ScheduleOptions, settings)
+        self._schedule_options = Remembered(Dibs.scheduled, scheduling)
+        self._schedules: dict[str, ScheduledFunction] = {}
 
     # ---- hold
 
@@ -179,6 +185,39 @@ class Dibs:
         called = leader_name(key) if name is None else name
         call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
         return Leadership(self._leases, call, options)
+
+    # ---- scheduled
+
+    @takes(ScheduleKeywords, ScheduleOptions)
+    def scheduled(
+        self, cron: str | None = None, **options: Unpack[ScheduleKeywords]
+    ) -> Callable[[F], F]:
+        """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
+
+        *cron*: five fields, or six with seconds first; or else `every=`. The function is returned
+        as it is, and runs while a `scheduler()` does. It takes no argument, or one that is called
+        `fire`. UsageError: an option makes no sense, or another function has the key.
+        """
+        chosen = self._schedule_options(options)
+        rule = chosen.rule(cron)
+
+        def decorate(function: F) -> F:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            made = ScheduledFunction(function, rule, chosen, self._settings)
+            register(self._schedules, made)
+            return function
+
+        return decorate
+
+    def scheduler(self, *, drain: Seconds = 10) -> Scheduler:
+        """Run the scheduled functions for the length of an `with` block.
+
+        *drain*: how long functions that are running may go on when the block ends; then they are
+        cancelled, and another machine takes over. (A thread cannot be cancelled: it goes on.)
+        """
+        wait = seconds(drain, "drain", zero=True)
+        return Scheduler(self._leases, self._schedules, wait)
 
     # ---- once
 

@@ -45,7 +45,7 @@ _LEAKS = ("cleared", "dropped", "outage", "closed")
 
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
 _WAITED = ("acquired", "busy", "waited")
-_ANSWERED = ("acquired", "claimed", "released", "completed", "late")
+_ANSWERED = ("acquired", "claimed", "elected", "fired", "released", "completed", "late")
 """Redis has answered, if the event is guarded. A refusal may come from this process alone."""
 
 _LEADS = {"elected": 1, "resigned": 0, "deposed": 0}
@@ -113,6 +113,23 @@ class _Metrics:
             registry=None,
             multiprocess_mode="livesum",
         )
+        self.ran = _histogram(
+            f"{prefix}_scheduled_seconds",
+            "Time that scheduled functions ran, also those that failed.",
+        )
+        self.delay = _histogram(
+            f"{prefix}_scheduled_delay_seconds", "Time from the fire of a function to its run."
+        )
+        self.missed = Counter(
+            f"{prefix}_scheduled_missed", "Fires that nobody ran.", ["name"], registry=None
+        )
+        self.succeeded = Gauge(
+            f"{prefix}_scheduled_success_timestamp_seconds",
+            "When a scheduled function last returned in this process.",
+            ["name"],
+            registry=None,
+            multiprocess_mode="max",
+        )
 
     def register(self, registry: CollectorRegistry) -> None:
         """Register all metrics or none. ValueError: a name is taken."""
@@ -160,7 +177,7 @@ class PrometheusListener:
         self._claims: set[str] = set()
         """Names of claims: a `released` event may be of a lease."""
         self._long: set[str] = set()
-        """Names of elections, whose leases are held for as long as possible."""
+        """Names of elections and schedules, whose leases may be held for hours."""
         self._notes: dict[tuple[str, str], list[_Note]] = {}
         self._is_out = False
         self._has_failed = False
@@ -205,6 +222,7 @@ class PrometheusListener:
             *self._notes_on_times(kind, name),
             *self._notes_on_outages(kind, name),
             *self._notes_on_leaders(kind, name),
+            *self._notes_on_schedules(kind, name),
         ]
         self._notes[kind, name] = notes
         return notes
@@ -244,7 +262,7 @@ class PrometheusListener:
         if kind not in _ANSWERED:
             return []
         notes: list[_Note] = [lambda event: event.guarded and self._out(is_out=False)]
-        if kind in ("acquired", "claimed"):
+        if kind in ("acquired", "claimed", "elected", "fired"):
             unguarded = self._metrics.unguarded.labels(name).inc
             notes.append(lambda event: event.guarded is False and unguarded())
         return notes
@@ -255,6 +273,25 @@ class PrometheusListener:
         self._long.add(name)
         leader, leads = self._metrics.leader.labels(name), _LEADS[kind]
         return [lambda event: leader.set(leads)]
+
+    def _notes_on_schedules(self, kind: str, name: str) -> list[_Note]:
+        metrics = self._metrics
+        if kind == "missed":
+            missed = metrics.missed.labels(name)
+            return [lambda event: missed.inc(event.count or 0)]
+        if kind == "fired":
+            self._long.add(name)
+            metrics.missed.labels(name)  # begins at 0, so that the first one is an increase
+            delay = metrics.delay.labels(name).observe
+            return [lambda event: event.delay is not None and delay(event.delay)]
+        if kind not in ("finished", "failed"):
+            return []
+        ran = metrics.ran.labels(name).observe
+        notes: list[_Note] = [lambda event: event.took is not None and ran(event.took)]
+        if kind == "finished":
+            succeeded = metrics.succeeded.labels(name).set
+            notes.append(lambda event: succeeded(event.at))
+        return notes
 
     # ---- updating the metrics
 

@@ -31,9 +31,9 @@ async def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) ->
         assert [key for key in server.keys() if not key.startswith("fence:")] == []
 
 
-async def test_a_leader_is_kept_in_office(server: Server) -> None:
+async def test_a_leader_is_kept_in_office(valkey: Server) -> None:
     """A leader leads far beyond its ttl, and a candidate whose wait is over gets Busy."""
-    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         async with one.leader("indexer", ttl=0.9) as leader:
             with pytest.raises(Busy):
                 async with two.leader("indexer", ttl=0.9, wait=1.5):
@@ -42,12 +42,12 @@ async def test_a_leader_is_kept_in_office(server: Server) -> None:
 
 
 async def test_every_change_of_the_leader_is_an_event(
-    server: Server, caplog: pytest.LogCaptureFixture
+    valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Elected and resigned, with the fence, as events and as log lines; no token in any."""
     events: list[Event] = []
     caplog.set_level(logging.INFO, "dibs")
-    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         async with dibs.leader("indexer:tenant-7", ttl=5) as leader:
             pass
     changes = [event for event in events if event.kind in ("elected", "resigned", "deposed")]
@@ -98,12 +98,12 @@ async def told(leader: AsyncLease) -> None:
     await eventually(lambda: leader.lost)
 
 
-async def test_who_leads_no_more_can_stand_again(server: Server) -> None:
+async def test_who_leads_no_more_can_stand_again(valkey: Server) -> None:
     """The same process may be elected again after it was deposed, with a greater fence."""
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         with pytest.raises(LeaseLost):
             async with dibs.leader("indexer", ttl=0.9) as first:
-                server.client().delete("indexer")
+                valkey.client().delete("indexer")
                 await told(first)
         async with dibs.leader("indexer", ttl=0.9) as second:
             assert first.fence is not None and second.fence is not None
@@ -128,9 +128,9 @@ async def test_nobody_is_elected_while_redis_is_unavailable(own_server: Server) 
         assert await candidate.result() is True
 
 
-async def test_the_exception_of_a_leader_reaches_the_caller(server: Server) -> None:
+async def test_the_exception_of_a_leader_reaches_the_caller(valkey: Server) -> None:
     """A body that raises resigns as well."""
-    async with AsyncDibs(server.url, budget=5) as dibs:
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
         with pytest.raises(KeyError):
             async with dibs.leader("indexer"):
                 raise KeyError("of the body")

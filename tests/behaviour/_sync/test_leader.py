@@ -32,9 +32,9 @@ def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) -> None:
         assert [key for key in server.keys() if not key.startswith("fence:")] == []
 
 
-def test_a_leader_is_kept_in_office(server: Server) -> None:
+def test_a_leader_is_kept_in_office(valkey: Server) -> None:
     """A leader leads far beyond its ttl, and a candidate whose wait is over gets Busy."""
-    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         with one.leader("indexer", ttl=0.9) as leader:
             with pytest.raises(Busy):
                 with two.leader("indexer", ttl=0.9, wait=1.5):
@@ -43,12 +43,12 @@ def test_a_leader_is_kept_in_office(server: Server) -> None:
 
 
 def test_every_change_of_the_leader_is_an_event(
-    server: Server, caplog: pytest.LogCaptureFixture
+    valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Elected and resigned, with the fence, as events and as log lines; no token in any."""
     events: list[Event] = []
     caplog.set_level(logging.INFO, "dibs")
-    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         with dibs.leader("indexer:tenant-7", ttl=5) as leader:
             pass
     changes = [event for event in events if event.kind in ("elected", "resigned", "deposed")]
@@ -99,12 +99,12 @@ def told(leader: Lease) -> None:
     eventually(lambda: leader.lost)
 
 
-def test_who_leads_no_more_can_stand_again(server: Server) -> None:
+def test_who_leads_no_more_can_stand_again(valkey: Server) -> None:
     """The same process may be elected again after it was deposed, with a greater fence."""
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with pytest.raises(LeaseLost):
             with dibs.leader("indexer", ttl=0.9) as first:
-                server.client().delete("indexer")
+                valkey.client().delete("indexer")
                 told(first)
         with dibs.leader("indexer", ttl=0.9) as second:
             assert first.fence is not None and second.fence is not None
@@ -129,9 +129,9 @@ def test_nobody_is_elected_while_redis_is_unavailable(own_server: Server) -> Non
         assert candidate.result() is True
 
 
-def test_the_exception_of_a_leader_reaches_the_caller(server: Server) -> None:
+def test_the_exception_of_a_leader_reaches_the_caller(valkey: Server) -> None:
     """A body that raises resigns as well."""
-    with Dibs(server.url, budget=5) as dibs:
+    with Dibs(valkey.url, budget=5) as dibs:
         with pytest.raises(KeyError):
             with dibs.leader("indexer"):
                 raise KeyError("of the body")

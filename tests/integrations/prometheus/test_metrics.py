@@ -140,6 +140,27 @@ def test_who_leads_is_a_gauge(valkey: Server, counted: Counted) -> None:
     assert counted.get("dibs_hold_seconds_count", name="indexer") in (None, 0)
 
 
+def test_scheduled_functions_are_measured(valkey: Server, counted: Counted) -> None:
+    """Runs, their delay, missed fires, and when it last went well: for an alert if that is old."""
+    clock = [1_794_484_800.0]
+    with Dibs(valkey.url, budget=5, listeners=[counted.listener]) as ours:
+
+        @ours.scheduled(every=60, key="tick")
+        def tick() -> None: ...
+
+        scheduler = ours.scheduler()
+        scheduler.clock = lambda: clock[0]
+        with scheduler:
+            eventually(lambda: valkey.client().exists("scheduled-last:tick"))
+            clock[0] += 190
+            scheduler.look()
+            eventually(lambda: counted.get("dibs_scheduled_seconds_count", name="tick") == 1)
+    assert counted.get("dibs_scheduled_delay_seconds_sum", name="tick") == 10
+    assert counted.get("dibs_scheduled_missed_total", name="tick") == 2
+    assert (counted.get("dibs_scheduled_success_timestamp_seconds", name="tick") or 0) > 1e9
+    assert counted.get("dibs_hold_seconds_count", name="tick") in (None, 0)
+
+
 def test_a_name_that_is_held_and_then_claimed(counted: Counted) -> None:
     """Ends count as those of claims from the first claim on."""
     counted.hear("released", held=1.0, guarded=True)

@@ -47,7 +47,8 @@ from .claim import AsyncClaiming, once
 from .leader import AsyncLeadership, leader_name
 from .lease import AsyncHold, AsyncLease, exclusive
 from .leases import AsyncLeases
-from .scheduler import AsyncScheduledFunction, AsyncScheduler, register
+from .scheduled import AsyncScheduledFunction, register
+from .scheduler import AsyncScheduler
 from .store import AsyncStore
 
 P = ParamSpec("P")

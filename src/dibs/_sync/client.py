@@ -48,7 +48,8 @@ from .claim import Claiming, once
 from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
-from .scheduler import ScheduledFunction, Scheduler, register
+from .scheduled import ScheduledFunction, register
+from .scheduler import Scheduler
 from .store import Store
 
 P = ParamSpec("P")

@@ -168,6 +168,81 @@ def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Server) 
     assert runs == ["begin 01", "end 01", "begin 04", "end 04", "begin 05", "end 05"]
 
 
+def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
+    """missed="skip": a machine that comes late waits for the end of a run, and takes over."""
+    events: list[Event] = []
+    runs: list[str] = []
+    going: list[bool] = [True]
+    clock = Clock()
+    with (
+        Dibs(valkey.url, budget=5) as one,
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+
+        @one.scheduled(every=3600, key="hourly", missed="skip")
+        def long() -> None:
+            runs.append("one")
+            while going[0]:
+                sleep(0.01)
+
+        @two.scheduled(every=3600, key="hourly", missed="skip")
+        def late() -> None:
+            runs.append("two")
+
+        with clock.scheduler(one):
+            eventually(has_begun(valkey, "hourly"))
+            clock.set(NOON + 3600)
+            eventually(lambda: runs == ["one"])
+            clock.set(NOON + 3600 + 900)
+            with clock.scheduler(two):
+                eventually(lambda: two._leases.waiters.queues != {})
+                valkey.client().delete("scheduled:hourly")  # as if its machine had died
+                eventually(lambda: runs == ["one", "two"])
+            going[0] = False
+    assert of(events, "missed") == []
+
+
+def test_a_clock_that_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
+    """It was a day ahead, and fires were run; when it is put right, it goes on from there."""
+    runs: list[str] = []
+    clock = Clock(NOON + 86400)
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%d %H:%M}")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 86460)
+            eventually(lambda: len(runs) == 1)
+            clock.set(NOON)
+            sleep(0.1)
+            clock.set(NOON + 60)
+            eventually(lambda: len(runs) == 2)
+    assert runs == ["13 12:01", "12 12:01"]
+
+
+def test_a_scheduler_in_a_process_without_guards_runs_everything(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DIBS_DISABLED=1: every machine leads and runs its functions, as every verb goes on."""
+    monkeypatch.setenv("DIBS_DISABLED", "1")
+    events: list[Event] = []
+    clock = Clock()
+    with Dibs(valkey.url, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick() -> None: ...
+
+        with clock.scheduler(dibs):
+            clock.set(NOON + 60)
+            eventually(lambda: len(of(events, "finished")) == 1)
+        with dibs.leader("indexer") as leader:
+            assert not leader.guarded and not leader.lost
+    assert valkey.keys() == []
+
+
 def test_a_function_that_raises_has_had_its_fire(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,8 +29,10 @@ from .scheduled import AsyncFire, AsyncScheduledFunction
 
 _log = logging.getLogger("dibs")
 
-_AFTER_ERROR = 1.0
-"""Seconds until the next try, if Redis is unavailable or an error was not expected."""
+_AFTER_OUTAGE = 1.0
+"""Seconds until the next try, if Redis is unavailable."""
+_AFTER_ERROR = 10.0
+"""Seconds until the next try after an error that nobody expected: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
@@ -89,25 +91,24 @@ class AsyncRunner:
     async def _run(self) -> None:
         try:
             while not self._stopping and not self._leases.store.is_closed:
-                if not await self._try_step():
-                    await self._wake.wait(_AFTER_ERROR)
+                await self._wake.wait(await self._try_step())
         finally:
             self._end.set()
 
-    async def _try_step(self) -> bool:
-        """False: it failed, and is worth another try a little later."""
+    async def _try_step(self) -> float:
+        """What is to be done now. If it fails: after how many seconds it is worth another try."""
         self._wake.clear()
         try:
             await self._step()
         except Unavailable as error:
             self._report_delay(error)
-            return False
+            return _AFTER_OUTAGE
         except Exception:
             if not self._leases.store.is_closed:
                 _log.exception("%s: scheduling failed; it is tried again", self._scheduled.key)
-            return False
+            return _AFTER_ERROR
         self._is_delayed = False
-        return True
+        return 0.0
 
     # ---- what to do now
 
@@ -183,6 +184,9 @@ class AsyncRunner:
             raise
         else:
             self._report_end("finished", fire, since)
+            if lease.lost:  # a thread, which cannot be cancelled
+                said = "%s: its lease was lost while it ran; another machine may have run it, too"
+                _log.warning(said, self._scheduled.key)
         await self._record(fire)
         await self._keep(lease, state)
 

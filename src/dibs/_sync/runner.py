@@ -30,8 +30,10 @@ from .scheduled import Fire, ScheduledFunction
 
 _log = logging.getLogger("dibs")
 
-_AFTER_ERROR = 1.0
-"""Seconds until the next try, if Redis is unavailable or an error was not expected."""
+_AFTER_OUTAGE = 1.0
+"""Seconds until the next try, if Redis is unavailable."""
+_AFTER_ERROR = 10.0
+"""Seconds until the next try after an error that nobody expected: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
@@ -90,25 +92,24 @@ class Runner:
     def _run(self) -> None:
         try:
             while not self._stopping and not self._leases.store.is_closed:
-                if not self._try_step():
-                    self._wake.wait(_AFTER_ERROR)
+                self._wake.wait(self._try_step())
         finally:
             self._end.set()
 
-    def _try_step(self) -> bool:
-        """False: it failed, and is worth another try a little later."""
+    def _try_step(self) -> float:
+        """What is to be done now. If it fails: after how many seconds it is worth another try."""
         self._wake.clear()
         try:
             self._step()
         except Unavailable as error:
             self._report_delay(error)
-            return False
+            return _AFTER_OUTAGE
         except Exception:
             if not self._leases.store.is_closed:
                 _log.exception("%s: scheduling failed; it is tried again", self._scheduled.key)
-            return False
+            return _AFTER_ERROR
         self._is_delayed = False
-        return True
+        return 0.0
 
     # ---- what to do now
 
@@ -184,6 +185,9 @@ class Runner:
             raise
         else:
             self._report_end("finished", fire, since)
+            if lease.lost:  # a thread, which cannot be cancelled
+                said = "%s: its lease was lost while it ran; another machine may have run it, too"
+                _log.warning(said, self._scheduled.key)
         self._record(fire)
         self._keep(lease, state)
 

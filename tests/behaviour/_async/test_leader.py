@@ -34,9 +34,9 @@ async def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) ->
 async def test_a_leader_is_kept_in_office(valkey: Server) -> None:
     """A leader leads far beyond its ttl, and a candidate whose wait is over gets Busy."""
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
-        async with one.leader("indexer", ttl=0.9) as leader:
+        async with one.leader("indexer", ttl=1.5) as leader:
             with pytest.raises(Busy):
-                async with two.leader("indexer", ttl=0.9, wait=1.5):
+                async with two.leader("indexer", ttl=1.5, wait=2):
                     raise AssertionError("there is a leader")
             leader.check()
 
@@ -83,7 +83,7 @@ async def test_a_deposed_leader_is_told_at_once(
     events: list[Event] = []
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(LeaseLost):
-            async with dibs.leader("indexer", ttl=0.9) as leader:
+            async with dibs.leader("indexer", ttl=2) as leader:
                 server.flush()
                 await told(leader)
                 # Told while the body still runs, and not only at its end.

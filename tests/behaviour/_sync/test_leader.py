@@ -35,9 +35,9 @@ def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) -> None:
 def test_a_leader_is_kept_in_office(valkey: Server) -> None:
     """A leader leads far beyond its ttl, and a candidate whose wait is over gets Busy."""
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
-        with one.leader("indexer", ttl=0.9) as leader:
+        with one.leader("indexer", ttl=1.5) as leader:
             with pytest.raises(Busy):
-                with two.leader("indexer", ttl=0.9, wait=1.5):
+                with two.leader("indexer", ttl=1.5, wait=2):
                     raise AssertionError("there is a leader")
             leader.check()
 
@@ -84,7 +84,7 @@ def test_a_deposed_leader_is_told_at_once(
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(LeaseLost):
-            with dibs.leader("indexer", ttl=0.9) as leader:
+            with dibs.leader("indexer", ttl=2) as leader:
                 server.flush()
                 told(leader)
                 # Told while the body still runs, and not only at its end.

@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import math
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -25,6 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from .deadlines import run_within
 
 THREADS = 10
 """How many may ask the database at once; it has a connection for each of them."""
@@ -145,14 +145,6 @@ def _on_begin(connection: Connection) -> None:
 
 # ---- threads
 
-_call = threading.local()
-
-
-def seconds_left() -> float | None:
-    """Until this thread's call of the database has taken too long. None: it has no limit."""
-    until: float | None = getattr(_call, "until", None)
-    return None if until is None else max(until - monotonic(), 0.0)
-
 
 class Threads:
     """The threads in which a database is asked: as many at once as it has connections."""
@@ -172,7 +164,9 @@ class Threads:
                 await self._turns.acquire()
         except TimeoutError:
             raise PoolTimeout("no thread was free in time") from None
-        work = self._workers.submit(_limited, longest or self._patience.statement, call, *arguments)
+        work = self._workers.submit(
+            run_within, longest or self._patience.statement, call, *arguments
+        )
         # Not when the caller leaves: a thread of its own may still be at work then.
         work.add_done_callback(self._next(asyncio.get_running_loop()))
         return await asyncio.wrap_future(work)
@@ -187,14 +181,6 @@ class Threads:
                 loop.call_soon_threadsafe(self._turns.release)
 
         return release
-
-
-def _limited(longest: float, call: Callable[..., T], *arguments: Any) -> T:
-    _call.until = monotonic() + longest
-    try:
-        return call(*arguments)
-    finally:
-        _call.until = None
 
 
 # ---- columns

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from .databases import seconds_left
+from .deadlines import seconds_left
 
 _GRACE = 0.5
 """Seconds for the server's own word, which is clearer than our silence."""

@@ -21,6 +21,7 @@ from . import (
     hits,
     hold,
     imports,
+    limit,
     outage,
     patience,
     refusal,
@@ -34,6 +35,7 @@ from .worker import Bench, bench
 Part = Callable[[Plan, Bench], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "hold": hold.run,
+    "limit": limit.run,
     "refusal": refusal.run,
     "handoff": handoff.run,
     "patience": patience.run,
@@ -89,7 +91,7 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, hits and guards pinned, everything else as a
+    Leases are measured pinned and unpinned, permits, hits and guards pinned, everything else as a
     deployment would have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
@@ -98,7 +100,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        pinned |= {name: parts.pop(name) for name in ("hits", "guard") if name in parts}
+        pinned |= {name: parts.pop(name) for name in ("limit", "hits", "guard") if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)
         yield core, pinned | parts

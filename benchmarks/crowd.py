@@ -1,4 +1,4 @@
-"""n callers at once, as threads or as tasks, each doing the same small thing until told to stop.
+"""n callers at once, as threads or as tasks, each doing the same until stopped.
 
 Every caller does it once before the clock starts: connections are open, scripts loaded and
 imports done, so that what is timed is the steady state. Calls under way when time is up are

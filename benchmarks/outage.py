@@ -53,7 +53,7 @@ def _ask(server: servers.Server, worker: Worker) -> dict[str, Any]:
 
 
 def _story(call: Call, pause: Callable[[float], object], server: int) -> dict[str, Any]:
-    """The outage, told by one caller, who stops the server itself: the moments are exact."""
+    """The outage, seen by one caller, who stops the server itself: the moments are exact."""
     call()
     with servers.stopped(server):
         first, after = call().ms, list[float | None]()
@@ -69,7 +69,7 @@ def _story(call: Call, pause: Callable[[float], object], server: int) -> dict[st
 
 
 def _enough(calls: list[float | None]) -> bool:
-    """A hundred calls, or as many as fit into the cap: two calls of five seconds tell the story."""
+    """A hundred calls, or as many as fit into the cap: two calls of five seconds are enough."""
     return len(calls) >= NEXT or None in calls or sum(ms or 0 for ms in calls) > CAP * 1e3
 
 

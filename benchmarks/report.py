@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import hits, hold, measure, table
-from .systems import BARE, CASHEWS, CASHEWS_LOCAL, FLOOR, GET, LOCK
+from . import hits, hold, limit, measure, table
+from .systems import BARE, CASHEWS, CASHEWS_LOCAL, DIBS, FLOOR, GET, LOCK
 
 
 def hold_table(result: dict[str, Any]) -> str:
@@ -50,6 +50,46 @@ def _hold_row(cell: hold.Cell, lock: hold.Cell | None, floor: hold.Cell | None) 
         table.short(cpu.middle),
         table.between(cpu.least, cpu.most),
     )
+
+
+def limit_table(result: dict[str, Any]) -> str:
+    """Pairs per second with and without a limit, and what a pair costs client and server."""
+    headings = (
+        "acquire + release",
+        "pairs/s",
+        "(min–max)",
+        "× dibs",
+        "CPU µs/pair",
+        "server µs/pair",
+        "both × dibs",
+    )
+    cells = limit.cells_of(result)
+    rows: list[tuple[str, ...]] = []
+    for column in dict.fromkeys(cell.column for cell in cells):
+        rows.append((column,))
+        plain = limit.find(cells, DIBS, column)
+        rows += [_limit_row(cell, plain) for cell in cells if cell.column == column]
+    return f"limit, {_where(result)}\n" + table.aligned(headings, rows)
+
+
+def _limit_row(cell: limit.Cell, plain: limit.Cell | None) -> tuple[str, ...]:
+    rate, cpu = measure.Spread.of(cell.rates), measure.Spread.of(cell.cpu_us)
+    server = measure.Spread.of(cell.server_us)
+    if rate is None or cpu is None or server is None:
+        return (f"  {cell.system}: {cell.broken}",)
+    return (
+        f"  {cell.system}",
+        table.whole(rate.middle),
+        table.between(rate.least, rate.most),
+        table.short(measure.ratio(cell.rates, plain.rates) if plain else None),
+        table.short(cpu.middle),
+        table.short(server.middle),
+        table.short(measure.ratio(_both(cell), _both(plain)) if plain else None),
+    )
+
+
+def _both(cell: limit.Cell) -> list[float]:
+    return [mine + its for mine, its in zip(cell.cpu_us, cell.server_us, strict=True)]
 
 
 def hits_table(result: dict[str, Any]) -> str:
@@ -255,6 +295,7 @@ def _capped(ms: float | None) -> str:
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "pinned": hold_table,
     "hold": hold_table,
+    "limit": limit_table,
     "refusal": refusal_table,
     "handoff": handoff_table,
     "patience": patience_table,

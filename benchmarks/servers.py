@@ -86,6 +86,12 @@ class Server:
         rows = str(self.ask("INFO", "stats")).splitlines()
         return int(next(row.split(":")[1] for row in rows if row.startswith("total_reads")))
 
+    def cpu_seconds(self) -> float:
+        """The CPU time that the server has used so far."""
+        rows = str(self.ask("INFO", "cpu")).splitlines()
+        used = dict(row.split(":", 1) for row in rows if row.startswith("used_cpu_"))
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
     def wait_until_ready(self) -> None:
         for _ in range(200):
             try:

@@ -5,7 +5,7 @@ well. Timed is how long after the first caller had the value the last one had it
 leader to the slowest follower. One of the loads is longer than the leader's lock may last.
 
 Before that, every process reads other keys, some of them together with the other processes, so that
-connections are open and scripts loaded. Then the processes are told to begin, one line in each of
+connections are open and scripts loaded. Then the processes are started, one line in each of
 their pipes, and their clocks are compared: the monotonic clock is the same for all processes.
 """
 

@@ -80,6 +80,14 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         },
     ),
     (
+        {"slow", "dribble", "narrow"},
+        "its ten thousand claims, one after another, would take minutes on that line",
+        {
+            "test_ten_thousand_claims_leave_nothing",
+            "test_ten_thousand_claims_of_threads_leave_nothing",
+        },
+    ),
+    (
         {"narrow", "dribble"},
         "its megabytes would take minutes on that line",
         {

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def customer_of(request: Request, x_user_id: Annotated[str | None, Header()] = None) -> str:
-    """Who asks, as a gateway in front of us tells. 401: it does not, or somebody else does, too."""
+    """Who asks, by the header of the gateway. 401: there is none, or more than one."""
     is_one = len(request.headers.getlist("x-user-id")) == 1
     if x_user_id is None or not is_one or not _USER.fullmatch(x_user_id):
         raise HTTPException(401, "X-User-Id must say who you are, in 1 to 64 visible characters.")

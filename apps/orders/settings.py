@@ -1,4 +1,4 @@
-"""What the environment may tell the orders service."""
+"""The settings of the orders service, from the environment."""
 
 import hashlib
 import logging

@@ -20,7 +20,7 @@ _FAREWELL = 3
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which ends at once though streams are open, and well though a signal told it to."""
+    """uvicorn, which ends at once though streams are open, and with code 0 after a signal."""
 
     def __init__(self, config: uvicorn.Config, playground: Playground, address: str) -> None:
         super().__init__(config)
@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
 
 
 def main() -> int:
-    """The exit code: 0 when it was told to end, 1 when it could not start."""
+    """The exit code: 0 when it was stopped, 1 when it could not start."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Outages are made on purpose here, and shown on the page.
     logging.getLogger("dibs").setLevel(logging.ERROR)

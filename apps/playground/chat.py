@@ -23,7 +23,8 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
-from local_line import ChatPanel, Platform, served
+from local_line import ChatPanel, Platform, create_api, served
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
@@ -59,10 +60,11 @@ _FIXED = {
 class Bot:
     """WeaMind, behind the platform: started when it is first needed, gone on exit."""
 
-    def __init__(self, engine: Engine, platform: Platform) -> None:
+    def __init__(self, engine: Engine, platform: Platform, api: Starlette) -> None:
         self.delay = DELAY
         self._engine = engine
         self._platform = platform
+        self._api = api
         self._child: Child | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._settings: Mapping[str, str] | None = None
@@ -136,7 +138,7 @@ class Bot:
 
     async def _prepare(self) -> Mapping[str, str]:
         """The bot's settings. What they name is there: LINE's API, and a folder."""
-        api = await self._open.enter_async_context(served(self._platform.app))
+        api = await self._open.enter_async_context(served(self._api))
         self._platform.api_base = api
         self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
         self._open.callback(shutil.rmtree, self._folder, ignore_errors=True)
@@ -183,8 +185,9 @@ class BotPanel(ChatPanel):
         platform = Platform(
             secret=secrets.token_hex(16), access_token=secrets.token_hex(32), name="WeaMind"
         )
-        self._bot = Bot(engine, platform)
-        super().__init__(platform, open_bot=self._bot.open)
+        api = create_api(platform)
+        self._bot = Bot(engine, platform, api)
+        super().__init__(platform, api=api, open_bot=self._bot.open)
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -216,7 +219,7 @@ class BotPanel(ChatPanel):
     # ---- answers
 
     async def page(self, request: Request) -> Response:
-        """The page, which is for any bot, and beside it what only this one can be told."""
+        """The page, which is for any bot, and beside it the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
         return HTMLResponse(_with_lever(Path(plain.path)), headers=dict(plain.headers))

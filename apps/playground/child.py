@@ -98,9 +98,9 @@ class Child:
 
 
 def main(app: str, listener: int, folder: str) -> None:
-    """Serve *app* there until stdin tells to end, or is closed."""
+    """Serve *app* there until a line comes on stdin, or it is closed."""
     Thread(target=_end_with_stdin, args=[folder], daemon=True).start()
-    import uvicorn  # only now: who closes stdin during a slow import is heard all the same
+    import uvicorn  # only now: who closes stdin during a slow import is noticed all the same
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -29,7 +29,7 @@ class Freed(NamedTuple):
 class Visit:
     """One person's way through the door: asks, is let in or turned away, stays, leaves.
 
-    In until the lease ends, or until told to `leave`: so it is over within wait + ttl.
+    In until the lease ends, or until `leave` is called: so it is over within wait + ttl.
     """
 
     def __init__(self, door: "Door", dibs: AsyncDibs, *, ttl: float, wait: float) -> None:

@@ -43,7 +43,7 @@ _OUT = (redis.RedisError, OSError)
 
 Json = dict[str, Any]
 Events = Counter[tuple[str, str]]
-"""How often dibs has told the service's listener what: kind and name."""
+"""How many events the listener of the service got, by kind and name."""
 Look = tuple[list[Json], Events, set[str] | None]
 
 _WAYS: dict[str, Callable[[Browser, Sequence[Json]], Awaitable[list[Json]]]] = {
@@ -126,7 +126,7 @@ class OrdersPanel:
             "exchanges": exchanges,
             "placed": sum(order["orderId"] not in ids for order in orders),
             "orders": orders,
-            "events": _told(events - counted),
+            "events": _as_rows(events - counted),
             "keys": await self._keys(visitor),
         }
 
@@ -201,7 +201,7 @@ def _visitor(request: Request) -> str:
     """Who orders. 400: the page was never opened here."""
     visitor = request.cookies.get(COOKIE, "")
     if not VISITOR.fullmatch(visitor):
-        raise HTTPException(400, "Open the page first: it tells the shop who you are.")
+        raise HTTPException(400, "Open the page first: it sets who you are.")
     return visitor
 
 
@@ -225,7 +225,7 @@ def _new(keys: set[str] | None, known: set[str] | None) -> set[str]:
     return set() if keys is None or known is None else keys - known
 
 
-def _told(events: Events) -> list[Json]:
+def _as_rows(events: Events) -> list[Json]:
     at = time()
     return [{"at": at, "kind": k, "name": name, "count": n} for (k, name), n in events.items()]
 

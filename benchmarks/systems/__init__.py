@@ -115,6 +115,16 @@ LEASES = with_before(
 )
 """Who can take a lease, in the order of the tables."""
 
+LIMITED = "dibs limit=3"
+
+LIMITS = (
+    System(DIBS, THREADS, "ours", "dibs", "dibs"),
+    System(LIMITED, THREADS, "ours", "dibs", "dibs", "Limited"),
+    System(DIBS, TASKS, "ours", "dibs", "dibs"),
+    System(LIMITED, TASKS, "ours", "dibs", "dibs", "Limited"),
+)
+"""A lease that one may hold, and one that three may."""
+
 WAITERS = tuple(each for each in LEASES if each.name in (LOCK, PRL, DIBS, f"{DIBS} (before)"))
 """Who can wait for one."""
 
@@ -182,5 +192,5 @@ GUARDS = with_before(
 
 def find(name: str, world: str) -> System:
     """The system of that name in that world."""
-    known = (*LEASES, *HITS, *STAMPEDE, *GUARDS)
+    known = (*LEASES, *LIMITS, *HITS, *STAMPEDE, *GUARDS)
     return next(system for system in known if (system.name, system.world) == (name, world))

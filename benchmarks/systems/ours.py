@@ -44,6 +44,17 @@ class Threads:
         self.client.close()
 
 
+class LimitedThreads(Threads):
+    def pair_on(self, key: str) -> Callable[[], None]:
+        hold = self.client.hold
+
+        def pair() -> None:
+            with hold(key, ttl=TTL, limit=3):
+                pass
+
+        return pair
+
+
 class Tasks:
     def __init__(self, port: int, callers: int) -> None:
         self.client = AsyncDibs(f"redis://127.0.0.1:{port}", on_outage="closed")
@@ -78,3 +89,14 @@ class Tasks:
 
     async def aclose(self) -> None:
         await self.client.aclose()
+
+
+class LimitedTasks(Tasks):
+    def pair_on(self, key: str) -> Callable[[], Awaitable[None]]:
+        hold = self.client.hold
+
+        async def pair() -> None:
+            async with hold(key, ttl=TTL, limit=3):
+                pass
+
+        return pair

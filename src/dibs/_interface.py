@@ -7,16 +7,28 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.fingerprint import fingerprint
+from ._core.keys import Template
 from ._core.once import NO_PAYLOAD
-from ._core.options import ClaimOptions
+from ._core.options import ClaimOptions, HoldKeywords, check_hold
 
 if TYPE_CHECKING:
-    from ._async.claim import AsyncClaim, AsyncClaiming
+    from ._async.claim import AsyncClaim
+    from ._async.claiming import AsyncClaiming
     from ._async.client import AsyncDibs
-    from ._sync.claim import Claim, Claiming
+    from ._sync.claim import Claim
+    from ._sync.claiming import Claiming
     from ._sync.client import Dibs
 
-    __all__ = ["AsyncClaim", "Claim", "ClaimRequest", "claiming", "fingerprint"]
+    __all__ = [
+        "AsyncClaim",
+        "Claim",
+        "ClaimRequest",
+        "HoldKeywords",
+        "Template",
+        "check_hold",
+        "claiming",
+        "fingerprint",
+    ]
 
 
 class ClaimRequest(NamedTuple):
@@ -28,6 +40,10 @@ class ClaimRequest(NamedTuple):
     """The fingerprint of the payload; None: payloads are not compared."""
     name: str
     """What events and errors call the key."""
+    note: str | None = None
+    """What duplicates are told about the claim."""
+    token: str | None = None
+    """The token of a detached claim that is continued; None: it is claimed."""
 
 
 @overload
@@ -36,6 +52,6 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
     """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
-    key, options, payload, name = request
+    key, options, payload, name, note, token = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
-    return dibs._claim(key, options, fingerprint, name)
+    return dibs._claim(key, options, fingerprint, name, note, token)

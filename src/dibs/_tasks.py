@@ -14,8 +14,8 @@ import redis.asyncio as redis
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
 from ._transport.gathering import gather_tasks_until as gather_until
-from ._transport.gathering import start_task
-from ._transport.multiplexed import MultiplexedLink as Link
+from ._transport.gathering import running_loop, start_task
+from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Coalescer",
     "Flight",
     "Guard",
-    "Link",
     "Signal",
+    "Transport",
     "fits",
     "gather_until",
     "monotonic",
@@ -197,7 +197,7 @@ class Flight:
         """The flight that the work of this one waits for."""
         self._joined = 0
         self._worker: asyncio.Task[Any] | None = None
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._task = self._loop.create_task(self._run(work), name="dibs flight")
         self._task.add_done_callback(_see_error)
         if ended is not None:

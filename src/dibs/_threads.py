@@ -15,7 +15,7 @@ from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
 from ._transport import redis_internals
 from ._transport.gathering import gather_threads_until as gather_until
-from ._transport.pooled import PooledLink as Link
+from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Coalescer",
     "Flight",
     "Guard",
-    "Link",
     "Signal",
+    "Transport",
     "fits",
     "gather_until",
     "monotonic",

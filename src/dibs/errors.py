@@ -50,7 +50,8 @@ class Duplicate(DibsError):
     """It was submitted before. `state` is "running" or "done", `message` is for the user.
 
     `retry_after`: seconds until a new submission is accepted; at the earliest, if the first one is
-    still running. inf: another program wrote the key, without a ttl.
+    still running. inf: another program wrote the key, without a ttl. `note` is what the first one
+    said about itself, for example the id of the job that runs; the message does not contain it.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Duplicate(DibsError):
         state: Literal["running", "done"],
         message: str | None = None,
         name: str = "the key",
+        note: str | None = None,
     ) -> None:
-        super().__init__(key, retry_after, state, message, name)
+        super().__init__(key, retry_after, state, message, name, note)
+        self.note = note
         self.key = key
         self.retry_after = retry_after
         self.state: Literal["running", "done"] = state

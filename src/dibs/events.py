@@ -13,6 +13,7 @@ from typing import Literal
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
     "switched",
+    "detached", "resumed",
     "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
@@ -32,20 +33,20 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released, elected, fired: False when the store was out and the policy let
-    it through."""
+    """acquired, claimed, released, detached, resumed, elected, fired: False when the store was out
+    and the policy let it through."""
     waited: float | None = None
     """acquired, busy, waited, claimed, replayed, duplicate, elected: seconds spent waiting for
     others."""
     held: float | None = None
-    """released, completed, late, lost, leaked, resigned, deposed: seconds since it was acquired or
-    claimed."""
+    """released, completed, late, lost, leaked, detached, resigned, deposed: seconds since it was
+    acquired."""
     retry_after: float | None = None
     """busy, duplicate: seconds until the key is free at the latest."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
     fence: int | None = None
-    """acquired, elected, resigned, deposed, fired: the fence, where one was asked for."""
+    """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write, failed: why, as a code that does not change:
     "silent", "refused", "readonly" … recovered: what the outage began with.

@@ -7,10 +7,10 @@ def test_the_breaker_tells_news_once() -> None:
     """Open at the first failure, closed at the first answer, and it knows how long it was."""
     breaker = Breaker()
     assert not breaker.is_open
-    assert breaker.heal(1.0) is None
+    assert breaker.close(1.0) is None
     assert breaker.trip(10.0, "refused")
     assert breaker.is_open
     assert not breaker.trip(11.0, "timed out")
     assert breaker.cause == "refused", "what the outage began with"
-    assert breaker.heal(12.5) == 2.5
+    assert breaker.close(12.5) == 2.5
     assert not breaker.is_open

@@ -10,8 +10,8 @@ from dibs._core.capabilities import (
     RESP2,
     RESP3,
     RESP3_AGAIN,
-    Greeting,
     Handshake,
+    Negotiation,
     read_engine,
 )
 from dibs._core.engine import (
@@ -37,8 +37,8 @@ FINE = [None, 0, -2, 0, 1, b"OK"]
 
 def finish(handshake: Handshake, *answers: list[Any]) -> Engine:
     for answer in answers[:-1]:
-        assert handshake.heard(answer) is None
-    engine = handshake.heard(answers[-1])
+        assert handshake.received(answer) is None
+    engine = handshake.received(answers[-1])
     assert engine is not None
     return engine
 
@@ -69,9 +69,9 @@ def test_without_a_release_there_is_no_engine() -> None:
     with pytest.raises(UsageError, match="EVAL"):
         finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, b"OK"])
     handshake = Handshake()
-    assert handshake.heard([ALL, None, 0, -2, 0, NOPERM, b"OK"]) is None
+    assert handshake.received([ALL, None, 0, -2, 0, NOPERM, b"OK"]) is None
     with pytest.raises(UsageError, match="EVAL or DELEX"):
-        handshake.heard([UNKNOWN])
+        handshake.received([UNKNOWN])
     native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, b"OK"], [0])
     assert native.compare_delete == "DELEX"
 
@@ -80,7 +80,7 @@ def test_without_a_release_there_is_no_engine() -> None:
 def test_a_server_that_cannot_tell_now_is_asked_later(text: str) -> None:
     """No password, or still starting: not a lack of commands."""
     with pytest.raises(ConnectionError):
-        Handshake().heard([ErrorReply(text), *FINE])
+        Handshake().received([ErrorReply(text), *FINE])
 
 
 def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
@@ -97,27 +97,27 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
 
 def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
     """Closed once: the same again. Closed twice: plainly. What worked so is kept for a while."""
-    greeting = Greeting()
-    assert greeting.first(0.0) == RESP3
-    assert greeting.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
-    assert greeting.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
-    assert greeting.after(PLAIN, refused=False, closed=True) is None
-    assert greeting.first(1.0) == RESP3, "nothing has worked"
-    greeting.worked(PLAIN, 2.0)
-    assert greeting.first(3.0) == PLAIN
-    assert greeting.first(2.0 + Greeting.LASTS) == RESP3
-    assert greeting.after(PLAIN, refused=False, closed=False) is None
-    assert greeting.first(3.0) == RESP3, "it does not work any more"
+    negotiation = Negotiation()
+    assert negotiation.first(0.0) == RESP3
+    assert negotiation.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
+    assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
+    assert negotiation.after(PLAIN, refused=False, closed=True) is None
+    assert negotiation.first(1.0) == RESP3, "nothing has worked"
+    negotiation.worked(PLAIN, 2.0)
+    assert negotiation.first(3.0) == PLAIN
+    assert negotiation.first(2.0 + Negotiation.LASTS) == RESP3
+    assert negotiation.after(PLAIN, refused=False, closed=False) is None
+    assert negotiation.first(3.0) == RESP3, "it does not work any more"
 
 
 def test_a_refused_hello_leads_to_resp2() -> None:
     """An error reply is an answer; a timeout is none."""
-    greeting = Greeting()
-    assert greeting.after(RESP3, refused=True, closed=False) == RESP2
-    assert greeting.after(RESP2, refused=True, closed=False) is None
-    assert greeting.after(RESP3, refused=False, closed=False) is None
-    greeting.worked(RESP3, 1.0)
-    assert greeting.first(2.0) == RESP3
+    negotiation = Negotiation()
+    assert negotiation.after(RESP3, refused=True, closed=False) == RESP2
+    assert negotiation.after(RESP2, refused=True, closed=False) is None
+    assert negotiation.after(RESP3, refused=False, closed=False) is None
+    negotiation.worked(RESP3, 1.0)
+    assert negotiation.first(2.0) == RESP3
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

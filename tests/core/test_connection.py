@@ -1,4 +1,4 @@
-"""The connection machine, driven by facts in every order, with a simulated clock."""
+"""The state machine of connections, driven by facts in every order, with a simulated clock."""
 
 from collections import deque
 from typing import Any
@@ -11,17 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
-    MORE,
     SLICES,
-    Allowance,
     Attempt,
     Circuit,
     Next,
     Outbox,
+    TimeLimit,
     unserved,
 )
-from dibs._core.multiplexer import Channel, Multiplexer
-from dibs._core.request import REPEATED, ErrorReply, Request
+from dibs._core.multiplexer import Multiplexer
+from dibs._core.request import MORE, REPEATED, Channel, ErrorReply, Request
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES
@@ -155,12 +154,12 @@ def test_nothing_unanswered_ends_the_looking() -> None:
 
 def test_an_allowance_is_spent_in_slices() -> None:
     """Late slices count twice at most, and what comes resets it."""
-    allowance = Allowance(1.6)
-    assert allowance.slice == pytest.approx(0.1)
-    assert not any(allowance.spend(60.0) for _ in range(7))
-    assert allowance.spend(60.0)
-    allowance.reset()
-    assert not allowance.spend(60.0)
+    time_limit = TimeLimit(1.6)
+    assert time_limit.slice == pytest.approx(0.1)
+    assert not any(time_limit.count(60.0) for _ in range(7))
+    assert time_limit.count(60.0)
+    time_limit.reset()
+    assert not time_limit.count(60.0)
 
 
 # ---- requests
@@ -366,7 +365,7 @@ class EveryOrder(RuleBasedStateMachine):
         for pending in machine.use(channel, self.now):
             channel.queue.append(pending)
             channel.unsent.append(pending[1].payload)
-        machine.breaker.heal(self.now)
+        machine.breaker.close(self.now)
         self.head = None
 
     @rule()
@@ -389,7 +388,7 @@ class EveryOrder(RuleBasedStateMachine):
 
     def trip(self) -> None:
         self.machine.trip(self.now, SILENT)
-        self.machine.give_up(self.now, SILENT)
+        self.machine.fail_all(self.now, SILENT)
         assert all(waiter.done() for waiter in self.waiters), "forgotten at a trip"
         self.is_looking = False
 

@@ -353,3 +353,12 @@ def test_a_field_that_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match=r"'a\.id'") as caught:
         made("x:{a.id}", SimpleNamespace(name="secret"))
     assert "secret" not in str(caught.value)
+
+
+def test_a_template_without_a_function_takes_its_fields_by_name() -> None:
+    """The same keys as for a function with these parameters, and it says which it needs."""
+    template = Template("order:{shop.id}:{id}:{shop.zone}")
+    assert template.fields == ("shop", "id")
+    shop = {"id": 7, "zone": "a:b"}
+    assert template((), {"shop": shop, "id": "x:y"}) == "order:7:x%3Ay:a:b"
+    assert Template("plain").fields == () and Template("plain")((), {}) == "plain"

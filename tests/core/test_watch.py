@@ -41,25 +41,25 @@ def test_what_watching_says() -> None:
 
 def test_pushes_without_a_change_are_answered_ever_more_slowly() -> None:
     """The pause doubles up to the longest one; then there are looks without registering."""
-    pushes, pauses = Pushes().heard(0.0, pushed=False, changed=True), list[float]()
+    pushes, pauses = Pushes().after_reading(0.0, pushed=False, changed=True), list[float]()
     now = 0.0
     for _ in range(9):
-        pushes = pushes.heard(now, pushed=True, changed=False)
+        pushes = pushes.after_reading(now, pushed=True, changed=False)
         pauses.append(pushes.pause)
         now += pushes.pause
-        pushes = pushes.heard(now, pushed=False, changed=False)
+        pushes = pushes.after_reading(now, pushed=False, changed=False)
         if pushes.pause:
             break
     assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
     assert pushes.pause == LONGEST_PAUSE, "it polls"
-    assert pushes.heard(now + 3, pushed=False, changed=False).pause == 0, "and tries again"
+    assert pushes.after_reading(now + 3, pushed=False, changed=False).pause == 0, "and tries again"
 
 
 def test_a_push_about_a_change_is_answered_at_once() -> None:
     """Another holder: register now, and forget the pauses. So does a registration that is kept."""
-    paused = Pushes().heard(0.0, pushed=True, changed=False)
+    paused = Pushes().after_reading(0.0, pushed=True, changed=False)
     assert paused.pause > 0
-    assert paused.heard(1.0, pushed=True, changed=True) == Pushes(0.0, 0.0, 1.0)
-    kept = paused.heard(1.0, pushed=False, changed=False)
+    assert paused.after_reading(1.0, pushed=True, changed=True) == Pushes(0.0, 0.0, 1.0)
+    kept = paused.after_reading(1.0, pushed=False, changed=False)
     assert kept.pause == 0 and kept.backed_off > 0
-    assert kept.heard(3.0, pushed=False, changed=False).backed_off == 0
+    assert kept.after_reading(3.0, pushed=False, changed=False).backed_off == 0

@@ -45,7 +45,7 @@ def test_wheel_without_a_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None
         embedded.start(None)
 
 
-def test_other_platforms_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_platforms_get_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are no unix sockets, the sentence says what to do instead."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(os, "name", "nt")

@@ -1,4 +1,4 @@
-"""What a caller is told in place of the work."""
+"""What a caller gets in place of the response."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from dibs._http.responses import Response
 from dibs._http.submission import InvalidRequest
 
 
-def told(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
+def refused(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
     answer = refusal(Policy(window=60, **options), error, by_client=by_client)
     body = json.loads(answer.body)
     headers = dict(answer.headers)
@@ -38,7 +38,7 @@ def test_the_table_of_refusals() -> None:
         (InvalidRequest("key-missing", "Name it."), True, 400, "key-missing", None),
         (Unavailable("gone", "n"), False, 503, "unavailable", 1),
     ):
-        answer, body = told(error, by_client=by_client)
+        answer, body = refused(error, by_client=by_client)
         assert (answer.status, body["type"], body.get("retryAfter")) == (
             status, f"urn:dibs:{kind}", wait,
         )  # fmt: skip
@@ -49,16 +49,16 @@ def test_the_table_of_refusals() -> None:
 )
 def test_retry_after_is_rounded_up_and_at_least_1(left: float, shown: int) -> None:
     """Who comes back then does not come too early; a key without an end is waited for once."""
-    _, body = told(Duplicate("k", left, "running", None, "n"))
+    _, body = refused(Duplicate("k", left, "running", None, "n"))
     assert body["retryAfter"] == shown
 
 
 def test_a_message_is_in_the_body_in_its_own_language() -> None:
     """As `message` and as the detail; without one there is a sentence, and no `message`."""
-    answer, body = told(Duplicate("k", 1, "running", "請稍候…", "n"), message="請稍候…")
+    answer, body = refused(Duplicate("k", 1, "running", "請稍候…", "n"), message="請稍候…")
     assert body["message"] == body["detail"] == "請稍候…" and body["state"] == "running"
     assert "請稍候…".encode() in answer.body
-    _, body = told(Duplicate("secret-key", 1, "done", None, "n"))
+    _, body = refused(Duplicate("secret-key", 1, "done", None, "n"))
     assert "message" not in body and "secret-key" not in str(body)
 
 

@@ -347,7 +347,7 @@ async def test_a_4xx_frees_a_cool_down(valkey: Server, status: int) -> None:
 async def test_a_4xx_is_replayed_unless_it_says_log_in_or_later(
     valkey: Server, status: int, runs: int
 ) -> None:
-    """A failed login is never what a request is told once it is logged in."""
+    """A failed login is never what a request gets once it is logged in."""
 
     async def refuse(send: Any) -> None:
         await answer(send, status)
@@ -410,7 +410,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(valkey: Server) -> None:
 
 
 async def test_it_is_stored_before_the_last_piece_is_sent_under_asgi(valkey: Server) -> None:
-    """Whoever has the whole answer is told the truth when they submit again."""
+    """Whoever has the whole answer gets a correct answer when they submit again."""
     retries: list[Call] = []
 
     async def sending(message: Any) -> None:
@@ -483,7 +483,7 @@ async def test_a_stream_passes_piece_by_piece(valkey: Server) -> None:
 
 
 async def test_what_is_too_long_to_be_kept_is_not_done_again_under_asgi(valkey: Server) -> None:
-    """It reaches the client whole; a retry is told that it was done."""
+    """It reaches the client whole; a retry learns that it was done."""
 
     async def long(send: Any) -> None:
         await send(started())
@@ -850,7 +850,7 @@ def test_a_policy_of_the_middleware_needs_a_route_under_asgi() -> None:
 
 
 async def test_whoever_writes_to_the_store_writes_no_headers(valkey: Server) -> None:
-    """A kept answer with a line break in a header is not given; it was done, and that is told."""
+    """A kept answer with a line break in a header is not given; it was done, and that is said."""
 
     async def work(send: Any) -> None:
         await answer(send, headers=[("x-a", "harmless")])

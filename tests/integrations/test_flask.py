@@ -375,7 +375,7 @@ def test_a_file_passes_and_is_not_done_again(dibs: Dibs) -> None:
 
 
 def test_what_is_too_long_to_be_kept_is_not_done_again_in_flask(dibs: Dibs) -> None:
-    """It reaches the client whole; a retry is told that it was done."""
+    """It reaches the client whole; a retry learns that it was done."""
     app = shop(dibs)
     app.post("/long")(once(window=60, after="replay", key="required", most=10)(lambda: "x" * 11))
     assert app.test_client().post("/long", headers=KEYED).data == b"x" * 11

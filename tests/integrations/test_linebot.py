@@ -222,7 +222,7 @@ async def test_a_duplicate_of_another_kind_is_not_swallowed(valkey: Server) -> N
 
 
 async def test_without_an_id_it_always_runs(valkey: Server) -> None:
-    """What cannot be told from others is not skipped."""
+    """What cannot be distinguished from others is not skipped."""
     handled: list[int] = []
     async with AsyncDibs(valkey.url) as dibs:
 

@@ -74,7 +74,7 @@ def request(
     return (head + ("Connection: close\r\n" if closes else "") + "\r\n").encode() + body
 
 
-def told(answer: bytes) -> tuple[int, bool]:
+def result_of(answer: bytes) -> tuple[int, bool]:
     """Status, and whether it is a replay."""
     head = answer.partition(b"\r\n\r\n")[0].lower()
     return int(head.split()[1]), b"idempotent-replayed: true" in head
@@ -87,7 +87,7 @@ def test_a_client_that_closes_gets_its_replay(site: Site, version: str, size: in
     intent = f"closes-{version}-{size}"
     for number, cut in enumerate((0, 65_536, 1_000, 300_000)):
         data = request(intent, size=size, version=version, cookie=f"session={number}")
-        assert told(site.send(data, cut=cut if size > 1000 else 0)) == (201, number > 0)
+        assert result_of(site.send(data, cut=cut if size > 1000 else 0)) == (201, number > 0)
     assert site.runs(intent) == 1
 
 
@@ -100,9 +100,9 @@ def test_half_a_body_does_not_run_and_the_retry_does(site: Site) -> None:
             with socket.create_connection(("127.0.0.1", site.port), timeout=20) as wire:
                 wire.sendall(whole[:part])
         answer = site.send(whole[: len(whole) // 2], end=True)
-        assert answer == b"" or told(answer)[0] >= 400
+        assert answer == b"" or result_of(answer)[0] >= 400
         assert site.runs(intent) == 0
-        assert told(site.send(whole)) == (201, False) and site.runs(intent) == 1
+        assert result_of(site.send(whole)) == (201, False) and site.runs(intent) == 1
 
 
 def test_requests_in_a_pipeline_are_each_answered(site: Site) -> None:
@@ -124,8 +124,8 @@ def test_a_chunked_body_is_the_same_as_one_with_a_length(site: Site) -> None:
     for number, size in enumerate((100, 1717)):
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
-        assert told(site.send(head + chunks + b"0\r\n\r\n")) == (201, number > 0)
-    assert told(site.send(whole)) == (201, True) and site.runs("chunked") == 1
+        assert result_of(site.send(head + chunks + b"0\r\n\r\n")) == (201, number > 0)
+    assert result_of(site.send(whole)) == (201, True) and site.runs("chunked") == 1
 
 
 def test_a_chunked_body_that_breaks_off_does_not_run(site: Site) -> None:
@@ -141,7 +141,7 @@ def test_a_chunked_body_that_breaks_off_does_not_run(site: Site) -> None:
 
 
 def test_continue_is_kept(site: Site) -> None:
-    """A client that asks first is told to go on, and answered."""
+    """A client that asks first gets 100, and an answer."""
     whole = request("continue", size=100)
     head, _, body = whole.partition(b"\r\n\r\n")
     with socket.create_connection(("127.0.0.1", site.port), timeout=20) as wire:
@@ -149,4 +149,4 @@ def test_continue_is_kept(site: Site) -> None:
         assert wire.recv(1000).startswith(b"HTTP/1.1 100")
         wire.sendall(body)
         answer: Any = b"".join(iter(lambda: wire.recv(65536), b""))
-    assert told(answer)[0] == 201 and site.runs("continue") == 1
+    assert result_of(answer)[0] == 201 and site.runs("continue") == 1

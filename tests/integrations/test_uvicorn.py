@@ -141,7 +141,7 @@ def _replayed(response: httpx.Response) -> httpx.Response | None:
 
 
 def test_a_client_that_leaves_amid_a_stream_behind_uvicorn(visitor: Visitor) -> None:
-    """The stream ends, and is not begun again by a retry: it is told that it was done."""
+    """The stream ends, and is not begun again by a retry: it learns that it was done."""
     with visitor.begin("stream", "stream") as wire:
         assert wire.recv(1000)
         eventually(lambda: visitor.seen("sent") > 3, within=20)

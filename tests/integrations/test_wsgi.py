@@ -101,7 +101,7 @@ def test_it_is_stored_before_the_last_piece_is_sent_under_wsgi(
 
 
 def test_a_client_that_leaves_amid_a_stream_under_wsgi(guarded: Any) -> None:
-    """The work was done: a retry is told so, and the application's own end is called."""
+    """The work was done: a retry learns so, and the application's own end is called."""
     closed: list[int] = []
 
     class Pieces:

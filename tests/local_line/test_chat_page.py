@@ -332,6 +332,30 @@ def test_stickers_pictures_and_places_from_the_bot(page: Any, stage: Stage) -> N
     assert stage.bot.events[0]["message"]["type"] == "sticker"
 
 
+def test_a_picture_of_the_bot_is_shown_on_click(browser: Any, stage: Stage) -> None:
+    """Until then nobody is asked for it; what cannot be loaded says so."""
+    file, near, far = io.BytesIO(), "https://near.invalid/p.png", "https://far.invalid/p.png"
+    Image.new("RGB", (64, 48), "#1d6660").save(file, "PNG")
+    stage.bot.says = lambda event: [
+        {"type": "image", "originalContentUrl": url, "previewImageUrl": url} for url in (near, far)
+    ]
+    context = browser.new_context(viewport=PHONE, locale="zh-TW")
+    context.set_default_timeout(ROOM * 1000)
+    context.route(near, lambda route: route.fulfill(body=file.getvalue(), content_type="image/png"))
+    context.route(far, lambda route: route.abort())
+    page = context.new_page()
+    page.goto(stage.line.page_url)
+    say(page, "圖")
+    show = page.get_by_role("button", name="圖片：顯示")
+    expect(show).to_have_count(2)
+    show.last.click()
+    expect(page.get_by_role("button", name="圖片：無法載入")).to_be_visible()
+    show.click()
+    shot = page.locator(".row.bot img.shot")
+    eventually(lambda: shot.evaluate("(image) => image.naturalWidth") == 64)
+    context.close()
+
+
 # ------------------------------------------------------------------------------- the rich menu
 
 

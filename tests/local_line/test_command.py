@@ -16,6 +16,7 @@ import httpx2 as httpx
 import pytest
 from local_line import BlockingLine, LocalLine
 from local_line.__main__ import main
+from local_line.troubles import trouble
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -103,12 +104,19 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with BlockingLine() as line:
         port = line.api_base.rpartition(":")[2]
         assert main(["--port", port]) == 1
-    assert capsys.readouterr().err.startswith("local-line: ")
+    said = capsys.readouterr().err
+    assert said == f"local-line: port {port} is in use; --port takes another one, 0 a free one\n"
 
 
 @pytest.mark.parametrize(
     "options",
-    [["--webhook", "localhost:5000"], ["--port", "99999"], ["--nothing"]],
+    [
+        ["--webhook", "localhost:5000"],
+        ["--webhook", "http:///callback"],
+        ["--webhook", "http://localhost:99999/callback"],
+        ["--port", "99999"],
+        ["--nothing"],
+    ],
     ids=" ".join,
 )
 def test_wrong_options(options: list[str]) -> None:
@@ -124,6 +132,56 @@ def test_a_picture_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_text("a face")
     assert main(["--picture", str(file)]) == 1
     assert "neither a PNG nor a JPEG" in capsys.readouterr().err
+
+
+def test_a_picture_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence without an error number."""
+    assert main(["--picture", "no.png"]) == 1
+    assert capsys.readouterr().err == "local-line: no.png: No such file or directory\n"
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_a_bot_that_is_down_is_reported_in_the_terminal() -> None:
+    """So is a call that is not served, and one with another token."""
+    with command("--webhook", "http://127.0.0.1:9/callback", "--port", "0", "--token", "t") as (
+        process,
+        said,
+    ):
+        base = base_in(said)
+        assert call(base, "t", "/v2/bot/nothing").status_code == 404
+        assert call(base, "another", "/v2/bot/info").status_code == 401
+        with httpx.Client(base_url=base, trust_env=False) as phone:
+            phone.get("/chat/")
+            phone.post("/chat/api/say", json={"text": "hello"}).raise_for_status()
+        lines = [process.stderr.readline() for _ in range(3)]
+    assert lines == [
+        "local-line: call: GET /v2/bot/nothing is not served.\n",
+        "local-line: call: GET /v2/bot/info: 401. Does the bot have the same access token?\n",
+        "local-line: webhook: no connection to http://127.0.0.1:9/callback. Is the bot running?\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "Does the bot have the same channel secret?"),
+        (404, "Is the path of --webhook right?"),
+        (500, "The bot's log says why."),
+    ],
+)
+async def test_what_is_said_about_a_bot_that_refuses(status: int, words: str) -> None:
+    """What its author should look at first; nothing, if it answers well."""
+
+    async def bot(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    async with LocalLine(webhook_patience=ROOM) as line:
+        url = await line.connect(bot)
+        assert trouble(await line.say("hi")) == f"webhook: {url} answered {status}. {words}"
+        status = 200
+        assert trouble(await line.say("hi")) is None
 
 
 # ------------------------------------------------------------------------------- in tests

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from linebot.v3 import webhooks as hooks
-from local_line import LocalLine, Source, events, wire
+from local_line import LocalLine, Source, create_api, events, wire
 from local_line.contents import Content
 from local_line.journal import Call
 from local_line.rates import LIMITS, Rates
@@ -321,7 +321,7 @@ async def test_a_call_once_more() -> None:
         await api.post(f"{SEND}/reply", json=reply)
         await api.get("/v2/bot/followers/ids?limit=7")
         for call in line.calls:
-            await wire.call_again(line, call)
+            await wire.call_again(create_api(line), line.channel.access_token, call)
         assert [call.status for call in line.calls] == [200, 200, 400, 200]
         assert line.calls[2].note == "Invalid reply token"
         assert line.calls[3].path == "/v2/bot/followers/ids?limit=7"
@@ -337,7 +337,7 @@ async def test_a_long_body_is_not_kept() -> None:
         assert call.is_cut and call.sent == b""
         assert wire.details(call, line.api_base)["request"] == "(too long to be kept)"
         with pytest.raises(ValueError, match="too long"):
-            await wire.call_again(line, call)
+            await wire.call_again(create_api(line), line.channel.access_token, call)
 
 
 def test_a_command_for_a_terminal() -> None:

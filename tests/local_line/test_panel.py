@@ -40,6 +40,18 @@ async def test_what_happens_while_the_bot_starts_is_told_once() -> None:
             assert kind == "entry" and entry["message"]["text"] == "晚"
 
 
+async def test_who_writes_to_the_bot_has_added_it() -> None:
+    """So that the bot may ask for their profile, as it may at LINE."""
+    platform = Platform(secret=SECRET, access_token=TOKEN, webhook_url="http://127.0.0.1:9")
+    panel = ChatPanel(platform)
+    async with panel, served(create_page(panel)) as url, _visitor(url) as client:
+        await client.post("/chat/api/say", json={"text": "hi"})
+        (user,) = platform.accounts.friends()
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        profile = await client.get(f"/v2/bot/profile/{user}", headers=headers)
+        assert profile.json()["displayName"] == "Ann"
+
+
 async def test_half_a_character_is_refused() -> None:
     """Before it is in the chat: no webhook could carry it."""
     platform = Platform(secret=SECRET, access_token=TOKEN, webhook_url="http://127.0.0.1:9")

@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
-from dibs._core.capabilities import Greeting
+from dibs._core.capabilities import Negotiation
 from dibs._transport.handshake import open_async
 from dibs._transport.targets import find
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
@@ -78,6 +78,13 @@ async def kept_a_moment(dibs: AsyncDibs) -> None:
         await asyncio.sleep(0)
 
 
+async def limited(dibs: AsyncDibs) -> None:
+    # Its key must be free for a lease without a limit afterwards.
+    async with dibs.hold("user:1", ttl=60, limit=2, fence=True):
+        async with dibs.hold("user:1", ttl=60, limit=2) as lease:
+            await lease.extend(50)
+
+
 SCENARIOS = [
     acquire_and_release, fenced, renewed, extended, waiting_here, claimed, claim_waiting_here,
     kept_a_moment,
@@ -116,6 +123,16 @@ async def test_a_hold_is_cancelled_after_every_tick(valkey: Server, scenario: Sc
             await dibs.peek("warm:up")
             await cancelled_after(ticks, scenario(dibs))
         await nothing_is_left(valkey)
+
+
+@pytest.mark.parametrize("way", [run_cancelled_at, cancelled_after])
+async def test_a_permit_is_cancelled_at_every_moment(valkey: Server, way: Any) -> None:
+    """At every suspension, and after every tick: no permit is left behind."""
+    for step in range(30):
+        async with AsyncDibs(valkey.url, budget=5) as dibs:
+            await dibs.peek("warm:up")
+            await way(step, limited(dibs))
+            await nothing_is_left(valkey)
 
 
 async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:
@@ -253,7 +270,7 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
     """pytest fails a test that leaves one to the garbage collector, which closes it late."""
 
     async def open_and_close(place: Any) -> None:
-        (await open_async(place, Greeting(), Mock())).abort()
+        (await open_async(place, Negotiation(), Mock(), Mock())).abort()
 
     async def cancel_at(step: int, place: Any) -> bool:
         with contextlib.suppress(asyncio.CancelledError):
@@ -316,7 +333,7 @@ def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
 
     async def first() -> bool:
         lost = await work()
-        dibs._store.link.reconnect()  # its loop ends: leave no open transport behind
+        dibs._store.transport.reconnect()  # its loop ends: leave no open transport behind
         await asyncio.sleep(0.05)
         return lost
 

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import pytest
@@ -178,17 +180,20 @@ async def test_nothing_stays_of_values_in_memory_that_changed(valkey: Server) ->
                 await menu.invalidate(name)
 
         await change(["a"] * 5)
-        before = objects()
+        before = callbacks()
         await change(["a"] * 300)
-        assert objects() - before < 300  # less than one for each
+        assert callbacks() - before < 30  # not one for each
         await change([str(number) for number in range(300)])
-        # For each key one tuple stays: where it lives.
-        await aeventually(lambda: objects() - before < 2 * 300)
+        await aeventually(lambda: callbacks() - before < 30)
 
 
-def objects() -> int:
+def callbacks() -> int:
+    """How many functions, methods and partials there are.
+
+    Other objects are not counted: a process that was stopped logs what took so long.
+    """
     gc.collect()
-    return len(gc.get_objects())
+    return sum(isinstance(thing, FunctionType | MethodType | partial) for thing in gc.get_objects())
 
 
 # ---- reads that are shared
@@ -296,7 +301,7 @@ def test_a_refresh_that_hangs_in_a_thread_does_not_end_all_refreshing(valkey: Se
 
     with Dibs(valkey.url, budget=10) as dibs:
 
-        @dibs.cached("menu:{name}", ttl=0.2, stale=60, load_timeout=0.3, lock_ttl=0.3)
+        @dibs.cached("menu:{name}", ttl=0.2, stale=60, load_timeout=0.3, lock_ttl=1)
         def menu(name: str) -> int:
             nonlocal loads
             loads += 1
@@ -311,7 +316,9 @@ def test_a_refresh_that_hangs_in_a_thread_does_not_end_all_refreshing(valkey: Se
 
 
 @pytest.mark.parametrize("through", ["itself", "another"])
-def test_a_thread_that_loads_what_it_needs_to_load_is_told(valkey: Server, through: str) -> None:
+def test_a_thread_that_loads_what_it_needs_to_load_gets_an_error(
+    valkey: Server, through: str
+) -> None:
     """A cached function that asks for its own value, directly or not: UsageError, at once."""
     with Dibs(valkey.url, budget=10) as dibs:
 
@@ -329,7 +336,7 @@ def test_a_thread_that_loads_what_it_needs_to_load_is_told(valkey: Server, throu
 
 
 @pytest.mark.parametrize("through", ["itself", "another"])
-async def test_a_task_that_loads_what_it_needs_to_load_is_told(
+async def test_a_task_that_loads_what_it_needs_to_load_gets_an_error(
     valkey: Server, through: str
 ) -> None:
     """The same for tasks."""
@@ -349,7 +356,7 @@ async def test_a_task_that_loads_what_it_needs_to_load_is_told(
         await aeventually(lambda: valkey.keys() == [])
 
 
-def test_two_threads_whose_loads_need_each_other_are_told(valkey: Server) -> None:
+def test_two_threads_whose_loads_need_each_other_get_an_error(valkey: Server) -> None:
     """One loads A and needs B, the other loads B and needs A: neither waits for ever."""
     both = threading.Barrier(2)
 
@@ -419,7 +426,7 @@ def test_stale_reads_in_threads_cost_no_thread_and_no_script_each(valkey: Server
         eventually(lambda: loads == 2 and [menu("a") for menu in menus] == [2, 2])
 
 
-def test_too_many_refreshes_at_once_are_told(valkey: Server) -> None:
+def test_too_many_refreshes_at_once_are_reported(valkey: Server) -> None:
     """A loader that hangs for a hundred keys: a bounded number of threads, and an event."""
     events: list[Event] = []
     go, is_slow = threading.Event(), False

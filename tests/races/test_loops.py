@@ -9,12 +9,12 @@ import functools
 import gc
 import logging
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from dibs import AsyncDibs
+from dibs import AsyncDibs, UsageError
 from dibs.testing import FaultProxy, Server
 
 
@@ -171,6 +171,23 @@ def test_requests_that_were_cut_off_do_not_disturb_the_next_loop(proxy: FaultPro
     in_a_loop(first)
     proxy.heal()
     assert in_a_loop(second) is True
+
+
+def test_a_coroutine_that_is_not_run_by_asyncio() -> None:
+    """Trio, or a loop of somebody's own: the error names what is missing."""
+    dibs = AsyncDibs("redis://127.0.0.1:1")
+
+    async def load() -> int:
+        return 1
+
+    works: list[Coroutine[Any, Any, Any]] = [
+        dibs.try_hold("user:1", ttl=5),
+        dibs.claim("order:1", window=5).__aenter__(),
+        dibs.get_or_load("menu:1", load, ttl=5),
+    ]
+    for work in works:
+        with pytest.raises(UsageError, match="asyncio"):
+            work.send(None)
 
 
 def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:

@@ -99,7 +99,7 @@ def test_clearing_gives_up_what_was_left_open(valkey: Server) -> None:
     afterwards is no error."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        left = [dibs.claim(f"order:{n}", window=60, lease=0.6, after="hold") for n in "ab"]
+        left = [dibs.claim(f"order:{n}", window=60, lease=2, after="hold") for n in "ab"]
         opened = [each.__enter__() for each in left]
         endings = ("delifeq", "delex", "del", "eval", "evalsha")
         before = valkey.commands(*endings)
@@ -124,15 +124,15 @@ async def test_clearing_leaves_a_creators_claims_alone(valkey: Server) -> None:
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         async def job() -> int:
-            mine = await dibs.claim("mail:1", window=60, lease=0.6).__aenter__()
+            mine = await dibs.claim("mail:1", window=60, lease=2).__aenter__()
             assert current_claims() == (claim, mine)
             return clear_current_claims()
 
-        async with dibs.claim("order:1", window=60, lease=0.6, after="replay") as claim:
+        async with dibs.claim("order:1", window=60, lease=2, after="replay") as claim:
             assert await asyncio.create_task(job()) == 1
             assert await asyncio.to_thread(clear_current_claims) == 0
             assert current_claims() == (claim,) and claim.is_open
-            await asyncio.sleep(0.9)
+            await asyncio.sleep(2.5)
             assert not claim.lost
             claim.complete(17)
         async with dibs.claim("order:1", window=60, after="replay") as claim:
@@ -160,7 +160,7 @@ def test_a_claim_that_nobody_has_is_leaked(valkey: Server) -> None:
     """An __enter__ without an __exit__: told, not kept alive any more, free after its lease."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        dibs.claim("order:1", window=60, lease=0.6).__enter__()
+        dibs.claim("order:1", window=60, lease=2).__enter__()
         gc.collect()
         assert open_claims() == 0
         eventually(lambda: causes(events) == ["dropped"])
@@ -178,7 +178,7 @@ async def test_a_task_that_died_keeps_no_claim(valkey: Server) -> None:
     ):
 
         async def work() -> None:
-            claiming = dibs.claim("order:1", window=60, lease=0.6)
+            claiming = dibs.claim("order:1", window=60, lease=2)
             await claiming.__aenter__()
             await other.peek("order:1")  # connects, inside the claim
             assert open_claims() == 1

@@ -1,12 +1,16 @@
 """Signal handlers that use dibs, or raise, wherever their thread happens to be."""
 
 import signal
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from dibs import Dibs, Event
+from dibs._core.lease import LeaseState
+from dibs._sync.renewer import Renewer
 from dibs.testing import Server, eventually
 
 from ..conftest import Spawn
@@ -127,6 +131,18 @@ def test_a_keeper_that_cannot_be_started_once(
         assert valkey.keys() == []
 
 
+def test_a_load_whose_lock_cannot_be_kept_alive_frees_it(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller gets the error, and whoever comes next does not wait for the lock to expire."""
+    refusing_threads(monkeypatch, RuntimeError("can't start new thread"), 1)
+    with Dibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(RuntimeError):
+            dibs.get_or_load("menu:1", lambda: 1, ttl=60, lock_ttl=60)
+        assert valkey.keys() == []
+        assert dibs.get_or_load("menu:1", lambda: 1, ttl=60, lock_ttl=60) == 1
+
+
 def test_closing_after_the_keeper_could_not_be_started(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +185,34 @@ def test_a_handler_that_raises_while_the_keeper_starts(
                 assert len(keepers) == 1
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("verb", ["claim", "hold"])
+def test_a_handler_that_raises_before_the_block_begins(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Nobody can end what nobody was given: it is not renewed, and the key is free again."""
+
+    def keep_and_raise(renewer: Renewer, lease: LeaseState) -> None:
+        keep(renewer, lease)
+        sys.setprofile(raise_after_return)
+
+    def raise_after_return(frame: FrameType, event: str, arg: object) -> None:
+        if event == "return" and frame.f_code.co_name == "keep_and_raise":
+            return
+        sys.setprofile(None)
+        raise TimeIsUp
+
+    keep = Renewer.keep
+    monkeypatch.setattr(Renewer, "keep", keep_and_raise)
+    with Dibs(valkey.url, budget=5) as dibs:
+        guard: Any = dibs.hold("user:1", ttl=0.6, renew=True)
+        if verb == "claim":
+            guard = dibs.claim("user:1", window=60, lease=0.6)
+        with pytest.raises(TimeIsUp), guard:
+            pytest.fail("interrupted before")
+        del guard
+        eventually(lambda: valkey.keys() == [], within=5)
 
 
 def test_a_keeper_goes_on_after_an_error_that_nobody_expected(

@@ -221,7 +221,7 @@ async def test_hooks_and_lifespan_frame_each_case() -> None:
     ],
 )
 def test_an_adapter_that_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
-    """A mistake in an adapter is told when it is made."""
+    """A mistake in an adapter is reported when it is made."""
     with pytest.raises(UsageError):
         Adapter(**options)
 

@@ -36,7 +36,7 @@ async def test_the_transport_of_an_asyncio_connection(valkey: Server) -> None:
 
 
 @pytest.mark.parametrize("find", [socket_of, transport_of])
-def test_a_redis_py_that_has_moved_them_is_told(find: object) -> None:
+def test_a_redis_py_that_has_moved_them_gets_an_error(find: object) -> None:
     """UsageError that names redis-py, and not an AttributeError in the middle of a call."""
     assert callable(find)
     with pytest.raises(UsageError, match="redis-py"):

@@ -35,7 +35,13 @@ async def asynchronous() -> None:
         assert_type(lease, AsyncLease)
         assert_type(await lease.extend(3), bool)
         assert_type(lease.remaining, float)
+        token = await lease.detach(ttl=60)
+        assert_type(token, str)
     assert_type(await adibs.try_hold("a:1", ttl=5), AsyncLease | None)
+    async with adibs.hold("a:1", ttl=5, token=token):
+        pass
+    async with adibs.hold("a:2", ttl=5, limit=3) as lease:
+        assert_type(lease, AsyncLease)
     holding = await adibs.peek("a:1")
     if holding is not None:
         assert_type(holding.remaining, float)
@@ -68,6 +74,10 @@ async def asynchronous() -> None:
     async with adibs.claim("o:1", window=10, after="replay", payload={"a": 1}) as claim:
         assert_type(claim.replayed, bool)
         assert_type(claim.complete(17), int)
+    async with adibs.claim("o:2", window=10, note="job-17", token=None) as claim:
+        assert_type(claim.note, str | None)
+        assert_type(await claim.set_note("job-18"), bool)
+        assert_type(await claim.detach(ttl=60), str)
     await adibs.aclose()
 
 

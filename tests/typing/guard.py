@@ -26,6 +26,10 @@ asgi.DibsMiddleware(application, dibs="redis://h", user=lambda scope: scope["use
 wsgi.DibsMiddleware(
     wsgi_application, dibs=Dibs("redis://h"), policies=[wsgi.Policy("* /*", window=1)]
 )
+fastapi.held("order:{id}", ttl=5, wait=2, message="…")
+fastapi.held(lambda request: request.headers["x-user"], ttl=5, name="user:{id}")
+fastapi.held("order:{id}", ttl="5")  # pyright: ignore[reportArgumentType]
+fastapi.held("order:{id}", wait=2)  # pyright: ignore[reportCallIssue]
 fastapi.install(FastAPI(), "redis://h", users=user_of)  # pyright: ignore[reportCallIssue]
 flask.install(Flask("shop"), "redis://h", secret=3)  # pyright: ignore[reportArgumentType]
 

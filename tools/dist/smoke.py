@@ -200,6 +200,33 @@ def prometheus(url: str) -> None:
     assert b"dibs_" in generate_latest()
 
 
+def linebot(url: str) -> None:
+    """A dispatcher verifies a webhook of LINE's SDK and hands its event to a handler."""
+    import base64
+    import hashlib
+    import hmac
+    import json
+
+    from dibs import Dibs
+    from dibs.integrations.linebot import ThreadDispatcher
+    from linebot.v3 import WebhookParser
+    from linebot.v3.messaging import Configuration
+
+    event = {
+        "type": "unfollow", "mode": "active", "timestamp": 1, "webhookEventId": "smoke",
+        "deliveryContext": {"isRedelivery": False}, "source": {"type": "user", "userId": "U1"},
+    }  # fmt: skip
+    body = json.dumps({"destination": "U0", "events": [event, event]}).encode()
+    signature = base64.b64encode(hmac.digest(b"s", body, hashlib.sha256)).decode()
+    runs: list[object] = []
+    options = {"parser": WebhookParser("s"), "configuration": Configuration(access_token="t")}
+    with Dibs(url, namespace="smoke:") as dibs, ThreadDispatcher(dibs, **options) as dispatcher:
+        dispatcher.on("unfollow")(lambda event, reply: runs.append(event))
+        assert dispatcher.receive(body, "x") == 400
+        assert dispatcher.receive(body, signature) == 200
+    assert len(runs) == 1, runs
+
+
 EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "cron": cron,
@@ -208,6 +235,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "embedded": embedded,
     "fastapi": fastapi,
     "flask": flask,
+    "linebot": linebot,
     "prometheus": prometheus,
     "starlette": starlette,
 }

@@ -122,7 +122,7 @@ const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 /** What it comes to, in a sentence. */
 function sum({ exchanges, placed }) {
   const counted = make("b", "", `${count(exchanges.length, "request")}, ${placed ? count(placed, "new order") : "no new order"}.`);
-  if (placed > 1) return [counted, " The server was out, and what has no key cannot be told apart."];
+  if (placed > 1) return [counted, " The server was out, and requests without a key cannot be distinguished."];
   if (!placed && exchanges.every((each) => each.status === 429)) return [counted, " It was placed a moment ago."];
   return [counted];
 }

@@ -3,7 +3,7 @@
 const PEOPLE = { ann: "Ann", ben: "Ben" };
 const PAST = 20, AHEAD = 10; // seconds on the ribbon
 const MOST_EVENTS = 60;
-const BUDGET = 250; // ms: what dibs lets one call to the server cost, unless told otherwise
+const BUDGET = 250; // ms: what dibs lets one call to the server cost, by default
 
 const $ = (selector, from = document) => from.querySelector(selector);
 const seconds = (value) => value.toFixed(1);
@@ -206,7 +206,7 @@ function drawServer() {
   const outage = $("#outage");
   outage.setAttribute("aria-disabled", out > 0);
   write(outage, out > 0 ? `Stopped, back in ${seconds(out)} s` : "Stop the server for 5 s");
-  const frozen = "The server is frozen. Let Ann or Ben ask now: they are answered all the same, and told the truth.";
+  const frozen = "The server is frozen. Let Ann or Ben ask now: they are answered all the same, and correctly.";
   write($("#note"), now() < complaint.until ? complaint.text : out > 0 ? frozen : "");
 }
 

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    words = "run the bot until it is told to end"
+    words = "run the bot until it is stopped"
     serve = commands.add_parser("serve", help=words, description=f"{_capital(words)}. {_SETTINGS}")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (%(default)s)")
     serve.add_argument("--port", default=8003, type=_port, help="and on which port (%(default)s)")

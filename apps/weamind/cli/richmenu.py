@@ -33,14 +33,14 @@ async def _do(verb: str, api_base: str, token: str) -> int:
                 print(line)
             return 0
         done = await (apply(channel) if verb == "apply" else remove(channel))
-    print(told(verb, done))
+    print(result_line(verb, done))
     if done.left:
         what = f"{done.left} older menus could not be removed: run it again"
         return complain([what], FAILED)
     return 0
 
 
-def told(verb: str, done: Applied) -> str:
+def result_line(verb: str, done: Applied) -> str:
     """What was done, in a line."""
     if verb == "remove":
         return f"Removed: {done.removed} menus." if done.removed else "There was nothing to remove."

@@ -37,7 +37,7 @@ class Server(uvicorn.Server):
 
 
 def serve(host: str, port: int) -> int:
-    """The exit code, when it was told to end and the last event is done, or cannot begin."""
+    """The exit code, when it was stopped and the last event is done, or cannot begin."""
     try:
         settings = read_settings()
     except SettingsError as error:
@@ -52,7 +52,7 @@ def serve(host: str, port: int) -> int:
     except OSError as error:
         return complain([str(error)], FAILED)
     except KeyboardInterrupt:
-        pass  # told to end before it could serve, or twice
+        pass  # stopped before it could serve, or twice
     return 0
 
 

@@ -118,7 +118,7 @@ class Settings(StoreSettings):
     processing_lock_scope: Literal["selective", "all"] = "selective"
     """selective: taps of home, office and recent queries. all: also texts, locations, any tap."""
     processing_lock_busy_reply: Literal["every", "first"] = "every"
-    """Which refused taps are told to wait."""
+    """Which refused taps get the sentence that asks to wait."""
 
     push_fallback: bool = False
     """Push what could not be replied because the token had expired. It counts against the quota."""
@@ -132,7 +132,7 @@ class Settings(StoreSettings):
     event_queue_limit: Annotated[int, Field(ge=1, le=100_000)] = 2000
     """How many events may wait or be worked on; webhooks beyond it get 503."""
     shutdown_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 15.0
-    """How long the events under way may take when the process is told to end."""
+    """How long the events under way may take when the process is stopped."""
     log_level: LogLevel = "INFO"
     """How much the bot says. DEBUG: also when a lock is acquired, missed and released."""
 

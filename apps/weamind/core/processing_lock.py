@@ -26,7 +26,7 @@ from .metrics import Metrics, metrics
 from .speaking import Speaking
 
 NAME = "processing:user:{userId}"
-TOLD_NAME = "processing:told:{userId}"
+ASKED_NAME = "processing:asked:{userId}"
 SAID_NAME = "line:said:{what}:{userId}"
 ANSWERED_NAME = "line:answered:{what}:{userId}"
 _MARGIN = 0.05
@@ -97,7 +97,7 @@ class ProcessingLockService:
         lease = self._connected().try_hold(key, ttl=timeout_seconds, at_least=stays, name=NAME)
         self._reach.note(is_reached=lease is None or lease.guarded)
         _count_attempt(self._metrics, lease, _asked_by(key))
-        mark = _told_attempt(lease)
+        mark = _log_attempt(lease)
         _refused.set(key if lease is None else None)
         if lease is None:
             return False
@@ -174,10 +174,10 @@ class Turn:
     """Whether it is yours to work; if not, whether to say that somebody does."""
 
     def __init__(
-        self, *, granted: bool, tell: bool = False, speaking: Speaking | None = None
+        self, *, granted: bool, asks_to_wait: bool = False, speaking: Speaking | None = None
     ) -> None:
         self.granted = granted
-        self.tell = tell
+        self.asks_to_wait = asks_to_wait
         self._speaking = speaking
 
     async def answers(self) -> None:
@@ -229,7 +229,7 @@ class ProcessingLock:
         there is no turn for the same until the key is free, and one for something else as soon as
         it is free. Without it there is always one after an answer.
 
-        Who is refused and shall `tell` must do it within the block: the answer waits for it.
+        Who is refused and `asks_to_wait` must do it within the block: the answer waits for it.
         """
         key = _key_of(source) if self._enabled else None
         if key is None:
@@ -259,11 +259,11 @@ class ProcessingLock:
         except Busy as busy:
             self._reach.note(is_reached=True)
             _count_attempt(self._metrics, None, _type_of(source))
-            _told_attempt(None)
+            _log_attempt(None)
             return await self._refused(stack, busy, source, what, may_wait=not wait)
         self._reach.note(is_reached=lease.guarded)
         _count_attempt(self._metrics, lease, _type_of(source))
-        mark = _told_attempt(lease)
+        mark = _log_attempt(lease)
         speaking = await self._work_begins(stack, key, what)
         stack.push_async_callback(self._give_back, lease, time.monotonic(), mark)
         return Turn(granted=True, speaking=speaking)
@@ -296,20 +296,27 @@ class ProcessingLock:
         self, stack: AsyncExitStack, busy: Busy, source: object, what: str, *, may_wait: bool
     ) -> Turn:
         if not self._at_least:
-            return Turn(granted=False, tell=await self._is_first(busy))
+            return Turn(granted=False, asks_to_wait=await self._is_first(busy))
+        # Asked now: once it may speak, the work may be over and its keys gone.
+        is_same = bool(what) and await self._is_same(busy, what)
         speaking = Speaking(self._dibs, busy.key)
         stack.push_async_callback(speaking.close)
         if not await speaking.begin():  # the answer is being sent, for longer than usual
             return Turn(granted=False)
         if await self._is_running(busy.key, speaking):
-            return Turn(granted=False, tell=await self._is_first(busy))
+            return Turn(granted=False, asks_to_wait=await self._is_first(busy))
         await speaking.close()
         if not what:
             return Turn(granted=True)
-        if not may_wait or await self._is_answered(busy.key, what):
+        if is_same or not may_wait or await self._is_answered(busy.key, what):
             return Turn(granted=False)
         wait = min(busy.retry_after, self._at_least) + _MARGIN
         return await self._try(stack, busy.key, source, what, wait)
+
+    async def _is_same(self, busy: Busy, what: str) -> bool:
+        """Whether what runs, or was just answered, is the same; in the beginning, it counts so."""
+        begins = busy.retry_after > max(self._at_least, self._ttl - _BEGINNING)
+        return begins or await self._is_answered(busy.key, what)
 
     async def _is_answered(self, key: str, what: str) -> bool:
         """Whether the last answer was to the same."""
@@ -330,12 +337,12 @@ class ProcessingLock:
             return True
 
     async def _is_first(self, busy: Busy) -> bool:
-        """Whether this refusal is to be told: each, or the first while the lock can last."""
+        """Whether to ask to wait: after each refusal, or the first while the lock can last."""
         if self._busy_reply == "every":
             return True
-        key = busy.key.replace("processing:", "processing:told:", 1)
+        key = busy.key.replace("processing:", "processing:asked:", 1)
         rest = min(max(busy.retry_after, 0.001), self._ttl)
-        return await self._dibs.try_hold(key, ttl=rest, name=TOLD_NAME) is not None
+        return await self._dibs.try_hold(key, ttl=rest, name=ASKED_NAME) is not None
 
 
 # ---- both
@@ -363,7 +370,7 @@ def _asked_by(key: str) -> str:
     return asker[1] if asker is not None and asker[0] == key else "unknown"
 
 
-def _told_attempt(lease: Lease | AsyncLease | None) -> str:
+def _log_attempt(lease: Lease | AsyncLease | None) -> str:
     """One line in the log; the mark joins it to that of the release, and tells nothing else."""
     mark = secrets.token_hex(4)
     _log.debug("processing lock %s: %s", mark, "missed" if lease is None else "acquired")

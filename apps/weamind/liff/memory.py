@@ -8,7 +8,7 @@ MOST = 1000
 
 
 class TokenMemory:
-    """Tokens that LINE has vouched for. It is told the time."""
+    """Tokens that LINE has verified. The time is an argument."""
 
     def __init__(self, *, longest: float = LONGEST, most: int = MOST) -> None:
         self._longest = longest

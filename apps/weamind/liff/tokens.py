@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Tokens:
-    """LINE, as far as it tells whose a token is; what it has told is remembered for a while."""
+    """LINE, asked whose a token is; its answers are cached for a while."""
 
     def __init__(
         self, api_base: str, *, channel_id: str, longest: float = LONGEST, memory: TokenMemory

@@ -32,7 +32,8 @@ def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str
     if when is not None and when.is_over(now):
         return f"{when.label}已經過了，以下是{forecast.place_name}接下來的預報。"
     if question.topic in _OF_TODAY:
-        return _OF_TODAY[question.topic](forecast, now)
+        is_later = when is not None and when.start.date() > now.astimezone(TAIPEI).date()
+        return _of_today(forecast, question, now, when if is_later else None)
     if (when is None and question.topic in _ABOUT_NOW) or (when is not None and when.is_now):
         return _now(forecast, question, now)
     return _later(forecast, question, when or _rest_of_day(now), now)
@@ -117,12 +118,12 @@ def _wind(forecast: Forecast, now: datetime) -> str:
     return f"現在{forecast.place_name}風力：{wind_words(moment.wind)}。"
 
 
-def _uv(forecast: Forecast, now: datetime) -> str:
+def _uv(forecast: Forecast, now: datetime, label: str = "今天") -> str:
     day = day_of(forecast, now)
     if day is None or day.uv is None:
         return _unknown(forecast, "紫外線")
     care = "，記得防曬" if day.uv >= 6 else ""
-    return f"今天{forecast.place_name}紫外線指數最高 {day.uv}，{uv_class(day.uv)}{care}。"
+    return f"{label}{forecast.place_name}紫外線指數最高 {day.uv}，{uv_class(day.uv)}{care}。"
 
 
 def _air(forecast: Forecast, now: datetime) -> str:
@@ -141,9 +142,23 @@ def _sunrise(forecast: Forecast, now: datetime) -> str:
 
 
 def _typhoon(forecast: Forecast, now: datetime) -> str:
-    warned = [each.name for each in hazards_now(forecast, now) if "颱風" in each.name]
+    warned = dict.fromkeys(each.name for each in hazards_now(forecast, now))
     said = f"⚠️ {forecast.place_name}：{'、'.join(warned)}\n" if warned else ""
     return f"{said}🌀 颱風動態與警報請看中央氣象署：{TYPHOON_PAGE}"
+
+
+def _of_today(forecast: Forecast, question: Question, now: datetime, later: When | None) -> str:
+    """What is known of it; for a *later* day, how the weather will be then."""
+    if later is None or question.topic not in _NOW_ONLY:
+        return _OF_TODAY[question.topic](forecast, now)
+    if question.topic == "uv" and (day := day_of(forecast, later.start)) and day.uv is not None:
+        return _uv(forecast, later.start, later.label)
+    said = _later(forecast, Question(when=later), later, now)
+    return f"{said}{_NOW_ONLY[question.topic]}只有今天的資料。"
+
+
+_NOW_ONLY = {"humidity": "濕度", "wind": "風力", "uv": "紫外線", "air": "空氣品質"}
+"""What nobody forecasts for the days to come."""
 
 
 def _unknown(forecast: Forecast, what: str) -> str:

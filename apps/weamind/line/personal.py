@@ -153,14 +153,27 @@ async def answer_set(event: object, bot: Bot, data: Data) -> None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
     else:
         async with bot.dots(event):
-            is_set = await _set_place(user_id, kind, place, bot)
+            is_set = await _set_place(user_id, kind, place.code, bot)
         message = place_set_message(kind, place, asks_on=is_private(event))
         await bot.reply(event, message if is_set else text_message(texts.NO_ACCESS))
 
 
-async def _set_place(user_id: str, kind: str, place: Place, bot: Bot) -> bool:
+async def answer_unset(event: object, bot: Bot, data: Data) -> None:
+    """They have no home or office any more."""
+    kind, user_id = data.get("type"), private_user(event)
+    if kind not in ("home", "office"):
+        said = texts.UNKNOWN_TAP
+    elif user_id is None:
+        said = texts.ONLY_IN_PRIVATE
+    else:
+        removed = texts.PLACE_REMOVED.format(kind=texts.KINDS[kind])
+        said = removed if await _set_place(user_id, kind, None, bot) else texts.NO_ACCESS
+    await bot.reply(event, text_message(said))
+
+
+async def _set_place(user_id: str, kind: str, code: str | None, bot: Bot) -> bool:
     try:
-        await bot.users.set_place(user_id, "home" if kind == "home" else "office", place.code)
+        await bot.users.set_place(user_id, "home" if kind == "home" else "office", code)
     except UsersUnavailable:
         return False
     return True

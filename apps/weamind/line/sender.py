@@ -6,7 +6,6 @@ never sent again; a push, which takes a key, may be.
 
 import asyncio
 import functools
-import hashlib
 import logging
 import uuid
 from collections.abc import Coroutine, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal
 import httpx2 as httpx
 
 from dibs import AsyncDibs
+from dibs.integrations.linebot import reply_key
 
 from ..core.metrics import Metrics
 from .outcomes import Outcome, outcome_of_push, outcome_of_reply
@@ -80,13 +80,13 @@ class Sender:
         token turns out to have expired and pushing is allowed.
         """
         if token is None:
-            return self._told("no_token", None)
+            return self._counted("no_token", None)
         return await _to_its_end(self._reply_once(token, messages, to))
 
     async def _reply_once(self, token: str, messages: Sequence[Message], to: str | None) -> Outcome:
         mark = await self._mark(token)
         if mark == "spent":
-            return self._told("spent", None)
+            return self._counted("spent", None)
         outcome = await self._reply(token, messages)
         if outcome == "invalid_token" and mark == "ours" and to and self._push_allowed:
             await self._push(to, messages)
@@ -94,8 +94,7 @@ class Sender:
 
     async def _mark(self, token: str) -> Mark:
         """Whether the token is ours to spend. It is marked before it is sent: in doubt, spent."""
-        digest = hashlib.sha256(token.encode()).hexdigest()[:32]
-        lease = await self._dibs.try_hold(f"line:reply:{digest}", ttl=_MARK_TTL, name=MARK_NAME)
+        lease = await self._dibs.try_hold(reply_key(token), ttl=_MARK_TTL, name=MARK_NAME)
         if lease is None:
             return "spent"
         return "ours" if lease.guarded else "unknown"
@@ -103,9 +102,9 @@ class Sender:
     async def _reply(self, token: str, messages: Sequence[Message]) -> Outcome:
         body = {"replyToken": token, "messages": list(messages)}
         answer = await self._post("/v2/bot/message/reply", body)
-        return self._told(outcome_of_reply(answer), answer)
+        return self._counted(outcome_of_reply(answer), answer)
 
-    def _told(self, outcome: Outcome, answer: httpx.Response | Exception | None) -> Outcome:
+    def _counted(self, outcome: Outcome, answer: httpx.Response | Exception | None) -> Outcome:
         self._metrics.replies.labels(outcome).inc()
         if outcome != "sent":
             _log.warning("a reply was not sent: %s%s", outcome, _request_id(answer))

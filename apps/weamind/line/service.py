@@ -34,6 +34,7 @@ from .personal import (
     answer_set,
     answer_setting,
     answer_settings,
+    answer_unset,
     answer_weather,
     look_up,
     question_in,
@@ -63,7 +64,7 @@ async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
     async with bot.lock.turn(getattr(event, "source", None), what=what) as turn:
         if turn.granted:
             await work(bot.in_turn(turn))
-        elif turn.tell:
+        elif turn.asks_to_wait:
             await bot.reply(event, text_message(texts.BUSY))
 
 
@@ -161,7 +162,7 @@ async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
                 await bot.in_turn(turn).reply(event, found)
         elif turn.granted:
             await answer_own(event, bot.in_turn(turn), found, question_in(data))
-        elif turn.tell:
+        elif turn.asks_to_wait:
             await bot.reply(event, text_message(texts.BUSY))
 
 
@@ -188,6 +189,7 @@ _ACTIONS: dict[str, Callable[[Any, Bot, dict[str, str]], Awaitable[None]]] = {
     "recent_queries": answer_recent,
     "settings": answer_settings,
     "set": answer_set,
+    "unset": answer_unset,
     "delete": answer_delete,
     "other": _answer_other,
 }

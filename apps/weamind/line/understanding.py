@@ -10,7 +10,7 @@ from unicodedata import normalize
 from ..places import atlas
 from ..places.place import Place
 from ..places.search import Search
-from ..places.spelling import fold, gist
+from ..places.spelling import fold, gist, traditional
 from ..weather.forecast import TAIPEI
 from .abroad import abroad, abroad_in
 from .question import PLAIN, Question, find_question, is_about_weather, is_asking
@@ -43,6 +43,8 @@ _MEANT = {
     "settings": "action=settings",
     "home": "action=settings&type=home",
     "office": "action=settings&type=office",
+    "no home": "action=unset&type=home",
+    "no office": "action=unset&type=office",
 }
 """Small talk that means a button."""
 _AROUND_WORDS = """
@@ -51,6 +53,7 @@ _AROUND_WORDS = """
 走走 看海 上課 上學 約會 跑步 的話 大概 左右 應該 感覺 外面 戶外 需不需要 需要 適不適合 適合 能不能
 可不可以 最近 這裡 這邊 一下 那邊 那裡 今年 你好 您好 哈囉 嗨 早安 午安 晚安 給我 跟我說 還是 還有
 是不是 什麼時候 何時 幾點 要不要 中秋節 中秋 過年 春節 除夕 連假 端午節 清明節 暑假 寒假
+告訴我 我人 哪邊 哪裡 哪個 哪一個 比較
 那 呢 嗎 結果 所以 不過 然後 啊 喔 欸 誒 又 幹 靠 真的 好像
 """
 _ENGLISH_AROUND_WORDS = """
@@ -59,7 +62,8 @@ get any a an to going gonna this be on very much so right today's what's how's i
 """
 _AROUND = re.compile(
     "|".join(sorted(_AROUND_WORDS.split(), key=len, reverse=True))
-    + rf"|[ㄅ-ㄩ]|(?<![a-z'-])(?:{'|'.join(_ENGLISH_AROUND_WORDS.split())})(?![a-z'-])"
+    + r"|[ㄅ-ㄩ]|[勒咧捏](?=\W*$)"
+    + rf"|(?<![a-z'-])(?:{'|'.join(_ENGLISH_AROUND_WORDS.split())})(?![a-z'-])"
 )
 """What people say around a place and a question, beyond what the search leaves out by itself."""
 _ANYWHERE = re.compile("(?:山上|山区|海边|户外|学校|郊外|去?哪[里边儿]?.{0,2})?")
@@ -122,7 +126,8 @@ def understand(
     it surely names. A place alone is how people there talk to each other.
     """
     said = text[:LONGEST]
-    text = normalize("NFKC", said).lower()  # wide letters and signs are as good as narrow ones
+    # Wide letters and signs are as good as narrow ones, simplified questions as traditional ones.
+    text = traditional(normalize("NFKC", said).lower())
     now = now or datetime.now(TAIPEI)
     if not (private or mentioned):
         return _overheard(text, search, now)
@@ -139,10 +144,11 @@ def understand(
 
 def _setting(text: str, search: Callable[[str], Search]) -> Wish | None:
     """住家設為板橋. None: it is none, or of no place that we know."""
-    for kind, name in read_settings(text.strip(_SIGNS)):
-        found = search(name)
-        if found.places:
-            return Wish("set", found.places[:1] if found.sure else found.places, kind)
+    for said in dict.fromkeys((text, *_CLAUSE.split(text))):
+        for kind, name in read_settings(said.strip(f"{_SIGNS},;")):
+            found = search(name)
+            if found.places:
+                return Wish("set", found.places[:1] if found.sure else found.places, kind)
     return None
 
 
@@ -211,6 +217,8 @@ def _own_place(text: str) -> tuple[str | None, str]:
 
 def _places(text: str, rest: str, search: Callable[[str], Search], *, is_asked: bool) -> Search:
     """The best of what the whole text, what is left of it, and less of it may mean."""
+    if len(several := _several(rest, search)) > 1:
+        return Search(several, sure=False)
     tried = [search(each) for each in dict.fromkeys((rest, text, _AROUND.sub(" ", rest)))]
     for found in tried:
         if found.sure:
@@ -222,6 +230,33 @@ def _places(text: str, rest: str, search: Callable[[str], Search], *, is_asked: 
     if is_asked and len(offered.places) == 1 and _is_named(offered.places[0], rest):
         return Search(offered.places, sure=True)
     return by_word or offered if is_asked else offered
+
+
+_AND = re.compile(
+    r"和|跟|與|到|或是?|還是|以及|及|、|,|&|\+|\bvs\b|(?<![a-z])(?:and|or|to)(?![a-z])"
+)
+_MOST_ANDS = 6
+
+
+def _several(text: str, search: Callable[[str], Search]) -> tuple[Place, ...]:
+    """The places that *text* surely names one after the other: 板橋和中和. Empty: it does not."""
+    for match in [*_AND.finditer(text)][:_MOST_ANDS]:
+        before, after = text[: match.start()].replace("從", " "), text[match.end() :]
+        if first := _named(before, search):
+            others = _named(after, search) or _several(after, search)
+            if others:
+                return tuple(dict.fromkeys((*first, *others)))
+    return ()
+
+
+def _named(text: str, search: Callable[[str], Search]) -> tuple[Place, ...]:
+    """What *text* surely names: one place, or those of that very name: 嘉義. Empty: nothing."""
+    plain = _AROUND.sub(" ", text)
+    found, name = search(plain), gist(plain)
+    if found.sure:
+        return found.places[:1]
+    are_namesakes = all(fold(each.town or each.county).startswith(name) for each in found.places)
+    return found.places if name and are_namesakes else ()
 
 
 def _by_word(text: str, search: Callable[[str], Search]) -> Search | None:
@@ -251,7 +286,7 @@ def _overheard(text: str, search: Callable[[str], Search], now: datetime) -> Wis
     return next((wish for wish in wishes if wish.kind != "nothing"), Wish("nothing"))
 
 
-_CLAUSE = re.compile(r"(?<=[,。!?;])|\n")
+_CLAUSE = re.compile(r"(?<=[,。!?;])|\s+")
 
 
 def _overheard_in(text: str, search: Callable[[str], Search], now: datetime) -> Wish:

@@ -64,15 +64,23 @@ _SOON_WORDS = re.compile(
     r"等一下下?|等一會兒?|等會兒?|待會兒?|等等|等下|晚點|一會兒|接下來\s*[幾3三]?\s*個?小時"
 )
 _FEW_WORDS = re.compile(
-    r"(?:這|未來|接下來|最近|接著)(?:的)?(?:這)?[幾三四五七兩]?\s*天|最近|近期|(?:這|"
-    r"本|整|未來一|一|接下來一)個?週(?![一二三四五六日天末])"
-    r"|(?:未來)?(?<!週)[三五七357]\s*[天日](?:內|的)?"
+    r"(?:這|未來|接下來|最近|接著)(?:的)?(?:這)?[幾三四五兩]?\s*天|最近|近期|(?:這|"
+    r"本)個?週(?![一二三四五六日末]|天(?!氣))"
+    r"|(?:未來)?(?<![週月/\d])[三五35]\s*(?:天|日內)(?:內|的)?"
 )
-_NEXT_WEEK = re.compile(r"下個?週(?![一二三四五六日天末\d])|next week")
+_WEEK_WORDS = re.compile(
+    r"(?:未來|接下來)?(?:這|的)?(?:整|一)個?週(?![一二三四五六日末]|天(?!氣))"
+    r"|(?:未來|接下來)?(?:這|的)?(?<![週月/\d])[七7]\s*(?:天|日內)(?:內|的)?"
+    r"|(?<![a-z])(?:7|seven)[ -]?days?|whole week"
+)
+_NEXT_WEEK = re.compile(r"下個?週(?![一二三四五六日末\d]|天(?!氣))|next week")
 _NEXT_MONTH = re.compile(r"下下?個?月(?:初|底)?|next month")
 _WEEKEND = re.compile(r"(下個?|這個?|本)?(?:週末|假日)|(next |this )?weekend")
-_BOTH = re.compile(r"明後(?:天|兩天)")
-_WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六日天1-7])(?!\d)")
+_BOTH = re.compile(r"明後(?:天|兩天)|明天[和跟與、到]後天")
+_TODAY_AND_TOMORROW = re.compile(
+    r"今明(?:兩?[天日])?|今天[和跟與、到]明天|這兩天|today and tomorrow"
+)
+_WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六日1-7]|天(?!氣))(?!\d)")
 _DATE = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])(?:/|月)(3[01]|[12]\d|0?[1-9])(?!\d)[日號号]?")
 _DAY_OF_MONTH = re.compile(r"(?<![\d月/])(3[01]|[12]\d|[1-9])[號号](?!\S*[路線橋])")
 _RELATIVE = re.compile(
@@ -118,8 +126,16 @@ def _few_days(now: datetime) -> When:
     return When("接下來幾天", _midnight(now.date(), now), _midnight(now.date(), now, _FEW_DAYS))
 
 
+def _week(now: datetime) -> When:
+    return When("未來一週", _midnight(now.date(), now), _midnight(now.date(), now, 7))
+
+
 def _both(now: datetime) -> When:
     return When("明後天", _midnight(now.date(), now, 1), _midnight(now.date(), now, 3))
+
+
+def _today_and_tomorrow(now: datetime) -> When:
+    return When("今明兩天", _midnight(now.date(), now), _midnight(now.date(), now, 2))
 
 
 def _next_week(now: datetime) -> When:
@@ -133,8 +149,9 @@ def _next_month(now: datetime) -> When:
 
 
 _WHOLE = (
-    (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _both), (_NEXT_WEEK, _next_week),
-    (_NEXT_MONTH, _next_month), (_FEW_WORDS, _few_days),
+    (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _both),
+    (_TODAY_AND_TOMORROW, _today_and_tomorrow), (_NEXT_WEEK, _next_week),
+    (_NEXT_MONTH, _next_month), (_WEEK_WORDS, _week), (_FEW_WORDS, _few_days),
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _ENGLISH_KINDS = {"District": "dist", "Township": "twp", "City": "city", "County
 
 
 class Form(Enum):
-    """How much of a name a word is, and so where it can be told from other words."""
+    """How much of a name a word is, and so where it can be distinguished from other words."""
 
     FULL = "板橋區: in any text"
     STEM = "板橋: at an end of a short text"

@@ -68,7 +68,8 @@ _SOUNDS = """
 
 _LOOKS = """
 栗粟票 烏鳥島 士土 園圍團圓 恆桓 淡談痰 份分 竿芊芋 坑抗 板扳 埔捕補鋪 埤婢碑 崁坎 宜宣 屏摒併 彰影
-雄堆 基墓 隆降 鶯鷥 澎膨彭 壽籌 礁樵 芬苓 苑宛 斗抖 虎虛 梧捂 萬邁 瑞端 朴樸扑 莿剌 烈裂 枋仿 壢曆
+雄堆 基墓 隆降 鶯鷥 澎膨彭 壽籌 礁樵 芬苓 苑宛 斗抖 虎虛 梧捂 萬邁 瑞端 朴樸扑 莿剌 烈裂 枋仿
+壢曆瀝 橋撟矯轎 溪漢 港巷 汐沙 湖糊 潭譚 蘆廬 鹿麗 莊裝 店居 崙輪 峰蜂 灣彎
 """
 
 
@@ -97,7 +98,7 @@ def is_slip(one: str, other: str) -> bool:
     if abs(len(one) - len(other)) > 1 or one == other:
         return False
     if one[:1] != other[:1] and one[-1:] != other[-1:] and len(one) > 2 < len(other):
-        return False  # a slip spares one end: most words are told apart by that
+        return False  # a slip spares one end: most words are distinguished by that
     start = 0
     while start < min(len(one), len(other)) and one[start] == other[start]:
         start += 1

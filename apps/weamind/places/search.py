@@ -85,11 +85,16 @@ def search(text: str) -> Search:
     readings = [*_beside_a_county(said, names), _Reading(said)]
     for tier in _CERTAIN:
         if found := dict.fromkeys(place for one in readings for place in tier(one, names)):
-            return Search(tuple(found)[:MOST], sure=len(found) == 1)
+            return Search(tuple(found)[:MOST], sure=_is_one(*found))
     for tier in _POSSIBLE:
         if found := _offered(tier, readings, names):
             return Search(tuple(found)[:MOST], sure=False)
     return Search((), sure=False)
+
+
+def _is_one(first: Place, *others: Place) -> bool:
+    """Whether the first is meant. Who says 阿里山 means the forest, not 阿里山鄉 around it."""
+    return all(first.landmark and first.town_code == other.code for other in others)
 
 
 def _beside_a_county(said: str, names: Gazetteer) -> Iterator[_Reading]:
@@ -255,7 +260,7 @@ def _is_something_else(word: Word, said: str) -> bool:
 
 
 def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
-    """The words in *said* that can be told from the text around them."""
+    """The words in *said* that can be distinguished from the text around them."""
     start = 0
     while start < len(said):
         start, words = _longest(said, start, names)

@@ -12,18 +12,28 @@ from unicodedata import normalize
 LONGEST = 64
 """Only that many characters are read: the longest address with a question fits in it."""
 
+_ASKING = "氣預報會嗎請問現這週禮還沒麼樣況機濕溫熱傘帶陽風訴說幫處幾尋點訊個畫時從體詢當狀"
+_SIMPLY_ASKING = "气预报会吗请问现这周礼还没么样况机湿温热伞带阳风诉说帮处几寻点讯个画时从体询当状"
+"""The characters of what is asked, traditional and simplified, in the same order."""
+_TRADITIONAL = str.maketrans(
+    f"{_SIMPLY_ASKING}线质凉冻适后觉该",
+    f"{_ASKING}線質涼凍適後覺該",
+)
+
 # Traditional above, simplified below: the characters of all names, then those said around them.
 # The last line of each is for other ways to write the same: variants, Japanese, habit.
 _SAME = str.maketrans(
     "來內勢區員國圍園壇壢壯壽學寧寶將岡島峽崙嶼巒庫廟彌後復恆愛東棲楊榮樂樹橋橫歸滿濃濱灣烏營獅瑪"
     "結綠線縣羅義腳臺興莊華萬蓮蘆蘇蘭裡觀豐貢車軍連達邊鄉銅鎮鑼長門間關雙雲霧頂頭館馬魚鳥鳳鶯鹽麥"
     "龍龜"
-    "氣預報會嗎請問現這週禮還沒麼樣況機濕溫熱傘帶陽颱風訴說幫處幾尋點訊個畫時從閣鵝鑾體詢當柵吳墾魯貝狀"
+    "颱閣鵝鑾柵吳墾魯貝"
+    f"{_ASKING}"
     "裏峯崘洲莿嵋塩豊県関楽辺浜竜亀覌",
     "来内势区员国围园坛坜壮寿学宁宝将冈岛峡仑屿峦库庙弥后复恒爱东栖杨荣乐树桥横归满浓滨湾乌营狮玛"
     "结绿线县罗义脚台兴庄华万莲芦苏兰里观丰贡车军连达边乡铜镇锣长门间关双云雾顶头馆马鱼鸟凤莺盐麦"
     "龙龟"
-    "气预报会吗请问现这周礼还没么样况机湿温热伞带阳台风诉说帮处几寻点讯个画时从阁鹅銮体询当栅吴垦鲁贝状"
+    "台阁鹅銮栅吴垦鲁贝"
+    f"{_SIMPLY_ASKING}"
     "里峰仑州刺眉盐丰县关乐边滨龙龟观",
 )
 
@@ -57,6 +67,11 @@ _ENGLISH_AROUND_IT = re.compile(rf"(?<![a-z])(?:{_any_of(_ENGLISH_AROUND)})(?![a
 def fold(text: str) -> str:
     """The one spelling of *text*; only its beginning, if it is long."""
     return _letters(_plain(text)).translate(_SAME)
+
+
+def traditional(text: str) -> str:
+    """*text* with the characters of a question as Taiwan writes them; others stay as they are."""
+    return text.translate(_TRADITIONAL)
 
 
 def gist(text: str, *, keep: Iterable[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""The menu as LINE is told of it, under a name by which it is recognised again."""
+"""The menu as it is sent to LINE, under a name by which it is recognised again."""
 
 import hashlib
 import json

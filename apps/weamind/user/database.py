@@ -98,8 +98,8 @@ class UserDatabase:
             query = select(users.c.is_active).where(users.c.line_user_id == user_id)
             return connection.scalar(query)
 
-    def set_place(self, user_id: str, kind: Kind, code: str, at: int) -> None:
-        """Their home or office is *code*."""
+    def set_place(self, user_id: str, kind: Kind, code: str | None, at: int) -> None:
+        """Their home or office is *code*; None: they have none."""
         column = users.c.home_code if kind == "home" else users.c.office_code
         change = update(users).where(users.c.line_user_id == user_id).values({column: code})
         with self._turn, self._writer.begin() as connection:

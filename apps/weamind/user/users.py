@@ -69,8 +69,8 @@ class Users:
         """They left at *at*."""
         await self._ask(self._database.unfollow, user_id, _now() if at is None else at)
 
-    async def set_place(self, user_id: str, kind: Kind, code: str) -> None:
-        """Their home or office is *code*."""
+    async def set_place(self, user_id: str, kind: Kind, code: str | None) -> None:
+        """Their home or office is *code*; None: they have none."""
         await self._ask(self._database.set_place, user_id, kind, code, _now())
 
     async def record(self, user_id: str, code: str) -> None:

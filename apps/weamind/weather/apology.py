@@ -1,4 +1,4 @@
-"""What people are told when there is no forecast: what they can do, and no internals."""
+"""What the bot says when there is no forecast: what they can do, and no internals."""
 
 from .provider import Reason, WeatherUnavailable
 

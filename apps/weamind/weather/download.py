@@ -1,4 +1,4 @@
-"""One JSON document over HTTP: within a deadline, up to a size, and every failure told apart."""
+"""One JSON document over HTTP: within a deadline, up to a size, and a code for every failure."""
 
 import asyncio
 import json

@@ -13,7 +13,7 @@ STEPS_SHOWN, DAYS_SHOWN = 8, 7
 STEPS_KEPT, DAYS_KEPT = 16, 8
 """More than is shown: a forecast that is some hours old still has the next 24, and seven days."""
 STALE_AFTER = timedelta(minutes=30)
-"""From this age on, people are told that it may not be the newest."""
+"""From this age on, the card says that it may not be the newest."""
 _MOMENT_LASTS = timedelta(minutes=90)
 _AIR_LASTS = timedelta(hours=3)
 _CLOCKS_DIFFER = timedelta(minutes=30)
@@ -128,7 +128,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The weather of one place, as one provider told it at `updated_at`."""
+    """The weather of one place, as one provider gave it at `updated_at`."""
 
     place_code: str
     place_name: str
@@ -157,7 +157,7 @@ class Forecast:
 
 
 def is_stale(forecast: Forecast, now: datetime) -> bool:
-    """True: so old that people must be told."""
+    """True: so old that the card must say so."""
     return now - forecast.updated_at > STALE_AFTER
 
 

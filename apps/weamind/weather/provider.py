@@ -36,7 +36,7 @@ class WeatherUnavailable(Exception):
         self.reason = reason
         self.status = status
         self.retry_after = retry_after
-        """In so many seconds it is worth asking again, as far as the provider told."""
+        """In so many seconds it is worth asking again, if the provider said so."""
 
     def __str__(self) -> str:
         status = f" (HTTP {self.status})" if self.status else ""

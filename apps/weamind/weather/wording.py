@@ -58,7 +58,7 @@ def summary(forecast: Forecast, *, now: datetime) -> str:
 
 
 def headline(forecast: Forecast, now: datetime) -> str:
-    """The weather now; where nobody told it, that of the hours that come first."""
+    """The weather now; where the provider has none, that of the hours that come first."""
     moment = moment_of(forecast, now)
     if moment is not None:
         return f"現在 {_sky(moment)} {degrees(moment.temperature)}{_details(moment)}"

@@ -119,7 +119,7 @@ class AsyncCache:
         try:
             now, _ = await self._store.opened()
         except Outage:
-            self._store.link.post(request)
+            self._store.transport.post(request)
             raise
         return await self._store.ask(request, now)
 
@@ -128,7 +128,7 @@ class AsyncCache:
         if keys.options.local:
             return await self._read_for_memory(keys)
         now = monotonic()
-        reply = await self._store.link.send(keys.read, now)
+        reply = await self._store.transport.send(keys.read, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
             reply = await self._store.check_reply(keys.read, reply, now)
         reading = read_reply(reply, keys.options)
@@ -145,7 +145,7 @@ class AsyncCache:
         self._local.ask(key, ticket)
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
         try:
-            answer = await self._store.link.track(request, ticket, now)
+            answer = await self._store.transport.track(request, ticket, now)
             reading = read_reply(
                 await self._store.check_reply(request, answer.replies, now), options
             )
@@ -295,12 +295,12 @@ class AsyncCache:
         """The value that is remembered with *ticket* changed, or may have."""
         self._local.forget(key)
         self._memory.seen.pop(key, None)
-        self._store.link.unwatch(key, ticket)
+        self._store.transport.unwatch(key, ticket)
 
     def _unwatch(self, gone: list[tuple[bytes, Ticket]]) -> None:
         for key, ticket in gone:
             self._local.drop(key, ticket)
-            self._store.link.unwatch(key, ticket)
+            self._store.transport.unwatch(key, ticket)
 
     # ---- the end
 

@@ -1,4 +1,4 @@
-"""The link to a cluster: each request goes to the node that has its key."""
+"""The transport to a cluster: each request goes to the node that has its key."""
 
 import contextlib
 import functools
@@ -27,8 +27,8 @@ _ON_THE_MOVE = 0.02
 """Seconds between two questions for a key whose slot is moving."""
 
 
-class AsyncClusterLink(AsyncClusterMap):
-    """Requests in, replies out, from whichever node has the key. The same verbs as a `Link`."""
+class AsyncClusterTransport(AsyncClusterMap):
+    """Requests in, replies out, from whichever node has the key. The verbs of a `Transport`."""
 
     # ---- asking
 
@@ -38,12 +38,12 @@ class AsyncClusterLink(AsyncClusterMap):
         route = self._map[slot_of(request.key)]
         if route is None:
             route = await self._find(request.key, now)
-        link = route.link
+        transport = route.transport
         try:
-            reply = await link.send(request, now)
+            reply = await transport.send(request, now)
         except (Outage, UsageError) as error:
             return await self._failed(error, route, request, now)
-        if link.engine is not route.engine:
+        if transport.engine is not route.engine:
             self._learn(route)
         if request.replies == 1:
             if type(reply) is not ErrorReply:
@@ -59,7 +59,7 @@ class AsyncClusterLink(AsyncClusterMap):
     async def _send_to(self, route: AsyncRoute, request: Request, now: float) -> Any:
         """The reply of that node."""
         try:
-            return await route.link.send(request, now)
+            return await route.transport.send(request, now)
         except (Outage, UsageError) as error:
             return await self._failed(error, route, request, now)
 
@@ -67,7 +67,7 @@ class AsyncClusterLink(AsyncClusterMap):
         self, error: Exception, route: AsyncRoute, request: Request, now: float
     ) -> Any:
         if isinstance(error, UsageError) and self._routes.get(route.node) is not route:
-            # The node left the cluster, and its link was closed, after we had chosen it.
+            # The node left the cluster, and its transport was closed, after we had chosen it.
             slot = slot_of(request.key)
             if self._map[slot] is route:
                 self._map[slot] = self._route(route.node)
@@ -124,8 +124,8 @@ class AsyncClusterLink(AsyncClusterMap):
 
     async def _send_many(self, route: AsyncRoute, requests: list[Request], now: float) -> list[Any]:
         if len(requests) > 1:
-            with contextlib.suppress(UsageError):  # a closed link, as above
-                replies = await route.link.send_all(requests, now)
+            with contextlib.suppress(UsageError):  # a closed transport, as above
+                replies = await route.transport.send_all(requests, now)
                 if first_error(replies) is None:
                     return replies
         return [await self.send(request, now) for request in requests]
@@ -145,7 +145,7 @@ class AsyncClusterLink(AsyncClusterMap):
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())
-        route.link.post(request)
+        route.transport.post(request)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
@@ -153,7 +153,7 @@ class AsyncClusterLink(AsyncClusterMap):
         if route is None:
             self._undelivered.add(None, request, monotonic())
         else:
-            route.link.deliver_later(request)
+            route.transport.deliver_later(request)
 
     # ---- watching keys
 
@@ -165,18 +165,18 @@ class AsyncClusterLink(AsyncClusterMap):
         """The replies to *request*; *wake* is called when its key changes afterwards."""
         route = await self._find(request.key, now)
         try:
-            answer = await route.link.track(request, wake, now)
+            answer = await route.transport.track(request, wake, now)
         except (Outage, UsageError) as error:
             reply = await self._failed(error, route, request, now)
             return Tracked(reply if request.replies > 1 else [reply], tracked=False)
         if read_redirect(first_error(answer.replies), route.node) is None:
             return answer
-        # It is elsewhere, or about to be: nobody will tell, the caller looks again.
-        route.link.unwatch(request.key, wake)
+        # It is elsewhere, or about to be: no push will come, the caller looks again.
+        route.transport.unwatch(request.key, wake)
         reply = await self.send(request, now)
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         for route in list(self._routes.values()):
-            route.link.unwatch(key, wake)
+            route.transport.unwatch(key, wake)

@@ -1,4 +1,4 @@
-"""Which node of a cluster has which slot: asked for, kept true, with one link for each node."""
+"""Which node of a cluster has which slot: asked for, kept true; a transport for each node."""
 
 import contextlib
 import functools
@@ -21,12 +21,13 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
+from .._forks import reopen_after_fork
 from .._tasks import (
     Background,
     BackgroundTasks,
     Flight,
     Guard,
-    Link,
+    Transport,
     gather_until,
     monotonic,
     sleep,
@@ -44,10 +45,10 @@ _KEEP_FOR = 60.0
 
 
 class AsyncRoute:
-    """A node, the link to it, and what it could do when we looked last."""
+    """A node, the transport to it, and what it could do when we looked last."""
 
-    __slots__ = ("engine", "is_opening", "left_at", "link", "node", "out")
-    link: Link
+    __slots__ = ("engine", "is_opening", "left_at", "node", "out", "transport")
+    transport: Transport
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -60,7 +61,7 @@ class AsyncRoute:
 
 
 class AsyncClusterMap(ABC):
-    """The nodes of a cluster, their slots, and the links to them."""
+    """The nodes of a cluster, their slots, and the transports to them."""
 
     opened_at = 0.0
     """Of one connection among many: that says nothing here."""
@@ -91,6 +92,7 @@ class AsyncClusterMap(ABC):
         self._map_is_old = False
         self._closed = False
         self._begin_anew()
+        reopen_after_fork(self)
 
     def _begin_anew(self) -> None:
         """Nothing that was started in another event loop or process is used."""
@@ -133,8 +135,8 @@ class AsyncClusterMap(ABC):
             route = AsyncRoute(node)
             went_out = functools.partial(self._went_out, route)
             recovered = functools.partial(self._recovered, route)
-            place = self._cluster.node(*node)
-            route.link = Link(place, self._limits, went_out, recovered)
+            address = self._cluster.node(*node)
+            route.transport = Transport(address, self._limits, went_out, recovered)
             route = self._routes.setdefault(node, route)
         return route
 
@@ -166,8 +168,8 @@ class AsyncClusterMap(ABC):
     async def _ask_node(self, node: Node, now: float) -> bool:
         """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
         route = self._route(node)
-        await route.link.ready(now)
-        slots = read_slots(await route.link.send(ASK_SLOTS, now), node)
+        await route.transport.ready(now)
+        slots = read_slots(await route.transport.send(ASK_SLOTS, now), node)
         if slots:
             self._read_map(slots)
             self._learn(route)
@@ -195,7 +197,7 @@ class AsyncClusterMap(ABC):
     async def _open(self, route: AsyncRoute) -> None:
         """Connect to a node that is new on the map before somebody needs it."""
         try:
-            await route.link.ready(monotonic())
+            await route.transport.ready(monotonic())
             self._learn(route)
         finally:
             route.is_opening = False
@@ -207,15 +209,15 @@ class AsyncClusterMap(ABC):
         return route.out is not None or now - route.left_at > _KEEP_FOR
 
     def _leave(self, route: AsyncRoute, now: float) -> None:
-        """A node has no slots any more: close its link, send what it is owed to its successor."""
+        """A node has no slots any more: close its transport; its outbox goes to its successor."""
         self._ended(route, now)
-        self._tasks.spawn(route.link.aclose)
+        self._tasks.spawn(route.transport.aclose)
         for request in self._undelivered.take(route.node, now):
             self.post(request)
 
     def _learn(self, route: AsyncRoute) -> None:
         """A node was reached for the first time, or after a while: it may be another version."""
-        route.engine = route.link.engine
+        route.engine = route.transport.engine
         routes = [each for each in list(self._routes.values()) if each.left_at is None]
         engines = [each.engine for each in routes if each.engine is not None]
         self.engine = weakest(engines) if engines and self._has_map else None
@@ -235,7 +237,7 @@ class AsyncClusterMap(ABC):
             self._look_after_map()
 
     def _recovered(self, route: AsyncRoute, cause: Cause, lasted: float) -> None:
-        self._undelivered.forget(route.node)  # its own link has delivered it
+        self._undelivered.forget(route.node)  # its own transport has delivered it
         self._ended(route, monotonic())
 
     def _ended(self, route: AsyncRoute, now: float) -> None:
@@ -280,17 +282,16 @@ class AsyncClusterMap(ABC):
     # ---- the end
 
     async def aclose(self) -> None:
-        """Close all links."""
+        """Close all transports."""
         self._closed = True
         await self._work.stop()
         for route in list(self._routes.values()):
-            await route.link.aclose()
+            await route.transport.aclose()
         await self._tasks.stop()
 
-    def abandon(self) -> None:
+    def open(self) -> None:
         """In a forked child: forget the parent's connections."""
         for route in self._routes.values():
-            route.link.abandon()
             route.engine = route.out = None
             route.is_opening = False
         self.engine = None

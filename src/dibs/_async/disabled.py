@@ -1,4 +1,4 @@
-"""The link of a process in which dibs is switched off: every call is an outage, at once."""
+"""The transport of a process in which dibs is switched off: every call is an outage, at once."""
 
 from typing import Any, NoReturn
 
@@ -12,8 +12,8 @@ from .._transport.watchers import Wake
 _CAUSE = cause_for("disabled")
 
 
-class AsyncDisabledLink:
-    """Never connects. The same verbs as a `Link`."""
+class AsyncDisabledTransport:
+    """Never connects. The verbs of a `Transport`."""
 
     engine: Engine | None = None
     opened_at = 0.0
@@ -51,9 +51,6 @@ class AsyncDisabledLink:
         """Nothing: there is no connection."""
 
     async def aclose(self) -> None:
-        """Nothing: there is no connection."""
-
-    def abandon(self) -> None:
         """Nothing: there is no connection."""
 
 

@@ -3,7 +3,8 @@
 import functools
 from typing import TYPE_CHECKING
 
-from .._tasks import Flight, Guard, Link, off_loop, redis
+from .._forks import reopen_after_fork
+from .._tasks import Flight, Guard, Transport, off_loop, redis
 from .._transport.targets import Embedded, address_of
 
 if TYPE_CHECKING:
@@ -11,15 +12,16 @@ if TYPE_CHECKING:
 
 
 class AsyncEmbeddedServer:
-    """Starts the server, and gives its address to the link."""
+    """Starts the server, and gives its address to the transport."""
 
-    def __init__(self, target: Embedded, link: Link) -> None:
+    def __init__(self, target: Embedded, transport: Transport) -> None:
         self.is_started = False
         self._target = target
-        self._link = link
+        self._transport = transport
         self._server: embedded.EmbeddedServer | None = None
         self._starting: Flight | None = None
         self._guard = Guard()
+        reopen_after_fork(self)
 
     async def start(self) -> None:
         """Start the server. Callers share one start: two private servers would guard nothing."""
@@ -39,11 +41,11 @@ class AsyncEmbeddedServer:
         folder = self._target.folder
         join = functools.partial(start, folder) if known is None else known.rejoin
         self._server = server = await off_loop(join)
-        self._link.move_to(address_of(server.url, redis))
-        self._link.revive = self._revive
+        self._transport.move_to(address_of(server.url, redis))
+        self._transport.restart_server = self._restart
         self.is_started = True
 
-    def _revive(self) -> None:
+    def _restart(self) -> None:
         """Start the server again if it has ended. Its data is lost; leases of it run out."""
         if self._server is not None and not self._server.alive:
             self._server = self._server.rejoin()
@@ -53,7 +55,7 @@ class AsyncEmbeddedServer:
         if self._server is not None:
             await off_loop(self._server.close)
 
-    def abandon(self) -> None:
+    def open(self) -> None:
         """In a forked child: forget the parent's connection to the server."""
         if self._server is not None:
             self._server.close()

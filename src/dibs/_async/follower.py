@@ -18,21 +18,21 @@ class AsyncFollower:
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
 
-    async def follow(self, want: LoadRequest, reading: Reading, give_up: float) -> None:
+    async def follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
         """Until the other load is over, as far as we know, or it is time to look or give up."""
         options, keys = want.options, want.keys
         signal = Signal()
-        link = self._store.link
+        transport = self._store.transport
         try:
             watching = await self._watch_mark(keys, reading, signal)
             marked = watching is not None
             if watching is None:
-                watching = await link.watch(keys.lock, signal.set, monotonic())
+                watching = await transport.watch(keys.lock, signal.set, monotonic())
             while True:
                 pause = _LOOK_AGAIN if watching.tracked else options.poll
-                pause = min(watching.remaining + _JUST_AFTER, pause, give_up - monotonic())
+                pause = min(watching.remaining + _JUST_AFTER, pause, deadline - monotonic())
                 woken = await signal.wait(pause)
-                is_over = watching.remaining <= 0 or monotonic() >= give_up
+                is_over = watching.remaining <= 0 or monotonic() >= deadline
                 if is_over or not watching.tracked or (woken and marked):
                     return
                 signal.clear()
@@ -40,8 +40,8 @@ class AsyncFollower:
         except Outage:
             pass  # the next claim meets it again, and decides
         finally:
-            link.unwatch(keys.key, signal.set)
-            link.unwatch(keys.lock, signal.set)
+            transport.unwatch(keys.key, signal.set)
+            transport.unwatch(keys.lock, signal.set)
 
     async def _watch_mark(
         self, keys: CacheKeys, reading: Reading, signal: Signal
@@ -50,11 +50,11 @@ class AsyncFollower:
         if reading.state != "missing":
             return None
         request = follow_request(keys)
-        return read_follow(await self._store.link.track(request, signal.set, monotonic()))
+        return read_follow(await self._store.transport.track(request, signal.set, monotonic()))
 
     async def _look_again(self, keys: CacheKeys, signal: Signal, *, woken: bool) -> Watching:
         """Is the lock still held? A push that woke us has to be asked for again."""
         if woken:
-            return await self._store.link.watch(keys.lock, signal.set, monotonic())
-        pttl = await self._store.link.send(watch_request(keys.lock), monotonic())
+            return await self._store.transport.watch(keys.lock, signal.set, monotonic())
+        pttl = await self._store.transport.send(watch_request(keys.lock), monotonic())
         return read_watch(Tracked([pttl], tracked=True))

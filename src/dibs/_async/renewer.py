@@ -9,9 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core.breaker import Outage
+from .._core.capabilities import must_allow
 from .._core.causes import cause_for
+from .._core.engine import Engine
 from .._core.keys import milliseconds
-from .._core.lease import LeaseState, extend_request, read_extend, value_request
+from .._core.lease import LeaseState, read_extend, value_request
+from .._core.once import complete_request, read_complete
+from .._core.permits import keep_request
+from .._core.request import Request
 from .._events import EventSink
 from .._tasks import Background, Guard, Signal, monotonic
 from ..errors import UsageError
@@ -110,6 +115,48 @@ class AsyncRenewer:
         self._wake.set()
         await self._work.stop()
 
+    # ---- a lease whose value changes
+
+    async def change(self, lease: LeaseState, value: bytes, ttl: float, until: float = 0.0) -> bool:
+        """Give the key *value* for *ttl*, if it is still ours. False: it is not; it is lost.
+
+        Outage: not known. The next renewal, or the end of the lease, makes sure of it; with
+        *until*, it is also delivered as soon as the store answers, before that time.
+        """
+        now = monotonic()
+        if not await self._change(lease, value, ttl, now, until):
+            return False
+        lease.keep_until(now + ttl, monotonic())
+        return True
+
+    async def confirm(self, lease: LeaseState) -> None:
+        """Make sure which value the key has, before it is compared again. Outage: not known."""
+        if lease.successor is not None and lease.guarded:
+            await self._change(lease, lease.successor, lease.call.options.ttl, monotonic())
+
+    async def _change(
+        self, lease: LeaseState, value: bytes, ttl: float, now: float, until: float = 0.0
+    ) -> bool:
+        if self._store.is_closed:
+            return False
+        engine = await self._store.transport.ready(now)
+        must_allow(engine, "complete")
+        before, key = lease.token, lease.call.key
+        lease.successor, lease.asked_until = value, now + ttl
+        request = complete_request(engine, key, before, value, milliseconds(ttl), until)
+        try:
+            reply = await self._store.ask(request, now)
+        finally:
+            lease.asked_until = 0.0
+        is_ours = read_complete(reply, before, value)
+        if is_ours:
+            lease.became(value)
+        elif lease.token == before:  # else it was changed again, meanwhile
+            self._lose(lease, _TAKEN)
+        return is_ours
+
+    # ---- the agenda
+
     def _plan_next(self, lease: LeaseState, at: float) -> int:
         number = next(self._numbers)
         heapq.heappush(self._agenda, (min(at, lease.deadline), number, lease))
@@ -204,10 +251,11 @@ class AsyncRenewer:
         if not kept:
             return
         try:
-            engine = await self._store.link.ready(now)
+            engine = await self._store.transport.ready(now)
+            values = [(lease.token, lease.successor) for lease, _ in kept]
             requests = [
-                extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
-                for lease, ttl in kept
+                _renewal(engine, lease, *value, milliseconds(ttl))
+                for (lease, ttl), value in zip(kept, values, strict=True)
             ]
             replies = await self._store.ask_all(requests, now)
         except Outage as outage:
@@ -221,11 +269,13 @@ class AsyncRenewer:
             for lease, _ in kept:
                 self._plan_next(lease, now)
             raise
-        for (lease, ttl), reply in zip(kept, replies, strict=True):
+        for (lease, ttl), value, reply in zip(kept, values, replies, strict=True):
             if isinstance(reply, Outage):
                 self._retry([(lease, ttl)], reply.cause)
-            else:
+            elif lease.successor is None and lease.token == value[0]:
                 self._read(lease, ttl, reply, now)
+            elif not lease.is_over:
+                self._read_changed(lease, *value, reply)
 
     def _renewed_until(self, lease: LeaseState, now: float) -> float:
         """How far a renewal now would bring it: its ttl, but not past its max_hold."""
@@ -243,6 +293,17 @@ class AsyncRenewer:
             return lease.deadline
         return lease.deadline - options.ttl * 2 / 3
 
+    def _read_changed(
+        self, lease: LeaseState, token: bytes, successor: bytes | None, reply: Any
+    ) -> None:
+        """The value of the key is being changed: what was said of *token* may not be true."""
+        if successor is not None and successor == lease.successor:
+            if not read_complete(reply, token, successor):
+                self._lose(lease, _TAKEN)
+                return
+            lease.became(successor)
+        self._plan_next(lease, monotonic())
+
     def _read(self, lease: LeaseState, ttl: float, reply: Any, now: float) -> None:
         if lease.is_over:
             return
@@ -259,3 +320,12 @@ class AsyncRenewer:
         for lease, _ in kept:
             self._plan_next(lease, now + lease.call.options.ttl * _AGAIN)
             self._events.emit("outage", lease.call.name, cause=cause)
+
+
+def _renewal(
+    engine: Engine, lease: LeaseState, token: bytes, successor: bytes | None, ttl_ms: int
+) -> Request:
+    """Keep the key; where its value is being changed, make sure first that it is."""
+    if successor is None:
+        return keep_request(engine, lease, token, ttl_ms)
+    return complete_request(engine, lease.call.key, token, successor, ttl_ms, 0.0)

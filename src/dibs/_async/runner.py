@@ -260,7 +260,7 @@ class AsyncRunner:
 
     @property
     def _holder(self) -> bytes:
-        return self._leases.holder.encode()
+        return self._leases.identity.holder.encode()
 
     # ---- events and log lines
 

@@ -26,12 +26,13 @@ from .._core.topology import (
     is_master,
     read_master,
 )
+from .._forks import reopen_after_fork
 from .._tasks import (
     Background,
     BackgroundTasks,
     Guard,
-    Link,
     Signal,
+    Transport,
     gather_until,
     monotonic,
     redis,
@@ -78,9 +79,9 @@ class AsyncSentinels:
     """Who is the master: asked when a connection is opened, and watched from then on."""
 
     def __init__(self, service: SentinelService, on_switch: Callable[[str], None]) -> None:
-        self.link: Link | None = None
+        self.transport: Transport | None = None
         """Called when the master is another server."""
-        self.place = self._place(service.template)
+        self.address = self._of_master(service.template)
         self._service = service
         self._on_switch = on_switch
         self._known: Master | None = None
@@ -92,6 +93,7 @@ class AsyncSentinels:
         self._subscription: Any = None
         self._closed = False
         self._begin_anew()
+        reopen_after_fork(self)
 
     def _begin_anew(self) -> None:
         """Nothing that was opened in another event loop or process is used."""
@@ -105,10 +107,10 @@ class AsyncSentinels:
         self._world: object = None
         """Where the watching runs; None: nowhere."""
 
-    def _place(self, place: Address) -> Address:
-        base = place.connection_class
+    def _of_master(self, address: Address) -> Address:
+        base = address.connection_class
         mixed = type("MasterConnection", (AsyncMasterConnection, base), {})
-        return Address(mixed, {**place.options, "sentinels": self})
+        return Address(mixed, {**address.options, "sentinels": self})
 
     # ---- what connections need
 
@@ -144,10 +146,10 @@ class AsyncSentinels:
 
     async def _look(self, why: str) -> None:
         """Ask who the master is; if it is another one than before, leave the old one."""
-        heard = await self._ask()
+        answers = await self._ask()
         with self._guard:
             before = self._known
-            self._known = known = choose(before, heard, len(self._clients))
+            self._known = known = choose(before, answers, len(self._clients))
         if before is None or known is None or before.address == known.address or self._closed:
             return
         _log.info("dibs: Sentinel reports a new master: %s:%s", known.host, known.port)
@@ -159,14 +161,14 @@ class AsyncSentinels:
         self._on_switch(why)
 
     async def _leave_old(self) -> None:
-        assert self.link is not None
+        assert self.transport is not None
         with self._guard:
             known = self._known
             connections = list(self._connections)
         for connection in connections:
             if known is not None and connection.master.address != known.address:
                 shutdown(connection)  # also those that a thread is using just now
-        self.link.reconnect()
+        self.transport.reconnect()
 
     async def _ask(self) -> list[Master]:
         """What the sentinels say that answer. One that has not answered is left alone for a time,
@@ -174,20 +176,20 @@ class AsyncSentinels:
         now = monotonic()
         failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
         everybody = range(len(self._clients))
-        heard = await self._ask_each([number for number in everybody if number not in failed])
-        return heard or await self._ask_each(list(failed))
+        answers = await self._ask_each([number for number in everybody if number not in failed])
+        return answers or await self._ask_each(list(failed))
 
     async def _ask_each(self, numbers: list[int]) -> list[Master]:
         """What those sentinels say. Any that may hang are asked at the same time."""
         doubtful = [number for number in numbers if number not in self._answered]
         well = [number for number in numbers if number in self._answered]
-        heard: list[Any] = [await self._ask_one(number) for number in well]
+        answers: list[Any] = [await self._ask_one(number) for number in well]
         if doubtful:
             questions = [functools.partial(self._ask_one, number) for number in doubtful]
-            heard += await gather_until(questions, lambda _: False)
-        for error in [each for each in heard if isinstance(each, Exception)]:
+            answers += await gather_until(questions, lambda _: False)
+        for error in [each for each in answers if isinstance(each, Exception)]:
             raise error
-        return [master for master in heard if master is not None]
+        return [master for master in answers if master is not None]
 
     async def _ask_one(self, number: int) -> Master | None:
         client, name = self._clients[number], self._service.name
@@ -287,7 +289,7 @@ class AsyncSentinels:
             for client in self._clients:
                 await client.aclose()
 
-    def abandon(self) -> None:
+    def open(self) -> None:
         """In a forked child: the connections are the parent's."""
         self._known = None
         self._connections = weakref.WeakSet()

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts
-from .._core.lease import mistake, store_is_out
+from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.topology import Doubt, Reconnections, doubt
 from .._events import EventSink
 from .._outages import OutageLog
-from .._tasks import Link, monotonic, redis
+from .._tasks import Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, find
 from ..errors import Cause, Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from .cluster import AsyncClusterLink
-    from .disabled import AsyncDisabledLink
+    from .cluster import AsyncClusterTransport
+    from .disabled import AsyncDisabledTransport
     from .embedded import AsyncEmbeddedServer
     from .sentinel import AsyncSentinels
 
@@ -52,35 +52,37 @@ class AsyncStore:
         self._embedded: AsyncEmbeddedServer | None = None
         self.scripts = ScriptMemory()
         self._reconnections = Reconnections()
-        self.link = self._make_link(limits)
+        self.transport = self._make_transport(limits)
 
-    def _make_link(self, limits: Limits) -> "Link | AsyncClusterLink | AsyncDisabledLink":
-        """Not connected yet; the embedded server's place is not even known yet."""
+    def _make_transport(
+        self, limits: Limits
+    ) -> "Transport | AsyncClusterTransport | AsyncDisabledTransport":
+        """Not connected yet; the embedded server's address is not even known yet."""
         target = self._target
         facts = (self._went_out, self._recovered)
         if self.is_disabled:
-            from .disabled import AsyncDisabledLink
+            from .disabled import AsyncDisabledTransport
 
             _log.warning(_DISABLED, repr(target))
-            return AsyncDisabledLink()
+            return AsyncDisabledTransport()
         if isinstance(target, Cluster):
             # Imported here: most users never need it, and it costs their start-up time.
-            from .cluster import AsyncClusterLink
+            from .cluster import AsyncClusterTransport
 
-            return AsyncClusterLink(target, limits, *facts)
+            return AsyncClusterTransport(target, limits, *facts)
         if isinstance(target, SentinelService):
             from .sentinel import AsyncSentinels
 
             self._sentinels = watched = AsyncSentinels(target, self._switched)
-            watched.link = Link(watched.place, limits, *facts)
-            return watched.link
-        place = target if isinstance(target, Address) else None
-        link = Link(place, limits, *facts)
+            watched.transport = Transport(watched.address, limits, *facts)
+            return watched.transport
+        address = target if isinstance(target, Address) else None
+        transport = Transport(address, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import AsyncEmbeddedServer
 
-            self._embedded = AsyncEmbeddedServer(target, link)
-        return link
+            self._embedded = AsyncEmbeddedServer(target, transport)
+        return transport
 
     # ---- asking
 
@@ -90,33 +92,33 @@ class AsyncStore:
             raise UsageError(CLOSED)
 
     async def opened(self) -> tuple[float, Engine]:
-        """The time, and what the store can do. Outage: it was not reached within the budget.
+        """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             await self._embedded.start()
-        now = monotonic()
-        return now, await self.link.ready(now)
+        engine = await self.transport.ready(monotonic())
+        return monotonic(), engine
 
     async def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
         request = self.understood(request, now)
-        return await self.check_reply(request, await self.link.send(request, now), now)
+        return await self.check_reply(request, await self.transport.send(request, now), now)
 
     async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write.
 
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
-        replies = await self.link.send_all(requests, now)
+        replies = await self.transport.send_all(requests, now)
         pairs = zip(requests, replies, strict=True)
         return [await self._check_quietly(request, reply, now) for request, reply in pairs]
 
     def understood(self, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes: with whole scripts, if need be."""
-        return with_scripts(request) if self.scripts.whole(self.link.engine, now) else request
+        return with_scripts(request) if self.scripts.whole(self.transport.engine, now) else request
 
     # ---- replies
 
@@ -130,14 +132,18 @@ class AsyncStore:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
-            reply = await self.link.send(with_scripts(request), now)
+            reply = await self.transport.send(with_scripts(request), now)
             error = deciding_error(reply)
         if error is None:
             return reply
         code = store_is_out(error)
+        if code == "oom" and isinstance(request, SetExpiry):
+            script = request.by_script(self.transport.engine)
+            if script is not None:
+                return await self.ask(script, now)
         if code is None:
             raise mistake(error)
-        self.link.deliver_later(request)
+        self.transport.deliver_later(request)
         what = doubt(code)
         if what is not None:
             self._follow(what)
@@ -150,8 +156,8 @@ class AsyncStore:
             return
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
-        elif self._reconnections.may_reconnect(now, self.link.opened_at):
-            self.link.reconnect()
+        elif self._reconnections.may_reconnect(now, self.transport.opened_at):
+            self.transport.reconnect()
 
     # ---- outages
 
@@ -177,19 +183,14 @@ class AsyncStore:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its connections are its own, and so are its outages."""
+        """In a forked child: its outages are its own."""
         self.outages.open()
-        if self._sentinels is not None:
-            self._sentinels.abandon()
-        self.link.abandon()
-        if self._embedded is not None:
-            self._embedded.abandon()
 
     async def aclose(self) -> None:
         """Deliver what is on its way, and close."""
         if self._sentinels is not None:
             await self._sentinels.aclose()
-        await self.link.aclose()
+        await self.transport.aclose()
 
     async def leave(self) -> None:
         """Leave the embedded server, if there is one; it ends with its last user."""

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
-from .._core.watch import Pushes
+from .._core.permits import count_request, has_changed, is_full
+from .._core.watch import Pushes, Watching
 from .._tasks import Guard, Signal, monotonic, world
 from .store import AsyncStore
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 _LOOK_AGAIN = 2.0
 """A push can be lost: how long to trust that none has come, in seconds."""
 _POLL = 0.1
-"""Where the server cannot tell at all: how often to look."""
+"""Where the server cannot push changes: how often to look."""
 _RENEWED = 0.05
 """A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002
@@ -35,28 +36,29 @@ class AsyncQueue:
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
         self._guard = guard
-        self._heard: Holding | None = None
-        self._heard_at = 0.0
+        self._answer: Holding | None = None
+        self._answered_at = 0.0
         self._pushed = False
         self._pushes = Pushes()
 
     @property
     def holding(self) -> Holding | None:
         """Who has the key, as far as anybody here knows; None: nobody has asked yet."""
-        if self._heard is None:
+        if self._answer is None:
             return None
-        left = self._heard_at + self._heard.remaining - monotonic()
-        return Holding(max(left, 0.0), self._heard.holder)
+        left = self._answered_at + self._answer.remaining - monotonic()
+        return Holding(max(left, 0.0), self._answer.holder)
 
-    def heard(self, holding: Holding) -> None:
+    def answered(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
         before = self.holding
         with self._guard:
             now = monotonic()
             changed = before is None or _is_another(before, holding)
-            self._pushes = self._pushes.heard(now, pushed=self._pushed, changed=changed)
+            changed = changed or has_changed(self._answer, holding)
+            self._pushes = self._pushes.after_reading(now, pushed=self._pushed, changed=changed)
             self._pushed = False
-            self._heard, self._heard_at = holding, now
+            self._answer, self._answered_at = holding, now
             self.look_at = math.inf
 
     @property
@@ -65,7 +67,7 @@ class AsyncQueue:
         return self._pushes.pause
 
     def look_again(self, pause: float) -> None:
-        """Look again after *pause*, unless we were woken since `heard`."""
+        """Look again after *pause*, unless we were woken since `answered`."""
         with self._guard:
             self.look_at = min(self.look_at, monotonic() + pause)
 
@@ -102,14 +104,14 @@ class AsyncWaiters:
         self, call: HoldCall, attempt: Callable[[HoldCall], Awaitable[T | Holding]]
     ) -> T | Holding:
         """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
-        give_up = monotonic() + call.options.wait
+        deadline = monotonic() + call.options.wait
         turn = Signal()
         queue = self._join(call.key, turn)
         try:
-            await self._until_first(queue, turn, give_up)
-            if monotonic() >= give_up and queue.holding is not None:
+            await self._until_first(queue, turn, deadline)
+            if monotonic() >= deadline and queue.holding is not None:
                 return self._held_here(call.key) or queue.holding
-            return await self._contend(call, attempt, queue, turn, give_up)
+            return await self._contend(call, attempt, queue, turn, deadline)
         finally:
             self._leave(call.key, queue, turn)
 
@@ -144,16 +146,16 @@ class AsyncWaiters:
                 return
             if self.queues.get(key) is queue:
                 self.queues.pop(key, None)
-        self._store.link.unwatch(key, queue.wake)
+        self._store.transport.unwatch(key, queue.wake)
 
-    async def _until_first(self, queue: AsyncQueue, turn: Signal, give_up: float) -> None:
+    async def _until_first(self, queue: AsyncQueue, turn: Signal, deadline: float) -> None:
         """Until it is our turn to contend, or patience ends."""
         while queue.turns[0] is not turn:
             turn.clear()
             if queue.turns[0] is turn:
                 # Between the two looks it became ours; the signal is gone, the turn is not.
                 return
-            left = give_up - monotonic()
+            left = deadline - monotonic()
             if left <= 0:
                 return
             await turn.wait(left)
@@ -164,7 +166,7 @@ class AsyncWaiters:
         attempt: Callable[[HoldCall], Awaitable[T | Holding]],
         queue: AsyncQueue,
         turn: Signal,
-        give_up: float,
+        deadline: float,
     ) -> T | Holding:
         while True:
             turn.clear()
@@ -174,15 +176,15 @@ class AsyncWaiters:
                 if not isinstance(outcome, Holding):
                     queue.look_at = 0.0
                     return outcome
-                queue.heard(outcome)
+                queue.answered(outcome)
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:
                     await self._watch(call, queue)
             now = monotonic()
-            if now >= give_up and queue.holding is not None:
+            if now >= deadline and queue.holding is not None:
                 return self._held_here(call.key) or queue.holding
-            await turn.wait(min(queue.look_at, give_up) - now)
+            await turn.wait(min(queue.look_at, deadline) - now)
 
     async def _watch(self, call: HoldCall, queue: AsyncQueue) -> None:
         """Be woken when the key changes; decide when to look even if nobody wakes us."""
@@ -192,10 +194,23 @@ class AsyncWaiters:
             queue.look_again(min(here.remaining + _JUST_AFTER, _LOOK_AGAIN))
             return
         try:
-            watching = await self._store.link.watch(call.key, queue.wake, monotonic())
+            watching = await self._register(call, queue)
         except Outage:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked else _POLL
             gone = watching.remaining <= 0
             queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
+
+    async def _register(self, call: HoldCall, queue: AsyncQueue) -> Watching:
+        """Be woken by the next change of the key; how long there will be none, as it is now."""
+        transport = self._store.transport
+        if call.options.limit is None:
+            return await transport.watch(call.key, queue.wake, monotonic())
+        answer = await transport.track(count_request(call.key), queue.wake, monotonic())
+        # A permit may have been given back before we were registered.
+        first, count = queue.holding, answer.replies[0]
+        if not isinstance(count, int):
+            return Watching(math.inf, tracked=False)  # refused: all we can do is try now and then
+        full = first is not None and is_full(count, call.options)
+        return Watching(first.remaining if first and full else 0.0, tracked=answer.tracked)

@@ -1,1 +1,1 @@
-"""The thinking: no I/O, no clock, no randomness, no await. Told the time, the chance, the reply."""
+"""The pure core: no I/O, no clock, no randomness, no await; they are arguments."""

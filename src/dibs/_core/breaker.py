@@ -46,7 +46,7 @@ class Breaker:
         """Ask again. It is still the same outage if the server does not answer."""
         self.opened_at = None
 
-    def heal(self, now: float) -> float | None:
+    def close(self, now: float) -> float | None:
         """The server answered. How long it was out; None: it was not."""
         if self._since is None:
             return None

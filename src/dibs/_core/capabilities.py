@@ -1,6 +1,6 @@
 """Finding out what a server can do: a few harmless requests when a connection is opened.
 
-COMMAND INFO tells which commands exist; trying them tells which are allowed. Whatever is missing
+COMMAND INFO says which commands exist; trying them shows which are allowed. Whatever is missing
 costs a feature or a script, never the guard. What a caller needs to give a key back is known
 before it takes one. Every try concerns one key that does not exist, and writes nothing.
 """
@@ -12,7 +12,7 @@ from .causes import code_of_reply
 from .engine import OLDEST, Engine
 from .request import ErrorReply, Reply, Request, pack
 
-# GET is there for comparison: a service that knows no GET does not tell at all. EXPIRETIME came
+# GET is there for comparison: a service that knows no GET says nothing. EXPIRETIME came
 # with 7.0, like SET NX GET. In both cases of letters: some servers compare names exactly.
 _MARKS = ("GET", "EXPIRETIME", "DELEX", "DELIFEQ")
 _NAMES = [name for mark in _MARKS for name in (mark, mark.lower())]
@@ -21,7 +21,7 @@ ASK = Request(pack("COMMAND", "INFO", *_NAMES), 1, b"")
 
 _PROBE = b"dibs:probe:5b0c1e2f7a93"
 """A key that nobody has."""
-# In small letters, unlike every request of ours, so that a look at the traffic tells them apart.
+# In small letters, unlike every request of ours, so that they can be seen in the traffic.
 _PROBES = {
     "GET": pack("get", _PROBE),
     "DEL": pack("del", _PROBE),
@@ -46,7 +46,7 @@ _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
 
 def read_engine(reply: Reply) -> Engine:
-    """What the answer to `ASK` says. A server that does not tell is taken for the oldest one."""
+    """What the answer to `ASK` says. A server that does not say is taken for the oldest one."""
     if isinstance(reply, ErrorReply):
         if reply.code == "NOAUTH" or code_of_reply(str(reply)) is not None:
             raise ConnectionError(str(reply))  # no password was given, or LOADING, BUSY …: not now
@@ -62,7 +62,7 @@ def read_engine(reply: Reply) -> Engine:
 
 
 class Handshake:
-    """Send `request`, hand its replies to `heard`, until that returns what the server can do.
+    """Send `request`, hand its replies to `received`, until that returns what the server can do.
 
     *plain*: the server closes connections on commands that it does not know (twemproxy): nothing
     is asked that such a proxy might not know.
@@ -78,10 +78,10 @@ class Handshake:
         self._is_first = True
         self.request = _probe(self._asked, *([] if plain else [ASK]))
 
-    def heard(self, replies: list[Reply]) -> Engine | None:
+    def received(self, replies: list[Reply]) -> Engine | None:
         """The engine; None: there is another `request`. UsageError: it cannot be worked with.
 
-        ConnectionError: the server cannot tell now.
+        ConnectionError: the server cannot answer now.
         """
         tried = replies[-len(self._asked) :]
         self._refused |= {
@@ -100,7 +100,7 @@ class Handshake:
 
     @property
     def is_list(self) -> bool:
-        """False: a link gives the reply to `request` as it is, not in a list."""
+        """False: a transport gives the reply to `request` as it is, not in a list."""
         return self.request.replies > 1
 
     def closed(self) -> UsageError | None:
@@ -162,7 +162,7 @@ def must_allow(engine: Engine, use: Use) -> None:
 def _cannot(
     doing: str, missing: frozenset[str], refused: frozenset[str] = frozenset()
 ) -> UsageError:
-    """*refused*: among them may be a command that would do instead, or would tell of one."""
+    """*refused*: among them may be a command that would do instead, or would name one."""
     native = sorted(refused & {"DELEX", "DELIFEQ", "COMMAND INFO"})
     names = " or ".join([" and ".join(sorted(missing)), *native])
     return UsageError(
@@ -184,7 +184,7 @@ RESP3, RESP3_AGAIN = Dialect(3), Dialect(3, again=True)
 RESP2, PLAIN = Dialect(2), Dialect(2, plain=True)
 
 
-class Greeting:
+class Negotiation:
     """Which dialect to try next: RESP3, or RESP2 for a server that does not know HELLO.
 
     Nothing is concluded from one connection that closes: a server that crashes does that, too.

@@ -21,6 +21,7 @@ SENTENCES = {
     "max_clients": "the server has reached its maximum number of clients",
     "saturated": "all connections of this process are busy",
     "disabled": "dibs is disabled by DIBS_DISABLED",
+    "handed_over": "it was not guarded when it was detached",
     "closed": "the client was closed",
     "loading": "the server is loading its data",
     "readonly": "the server is a read-only replica",

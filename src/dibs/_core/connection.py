@@ -1,4 +1,4 @@
-"""The connection machine: a transport reports facts, the machine answers what to do.
+"""The state machine of connections: a transport reports facts, it answers what to do.
 
 Facts: a connection was opened, could not be opened, answered, stayed silent, broke; the server
 switched. Actions: open a connection, repeat requests on another one, give up. Nothing here does
@@ -6,15 +6,13 @@ I/O or reads a clock: the same rules serve asyncio and threads, and a test can d
 every order of facts.
 
 Silence is the server's: it is counted while a request is written, this process is able to read,
-and no byte arrives. See `Allowance` for how a busy or stopped process differs from a silent server.
+and no byte arrives. See `TimeLimit` for how a busy or stopped process differs from a silent server.
 """
 
 import enum
 import itertools
 from collections import deque
 from typing import Any
-
-import hiredis
 
 from ..errors import Cause
 from .breaker import Breaker, Outage
@@ -31,16 +29,8 @@ Not how many break in all: a proxy that restarts ends the connections of all thr
 MOST_UNDELIVERED = 10_000
 """Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
 
-MORE = object()
-"""What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
 
-
-def make_parser() -> Any:
-    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
-    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
-
-
-class Allowance:
+class TimeLimit:
     """How much of a time limit is used up, counted in slices.
 
     A wait is cut into slices, and a slice that ends late counts as two slices at most. While
@@ -48,27 +38,27 @@ class Allowance:
     about the server.
     """
 
-    __slots__ = ("_limit", "slice", "spent")
+    __slots__ = ("_limit", "counted", "slice")
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.slice = limit / SLICES
         """How long to wait before the next look, in seconds."""
-        self.spent = 0.0
+        self.counted = 0.0
 
-    def spend(self, elapsed: float) -> bool:
+    def count(self, elapsed: float) -> bool:
         """A slice has passed, in *elapsed* seconds. True: the limit is used up."""
-        self.spent += min(elapsed, 2 * self.slice)
+        self.counted += min(elapsed, 2 * self.slice)
         # Timers may fire a moment early.
-        return self.spent >= self._limit - self.slice / 2
+        return self.counted >= self._limit - self.slice / 2
 
-    def is_half_spent(self) -> bool:
+    def is_half_over(self) -> bool:
         """True: half of the limit is used up."""
-        return self.spent >= self._limit / 2 - self.slice / 2
+        return self.counted >= self._limit / 2 - self.slice / 2
 
     def reset(self) -> None:
         """Something came: the limit starts anew."""
-        self.spent = 0.0
+        self.counted = 0.0
 
 
 # ---- what must still be delivered
@@ -161,8 +151,11 @@ class Attempt:
 
     @property
     def needs_new_connection(self) -> bool:
-        """True: an idle connection has broken twice, so another idle one cannot be trusted."""
-        return self._losses > 1
+        """True: an idle connection was silent, or two have broken: no other one can be trusted.
+
+        A firewall that forgets idle connections forgets all of them, and tells nobody.
+        """
+        return self._was_silent or self._losses > 1
 
     def silent(self) -> Next:
         """Nothing came for half a budget: the second connection gets the other half."""

@@ -19,6 +19,10 @@ SCRIPTS = (
     "hold_acquire_fenced",
     "hold_release",
     "hold_extend",
+    "hold_resume",
+    "hold_permit",
+    "hold_permit_extend",
+    "hold_permit_peek",
     "cache_lock",
     "cache_store",
     "cache_unlock",
@@ -46,7 +50,7 @@ class Engine(NamedTuple):
 
 
 OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
-"""What is assumed of a server that does not tell: scripts for everything."""
+"""What is assumed of a server that does not say: scripts for everything."""
 
 
 def weakest(engines: list[Engine]) -> Engine:

@@ -21,6 +21,8 @@ class Holding(NamedTuple):
 
     remaining: float
     holder: str | None
+    note: str | None = None
+    """What the holder of a running claim said about it."""
 
 
 class HoldCall(NamedTuple):
@@ -72,6 +74,12 @@ class LeaseState:
     """It was released, but its key stays taken for the rest of its `at_least`."""
     asked_until = 0.0
     """Until when it will be ours if an extension that is under way is confirmed."""
+    is_detached = False
+    """It was handed over: another process continues it, and nobody renews it until then."""
+    successor: bytes | None = None
+    """What the value of the key is being changed to; whether that was done is not known yet."""
+    elsewhere = 0.0
+    """How long it was held before it was continued here, in seconds."""
     stays_until = 0.0
     """With `at_least`: until when the key stays taken."""
     body: Body | None = None
@@ -87,6 +95,19 @@ class LeaseState:
         if self.is_over or not self.guarded:
             return self.is_lost
         return self.is_lost or now >= self.deadline
+
+    def is_ours(self, value: object) -> bool:
+        """Whether a key with *value* is still this lease's: its note may be another one."""
+        if not isinstance(value, bytes):
+            return False
+        secret = secret_of(value)
+        return secret in (secret_of(self.token), secret_of(self.successor or self.token))
+
+    def became(self, value: bytes) -> None:
+        """The server has confirmed that the key has *value*, which is ours."""
+        self.token = value
+        if self.successor == value:
+            self.successor = None
 
     def keep_until(self, deadline: float, now: float) -> None:
         """The server has confirmed, *now*, that it is ours until *deadline*."""
@@ -163,8 +184,30 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
 def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
     """Keep the key for another *ttl_ms*, if it is still ours."""
     if engine.set_ifeq:
-        return Request(pack("SET", key, token, "IFEQ", token, "PX", ttl_ms), 1, key)
+        return SetExpiry(key, token, ttl_ms)
     return Request(run_script("hold_extend", [key], token, ttl_ms), 1, key)
+
+
+class SetExpiry(Request):
+    """Let the key expire after *ms*, if it is still ours.
+
+    A server that is out of memory refuses it, because SET writes; it takes the script, which only
+    changes the expiry.
+    """
+
+    __slots__ = ("_ms", "_token")
+
+    def __init__(self, key: bytes, token: bytes, ms: int, until: float = 0.0) -> None:
+        super().__init__(pack("SET", key, token, "IFEQ", token, "PX", ms), 1, key, until)
+        self._token = token
+        self._ms = ms
+
+    def by_script(self, engine: Engine | None) -> Request | None:
+        """The same by script. None: this user may not run any."""
+        if engine is None or "EVAL" in engine.refused:
+            return None
+        script = run_whole_script("hold_extend", [self.key], self._token, self._ms)
+        return Request(script, 1, self.key, self.until)
 
 
 def read_extend(reply: Reply) -> bool:
@@ -199,10 +242,8 @@ def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: fl
     Read the reply with `read_extend`. Repeating the request is harmless.
     """
     if engine.set_ifeq:
-        payload = pack("SET", key, token, "IFEQ", token, "PX", ms)
-    else:
-        payload = run_whole_script("hold_extend", [key], token, ms)
-    return Request(payload, 1, key, until)
+        return SetExpiry(key, token, ms, until)
+    return Request(run_whole_script("hold_extend", [key], token, ms), 1, key, until)
 
 
 # ---- peek
@@ -232,18 +273,35 @@ def make_token(prefix: bytes, number: int, holder: bytes) -> bytes:
     return b"%b-%x@%b" % (prefix, number, holder)
 
 
+_SECRET = re.compile(rb"[^ @]*")
+
+
+def secret_of(value: bytes) -> bytes:
+    """The part of a value that nobody else has: a token up to the @, or a record's first word."""
+    found = _SECRET.match(value)
+    return b"" if found is None else found[0]
+
+
 def _holding(value: Reply, pttl: Reply) -> Holding:
     # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
     left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
-    return Holding(left, _holder(value))
+    return Holding(left, holder_in(value), note_in(value))
 
 
-def _holder(value: Reply) -> str | None:
+def holder_in(value: Reply) -> str | None:
     """Who, from the value. None: the key was written by something that is not dibs."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
     _, mark, who = value.partition(b"@")
-    return who.decode(errors="replace") if mark else None
+    return who.partition(b"\n")[0].decode(errors="replace") if mark else None
+
+
+def note_in(value: Reply) -> str | None:
+    """The note of a running claim, from the value of its key."""
+    if not isinstance(value, bytes) or value.startswith(b"dibs1 "):
+        return None
+    _, mark, note = value.partition(b"@")[2].partition(b"\n")
+    return note.decode(errors="replace") if mark else None
 
 
 # ---- what an error means
@@ -255,6 +313,11 @@ def store_is_out(error: ErrorReply) -> str | None:
     None: the request was a mistake. Asking again cannot help.
     """
     return code_of_reply(str(error))
+
+
+def is_wrong_type(reply: Reply) -> bool:
+    """Whether the key holds something that is not a string."""
+    return isinstance(reply, ErrorReply) and reply.code == "WRONGTYPE"
 
 
 _COMMAND = re.compile(r"(?:run|use) the '([\w|]+)' command")
@@ -270,7 +333,8 @@ def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot mend."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        return UsageError("the key holds a value of another type; choose another key or namespace")
+        said = "the key holds a value of another type (or is held with and without limit=)"
+        return UsageError(f"{said}; choose another key or namespace")
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):

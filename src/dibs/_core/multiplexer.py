@@ -1,89 +1,25 @@
-"""The connection machine of asyncio: the requests of many tasks on one connection.
+"""The state machine of the asyncio connection: the requests of many tasks on one connection.
 
-`Channel` has the requests on one connection; `Multiplexer` the connections to one server. See
-`connection.py` for the rules that threads share.
+`Multiplexer` has the connections to one server; the requests on one of them are its `Channel` (see
+`request.py`). See `connection.py` for the rules that threads share.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
-
-import hiredis
+from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MORE, MOST_LOSSES, Allowance, Circuit, Next, is_unserved
-from .request import REPEATED, Reply, Request
+from .connection import MOST_LOSSES, Circuit, Next, TimeLimit, is_unserved
+from .request import Channel, Pending, Request, fail, is_wanted, repeated
 
 
-class Waiter(Protocol):
-    """Who waits for a reply: an asyncio future, as a rule."""
-
-    def done(self) -> bool:
-        """True: nobody waits any more."""
-        ...
-
-    def set_result(self, result: Any, /) -> None:
-        """Hand over the reply."""
-        ...
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """No reply will come."""
-        ...
-
-
-Pending = tuple[Waiter | None, Request]
-"""A request without a reply yet: who waits for it (None: nobody), and what it is.
-
-A bare tuple, because two are made for every lease.
-"""
-
-
-def is_wanted(pending: Pending) -> bool:
-    """True: somebody waits for the reply, or the request must be delivered anyway."""
-    waiter, request = pending
-    return request.until > 0 or (waiter is not None and not waiter.done())
-
-
-def fail(pending: Pending, error: Exception) -> None:
-    """No reply will come to *pending*."""
-    waiter = pending[0]
-    if waiter is not None and not waiter.done():
-        try:
-            waiter.set_exception(error)
-        except RuntimeError:  # its loop is closed: nobody can wait there any more
-            return
-
-
-class _Repeated:
-    """Waits for the second execution of a release: its 0 may mean that the first one did it."""
-
-    __slots__ = ("_waiter", "done", "set_exception")
-
-    def __init__(self, waiter: Waiter) -> None:
-        self._waiter = waiter
-        self.done = waiter.done
-        self.set_exception = waiter.set_exception
-
-    def set_result(self, result: Any, /) -> None:
-        self._waiter.set_result(REPEATED if result == 0 else result)
-
-
-def repeated(pending: Pending) -> Pending:
-    """*pending* as it is sent a second time."""
-    waiter, request = pending
-    if not request.until or waiter is None or isinstance(waiter, _Repeated):
-        return pending
-    return _Repeated(waiter), request
-
-
-class Owed:
+class Redelivery:
     """Waits for a request that nobody else waits for, and has it sent again if need be."""
 
-    __slots__ = ("_owe", "_request")
+    __slots__ = ("_request", "_send_again")
 
-    def __init__(self, owe: Callable[[Request], None], request: Request) -> None:
-        self._owe = owe
+    def __init__(self, send_again: Callable[[Request], None], request: Request) -> None:
+        self._send_again = send_again
         self._request = request
 
     def done(self) -> bool:
@@ -93,60 +29,10 @@ class Owed:
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
         if is_unserved(result):
-            self._owe(self._request)
+            self._send_again(self._request)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Nothing: what must be delivered is in the outbox."""
-
-
-class Channel:
-    """The requests on one connection, in order: not yet written, and not yet answered."""
-
-    def __init__(self) -> None:
-        self.queue: deque[Pending] = deque()
-        """Unanswered, the oldest first; the last `len(unsent)` of them are not written yet."""
-        self.unsent: list[bytes] = []
-        self.written: int = 0
-        """Bytes that were handed to the transport so far."""
-        self.heard = False
-        """True: bytes have arrived since somebody last looked."""
-        self.is_shared = False
-        """True: several requests were answered at once the last time: several callers are busy."""
-        self._got: list[Reply] = []
-
-    @property
-    def head(self) -> Pending | None:
-        """The oldest request that is written and not answered."""
-        return self.queue[0] if len(self.queue) > len(self.unsent) else None
-
-    def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
-        """Hand out all replies that are complete. IndexError: a reply to nothing."""
-        # The hottest loop of all, hence in one piece.
-        queue, got = self.queue, self._got
-        self.heard = True
-        before = len(queue)
-        while (reply := parse()) is not MORE:
-            if type(reply) is hiredis.PushNotification:
-                pushed(reply)
-                continue
-            waiter, request = queue[0]
-            if request.replies != 1:
-                got.append(reply)
-                if len(got) < request.replies:
-                    continue
-                reply = got
-                self._got = got = []
-            queue.popleft()
-            if waiter is not None and not waiter.done():
-                waiter.set_result(reply)
-        self.is_shared = before - len(queue) > 1
-
-    def give_up(self) -> list[Pending]:
-        """Forget all requests; those that are still wanted."""
-        wanted = [pending for pending in self.queue if is_wanted(pending)]
-        self.queue.clear()
-        self.unsent.clear()
-        return wanted
 
 
 C = TypeVar("C", bound=Channel)
@@ -162,7 +48,7 @@ class Multiplexer(Circuit, Generic[C]):
         """Connections whose requests were repeated elsewhere. They may still deliver them."""
         self.backlog: list[Pending] = []
         """Requests that wait for a connection."""
-        self._silence = Allowance(budget)
+        self._silence = TimeLimit(budget)
         self._seen: Pending | None = None
         """The oldest written request at the last look."""
         self._end = self._delivered = 0
@@ -184,7 +70,7 @@ class Multiplexer(Circuit, Generic[C]):
     @property
     def wants_connection(self) -> bool:
         """True: there is none, or the current one has been silent for half a budget."""
-        return self.current is None or self._silence.is_half_spent()
+        return self.current is None or self._silence.is_half_over()
 
     def started(self) -> None:
         """The first look is due in `look_every` seconds."""
@@ -202,17 +88,17 @@ class Multiplexer(Circuit, Generic[C]):
         if self._has_progressed(channel, delivered):
             self._watch(channel)
             return Next.NOTHING
-        if self._silence.spend(elapsed):
+        if self._silence.count(elapsed):
             return Next.TRIP
-        return Next.OPEN if self._silence.is_half_spent() else Next.NOTHING
+        return Next.OPEN if self._silence.is_half_over() else Next.NOTHING
 
     def _has_progressed(self, channel: C, delivered: int) -> bool:
         """True: bytes arrived, another request is the oldest now, or it is still being sent."""
-        head, heard = channel.head, channel.heard
-        channel.heard = False
+        head, has_received = channel.head, channel.has_received
+        channel.has_received = False
         before, self._delivered = self._delivered, delivered
         is_sending = before < self._end and before < delivered
-        return heard or head is None or head is not self._seen or is_sending
+        return has_received or head is None or head is not self._seen or is_sending
 
     def _watch(self, channel: C | None) -> None:
         """Count the silence from now on."""
@@ -237,13 +123,13 @@ class Multiplexer(Circuit, Generic[C]):
         if old is not None:
             again = [repeated(pending) for pending in old.queue if is_wanted(pending)]
             self.superseded.add(old)
-        owed: list[Pending] = [(None, request) for request in self.outbox.take(now)]
+        from_outbox: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False
         self._failures = 0
         self._silence.reset()
         self._seen = None
-        return owed + again + [pending for pending in backlog if is_wanted(pending)]
+        return from_outbox + again + [pending for pending in backlog if is_wanted(pending)]
 
     def failed_to_open(self, *, was_closed: bool = False) -> Next:
         """A connection could not be opened. *was_closed*: the server closed it; try again first."""
@@ -256,12 +142,12 @@ class Multiplexer(Circuit, Generic[C]):
         """A connection broke; what it had not answered is asked again on the next one."""
         if channel is not self.current:
             if channel not in self.superseded:  # it was still being opened
-                for pending in channel.give_up():
+                for pending in channel.clear():
                     fail(pending, error)
             self.superseded.discard(channel)
             return Next.NOTHING
         self.current = None
-        unanswered = channel.give_up()
+        unanswered = channel.clear()
         if not unanswered and not self.backlog:
             return Next.NOTHING
         self.backlog[:0] = [repeated(pending) for pending in unanswered]
@@ -278,15 +164,15 @@ class Multiplexer(Circuit, Generic[C]):
         """The server is elsewhere: the connection to close; its requests wait for the next one."""
         channel, self.current = self.current, None
         if channel is not None:
-            unanswered = channel.give_up()
+            unanswered = channel.clear()
             self._was_sent = self._was_sent or bool(unanswered)
             self.backlog[:0] = [repeated(pending) for pending in unanswered]
         return channel
 
-    def give_up(self, now: float, cause: Cause) -> list[C]:
+    def fail_all(self, now: float, cause: Cause) -> list[C]:
         """The server is out: every waiter gets an `Outage`. The connections to close."""
         channels = [*self.superseded, *([] if self.current is None else [self.current])]
-        sent = [pending for channel in channels for pending in channel.give_up()]
+        sent = [pending for channel in channels for pending in channel.clear()]
         unsent, self.backlog = self.backlog, []
         self.current, self.superseded = None, set()
         for pending in sent:

@@ -3,25 +3,28 @@
 A claim is a lease whose value also says what was submitted and when:
 
     5a1f…-2c 9b1e0c4d… 193310c1a40@web-1:4711        running: token, payload's fingerprint, since
-    dibs1 done 5a1f…-2c 9b1e0c4d…                     done: whose, fingerprint, and in the lines
-    dibs1 json - 1731640000.123 0.205                 below the result, framed as cached values are
-    {"order": 17}
+    job-17                                            the lines below: its note, if it has one
+    dibs1 done 5a1f…-2c job-17 9b1e0c4d…              done: whose, its note (if any), fingerprint;
+    dibs1 json - 1731640000.123 0.205                 below it the result, framed as cached values
+    {"order": 17}                                     are
 """
 
 import math
 import re
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, unquote
 
 from ..errors import Duplicate, Mismatch, UsageError
 from .codec import frame
 from .engine import Engine, run_whole_script
-from .lease import WON, HoldCall, Won
+from .lease import WON, HoldCall, Won, note_in
 from .options import ClaimOptions
 from .request import Reply, Request, pack
 
 State = Literal["running", "done"]
 
 NO_PAYLOAD = b"-"
+LONGEST_NOTE = 200
 _DONE = b"dibs1 done "
 _RUNNING = re.compile(rb"([^ @]+) ([0-9a-f]{32}|-) ([0-9a-f]{1,12})@")
 
@@ -37,6 +40,7 @@ class ExistingClaim(NamedTuple):
     """running: when it was claimed, by the wall clock of its holder."""
     result: bytes = b""
     """done: the result, framed; nothing where none was kept."""
+    note: str | None = None
 
 
 class Replay(NamedTuple):
@@ -48,16 +52,36 @@ class Replay(NamedTuple):
 # ---- the record
 
 
-def running_record(token: bytes, fingerprint: bytes, now: float) -> bytes:
+def running_record(token: bytes, fingerprint: bytes, now: float, note: bytes = b"") -> bytes:
     """The value of a running claim; nobody else ever writes the same. *now*: the wall clock."""
     secret, _, holder = token.partition(b"@")
-    return b"%b %b %x@%b" % (secret, fingerprint, int(now * 1000), holder)
+    return b"%b %b %x@%b%b" % (secret, fingerprint, int(now * 1000), holder, note)
+
+
+def with_note(running: bytes, note: bytes) -> bytes:
+    """The same record with another *note*."""
+    return running.partition(b"\n")[0] + note
+
+
+def encoded_note(note: object) -> bytes:
+    """*note* as the end of a record. UsageError: not a text, or too long."""
+    if note is None:
+        return b""
+    if not isinstance(note, str) or len(note) > LONGEST_NOTE:
+        raise UsageError(f"a note must be a text of at most {LONGEST_NOTE} characters, or None")
+    try:
+        return b"\n" + note.encode()
+    except UnicodeEncodeError:
+        raise UsageError("a note must be valid Unicode; this one has a lone surrogate") from None
 
 
 def done_record(running: bytes, result: bytes) -> bytes:
     """What takes the claim's place: who was first, with which payload, and what came of it."""
     secret, fingerprint, _ = running.split(b" ", 2)
-    return b"%b%b %b\n%b" % (_DONE, secret, fingerprint, result)
+    note = note_in(running)
+    # Before the fingerprint, because that is the last word for every version.
+    said = b"" if note is None else quote(note, safe="").encode() + b" "
+    return b"%b%b %b%b\n%b" % (_DONE, secret, said, fingerprint, result)
 
 
 def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
@@ -98,9 +122,16 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
     data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
     if not data.startswith(_DONE):
         _, fingerprint, since = _words(data)
-        return ExistingClaim("running", left, fingerprint, since)
+        return ExistingClaim("running", left, fingerprint, since, note=note_in(data))
     head, _, result = data.partition(b"\n")
-    return ExistingClaim("done", left, head.split(b" ")[-1], result=result)
+    words = head.split(b" ")
+    note = unquote(words[3].decode()) if len(words) > 4 else None
+    return ExistingClaim("done", left, words[-1], result=result, note=note)
+
+
+def since_in(running: bytes) -> float:
+    """When a running claim was claimed, by the wall clock of whoever claimed it; 0: not known."""
+    return _words(running)[2]
 
 
 def judge(
@@ -115,7 +146,7 @@ def judge(
         except Exception:
             pass  # of an older program: what was done is done, we only cannot tell what came of it
     wait = _retry_after(options, found, now)
-    return Duplicate(call.text, wait, found.state, options.message, call.name)
+    return Duplicate(call.text, wait, found.state, options.message, call.name, found.note)
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim, now: float) -> float:

@@ -21,6 +21,8 @@ OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
 
+MOST_PERMITS = 100_000
+"""The most that `limit` may say."""
 LEASE = 10.0
 """How long a claim outlives a crash at most, in seconds, if the caller does not say."""
 
@@ -67,6 +69,8 @@ class TryHoldKeywords(TypedDict, total=False):
     """How long the server keeps the key, unless it is released or renewed before."""
     wait: Seconds
     """How long to wait for a key that somebody has; its release wakes the caller. 0: not at all."""
+    limit: int | None
+    """How many may hold the key at once, each with a lease of its own. None: one."""
     at_least: Seconds
     """How long the key stays taken after it was acquired, even if it is released earlier."""
     fence: bool
@@ -97,6 +101,7 @@ class HoldOptions:
         wait: Seconds = 0,
         renew: bool = False,
         max_hold: Seconds | None = None,
+        limit: int | None = None,
         at_least: Seconds = 0,
         fence: bool = False,
         on_late: OnLate = "ignore",
@@ -105,15 +110,29 @@ class HoldOptions:
         self.ttl: Final = seconds(ttl, "ttl")
         self.ttl_ms: Final = milliseconds(self.ttl)
         self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
+        self.limit: Final = None if limit is None else _limit(limit)
         self.renew: Final = renew
         self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)
         self.fence_prefix: Final = f"{settings.namespace}fence:".encode() if fence else None
         """What the key that counts the fences begins with; None: no fence is asked for."""
+        self.is_usual: Final = self.fence_prefix is None and limit is None
+        """A key is taken by SET; else by a script."""
         self.on_outage: Final = settings.policy(on_outage)
         self.at_least: Final = _at_least(at_least, self.ttl) if at_least else 0.0
         if on_late not in ("ignore", "raise"):  # callers without a type checker
             raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
         self.on_late: Final[OnLate] = on_late
+
+
+def _limit(limit: object) -> int:
+    if type(limit) is not int or not 1 <= limit <= MOST_PERMITS:
+        raise UsageError(f"limit must be a number from 1 to {MOST_PERMITS}, not {limit!r}")
+    return limit
+
+
+def check_hold(options: HoldKeywords) -> None:
+    """UsageError: an option of `hold` makes no sense. TypeError: there is no such option."""
+    HoldOptions(Settings("", "open"), **options)
 
 
 def _max_hold(max_hold: Seconds | None, ttl: float, *, renew: bool) -> float | None:

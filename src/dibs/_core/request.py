@@ -1,4 +1,14 @@
-"""A request: bytes ready for the wire, and how many replies will come back."""
+"""A request, its replies, and the queue of requests on one connection.
+
+A request is bytes ready for the wire, and how many replies will come back. On a connection that
+many tasks share, a request is pending until its replies have come: in order.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import hiredis
 
 
 class Request:
@@ -43,7 +53,7 @@ def first_error(reply: Reply) -> ErrorReply | None:
 def deciding_error(reply: Reply) -> ErrorReply | None:
     """The error that a request failed with: its first command decides.
 
-    What comes after it only tells more; without that, what was done is done all the same.
+    What comes after it only adds facts; without them, what was done is done all the same.
     """
     first = reply[0] if isinstance(reply, list) and reply else reply
     return first if isinstance(first, ErrorReply) else None
@@ -69,3 +79,128 @@ def together(requests: list[Request]) -> Request:
         sum([request.replies for request in requests]),
         requests[0].key,
     )
+
+
+# ---- replies
+
+MORE = object()
+"""What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
+
+
+def make_parser() -> Any:
+    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
+    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
+
+
+# ---- pending requests
+
+
+class Waiter(Protocol):
+    """Who waits for a reply: an asyncio future, as a rule."""
+
+    def done(self) -> bool:
+        """True: nobody waits any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Hand over the reply."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """No reply will come."""
+        ...
+
+
+Pending = tuple[Waiter | None, Request]
+"""A request without a reply yet: who waits for it (None: nobody), and what it is.
+
+A bare tuple, because two are made for every lease.
+"""
+
+
+def is_wanted(pending: Pending) -> bool:
+    """True: somebody waits for the reply, or the request must be delivered anyway."""
+    waiter, request = pending
+    return request.until > 0 or (waiter is not None and not waiter.done())
+
+
+def fail(pending: Pending, error: Exception) -> None:
+    """No reply will come to *pending*."""
+    waiter = pending[0]
+    if waiter is not None and not waiter.done():
+        try:
+            waiter.set_exception(error)
+        except RuntimeError:  # its loop is closed: nobody can wait there any more
+            return
+
+
+class _Repeated:
+    """Waits for the second execution of a release: its 0 may mean that the first one did it."""
+
+    __slots__ = ("_waiter", "done", "set_exception")
+
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        self.done = waiter.done
+        self.set_exception = waiter.set_exception
+
+    def set_result(self, result: Any, /) -> None:
+        self._waiter.set_result(REPEATED if result == 0 else result)
+
+
+def repeated(pending: Pending) -> Pending:
+    """*pending* as it is sent a second time."""
+    waiter, request = pending
+    if not request.until or waiter is None or isinstance(waiter, _Repeated):
+        return pending
+    return _Repeated(waiter), request
+
+
+class Channel:
+    """The requests on one connection, in order: not yet written, and not yet answered."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Pending] = deque()
+        """Unanswered, the oldest first; the last `len(unsent)` of them are not written yet."""
+        self.unsent: list[bytes] = []
+        self.written: int = 0
+        """Bytes that were handed to the transport so far."""
+        self.has_received = False
+        """True: bytes have arrived since somebody last looked."""
+        self.is_shared = False
+        """True: several requests were answered at once the last time: several callers are busy."""
+        self._got: list[Reply] = []
+
+    @property
+    def head(self) -> Pending | None:
+        """The oldest request that is written and not answered."""
+        return self.queue[0] if len(self.queue) > len(self.unsent) else None
+
+    def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
+        """Hand out all replies that are complete. IndexError: a reply to nothing."""
+        # The hottest loop of all, hence in one piece.
+        queue, got = self.queue, self._got
+        self.has_received = True
+        before = len(queue)
+        while (reply := parse()) is not MORE:
+            if type(reply) is hiredis.PushNotification:
+                pushed(reply)
+                continue
+            waiter, request = queue[0]
+            if request.replies != 1:
+                got.append(reply)
+                if len(got) < request.replies:
+                    continue
+                reply = got
+                self._got = got = []
+            queue.popleft()
+            if waiter is not None and not waiter.done():
+                waiter.set_result(reply)
+        self.is_shared = before - len(queue) > 1
+
+    def clear(self) -> list[Pending]:
+        """Forget all requests; those that are still wanted."""
+        wanted = [pending for pending in self.queue if is_wanted(pending)]
+        self.queue.clear()
+        self.unsent.clear()
+        return wanted

@@ -1,4 +1,4 @@
-"""Which server is the master: what sentinels say, which of them to believe, what an error tells.
+"""Which server is the master: what sentinels say, which of them to believe, what an error means.
 
 A sentinel answers with an address and the epoch of its configuration. Every failover has a higher
 epoch than the one before, so of two answers the one with the higher epoch is the newer. A sentinel
@@ -19,7 +19,7 @@ CHANNELS = (
     "+convert-to-slave",
 )
 """What to subscribe to. The sentinel that leads a failover publishes `+switch-master` last, after
-the other replicas have been told, but names the new master from `+promoted-slave` on."""
+the other replicas follow it, but names the new master from `+promoted-slave` on."""
 
 LOOK_EVERY = 1.0
 """Seconds between two questions, whether or not a subscription is up."""
@@ -58,19 +58,19 @@ def read_master(
     return Master(name, int(port), int(state.get("config-epoch", 0)))
 
 
-def choose(known: Master | None, heard: list[Master], sentinels: int) -> Master | None:
+def choose(known: Master | None, answers: list[Master], sentinels: int) -> Master | None:
     """The master, by what we know and what some of the *sentinels* (how many there are) say.
 
     A higher epoch wins. Sentinels that were set up anew count from 0 again: if more than half of
     all sentinels answer, and none of them names the master that we know, they are right.
     """
-    newest = max(heard, key=lambda master: master.epoch, default=None)
+    newest = max(answers, key=lambda master: master.epoch, default=None)
     if known is None or newest is None:
         return newest or known
     if newest.epoch > known.epoch:
         return newest
-    nobody_agrees = all(master.address != known.address for master in heard)
-    return newest if nobody_agrees and len(heard) > sentinels // 2 else known
+    nobody_agrees = all(master.address != known.address for master in answers)
+    return newest if nobody_agrees and len(answers) > sentinels // 2 else known
 
 
 def concerns(message: object, service: str) -> bool:

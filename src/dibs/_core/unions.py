@@ -1,6 +1,6 @@
 """A value of one of several types ↔ what JSON knows, so that it comes back as the type it was.
 
-Where the JSON type tells the members apart, a value is written as it would be alone: `X | None`,
+Where the members have different JSON types, a value is written as it would be alone: `X | None`,
 `int | str`, `Dish | list[Dish]`. Where it does not, with the member's name: `["Rejected", {…}]`.
 The order in which the members are named makes no difference.
 """
@@ -23,7 +23,7 @@ from .converters import (
 
 
 def union(members: Sequence[Converter]) -> Converter:
-    """Untagged, where JSON tells the members apart; else those that it does not are tagged."""
+    """Untagged, where the JSON type decides; members of the same JSON type are tagged."""
     rest = sorted((each for each in members if not each.is_plain), key=lambda each: each.text)
     plain = [each for each in members if each.is_plain and each.kinds != NULL]
     nothing = [each for each in members if each.kinds == NULL][:1]

@@ -15,14 +15,14 @@ _NEXT = pack("CLIENT", "CACHING", "YES")
 
 
 class Watching(NamedTuple):
-    """How long the key is still held (0: it is free), and whether the server will tell."""
+    """How long the key is still held (0: it is free), and whether its change will be pushed."""
 
     remaining: float
     tracked: bool
 
 
 class Tracked(NamedTuple):
-    """The replies to a tracked request, and whether the server will tell of a change."""
+    """The replies to a tracked request, and whether a change will be pushed."""
 
     replies: list[Reply]
     tracked: bool
@@ -45,7 +45,7 @@ def read_tracked(replies: list[Reply], request: Request, *, pushes: bool) -> Tra
 
 
 def untracked(reply: Any, request: Request) -> Tracked:
-    """The reply to *request* as it was sent, where the server cannot tell of changes."""
+    """The reply to *request* as it was sent, where the server does not push changes."""
     return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
 
@@ -94,8 +94,8 @@ class Pushes(NamedTuple):
     """The last pause; 0: the last push was about a change, or none came."""
     registered_at: float = -math.inf
 
-    def heard(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
-        """After a look at the key: *pushed*: because of a push; *changed*: somebody else has it."""
+    def after_reading(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
+        """The key was read: because of a push (*pushed*); somebody else has it (*changed*)."""
         if changed:
             return Pushes(0.0, 0.0, now)
         if pushed:

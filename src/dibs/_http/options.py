@@ -25,7 +25,7 @@ class GuardKeywords(TypedDict, Generic[U], total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions(Generic[U]):
-    """How the requests of one application are told apart. UsageError: an option is empty."""
+    """How the requests of one application are distinguished. UsageError: an option is empty."""
 
     user: U | None = None
     """Returns who submits, as a string, bytes, an int or a UUID; None or "": not known. Without it,

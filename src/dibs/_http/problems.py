@@ -6,6 +6,7 @@
 | the same client's key: still running | 409, Retry-After |
 | … done, and its response was not stored | 409 |
 | … with another payload | 422 |
+| the key of a lease is held by another request | 409, Retry-After |
 | the client's key is missing or malformed, or the body is incomplete | 400 |
 | the body is longer than the policy accepts | 413 |
 | Redis is unavailable, and the policy is "closed" | 503, Retry-After |
@@ -15,7 +16,7 @@ import json
 import math
 from typing import Any
 
-from ..errors import DibsError, Duplicate, Mismatch, Unavailable
+from ..errors import Busy, DibsError, Duplicate, Mismatch, Unavailable
 from .policy import Policy
 from .responses import Response, readable
 from .submission import InvalidRequest
@@ -23,6 +24,8 @@ from .submission import InvalidRequest
 REPLAYED = "idempotent-replayed"
 _TITLES = {400: "Invalid request", 413: "Request too large"}
 _NO_GUARANTEE = "Idempotency cannot be guaranteed right now."
+_BUSY = "Another request is working on this."
+_NO_LEASE = "It cannot be known right now whether another request is working on this."
 
 
 def replay(policy: Policy, stored: Response, accept_encoding: str | None = None) -> Response:
@@ -51,6 +54,17 @@ def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: boo
     return _problem(policy, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
 
 
+def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
+    """The refusal of a request that got no lease. *message*: for whom the endpoint is for."""
+    if isinstance(error, Unavailable):
+        detail = f"{_NO_LEASE} The request was not processed; try again soon."
+        return _problem(None, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
+    facts = {} if message is None else {"message": message}
+    detail = message or _BUSY
+    wait = None if error.retry_after == math.inf else error.retry_after  # without a ttl: not ours
+    return _problem(None, 409, "busy", "Busy", detail, retry_after=wait, **facts)
+
+
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
     wait = error.retry_after if error.retry_after != math.inf else policy.terms.window
     facts: dict[str, Any] = {"state": error.state}
@@ -77,7 +91,7 @@ def _in_progress(policy: Policy) -> str:
 
 
 def _problem(
-    policy: Policy,
+    policy: Policy | None,
     status: int,
     kind: str,
     title: str,
@@ -88,7 +102,7 @@ def _problem(
 ) -> Response:
     document = {"type": f"urn:dibs:{kind}", "title": title, "status": status, "detail": detail}
     headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
-    if policy.docs is not None:
+    if policy is not None and policy.docs is not None:
         headers.append(("link", f'<{policy.docs}>; rel="describedby"'))
     if retry_after is not None:
         # Rounded up: a client that comes back then must not be too early.
@@ -134,6 +148,16 @@ def document(operation: dict[str, Any] | None, policy: Policy | None) -> None:
         parameters = operation.setdefault("parameters", [])
         if not any(each.get("name", "").lower() == policy.header.lower() for each in parameters):
             parameters.append(_key_parameter(policy))
+
+
+def document_lease(operation: dict[str, Any] | None, *, closed: bool) -> None:
+    """Add the refusals of a lease to an *operation*. *closed*: an outage is refused, too."""
+    if operation is None:
+        return
+    responses = operation.setdefault("responses", {})
+    responses.setdefault("409", _described("409", _BUSY))
+    if closed:
+        responses.setdefault("503", _described("503", _NO_LEASE))
 
 
 def _descriptions(policy: Policy) -> list[tuple[str, str]]:

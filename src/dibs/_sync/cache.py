@@ -120,7 +120,7 @@ class Cache:
         try:
             now, _ = self._store.opened()
         except Outage:
-            self._store.link.post(request)
+            self._store.transport.post(request)
             raise
         return self._store.ask(request, now)
 
@@ -129,7 +129,7 @@ class Cache:
         if keys.options.local:
             return self._read_for_memory(keys)
         now = monotonic()
-        reply = self._store.link.send(keys.read, now)
+        reply = self._store.transport.send(keys.read, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
             reply = self._store.check_reply(keys.read, reply, now)
         reading = read_reply(reply, keys.options)
@@ -146,7 +146,7 @@ class Cache:
         self._local.ask(key, ticket)
         gone: list[tuple[bytes, Ticket]] = [(key, ticket)]
         try:
-            answer = self._store.link.track(request, ticket, now)
+            answer = self._store.transport.track(request, ticket, now)
             reading = read_reply(
                 self._store.check_reply(request, answer.replies, now), options
             )
@@ -296,12 +296,12 @@ class Cache:
         """The value that is remembered with *ticket* changed, or may have."""
         self._local.forget(key)
         self._memory.seen.pop(key, None)
-        self._store.link.unwatch(key, ticket)
+        self._store.transport.unwatch(key, ticket)
 
     def _unwatch(self, gone: list[tuple[bytes, Ticket]]) -> None:
         for key, ticket in gone:
             self._local.drop(key, ticket)
-            self._store.link.unwatch(key, ticket)
+            self._store.transport.unwatch(key, ticket)
 
     # ---- the end
 

@@ -1,38 +1,32 @@
 # Printed from src/dibs/_async/claim.py by tools/unasync.py – do not edit.
-"""Submitted twice, done once: a claim, the `with` block around it, and functions that claim."""
+"""A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib
-import functools
-from collections.abc import Callable
 from time import time
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from .. import claims
-from .._core.capabilities import must_allow
+from .._core.breaker import Outage
 from .._core.causes import cause_for
-from .._core.fingerprint import fingerprint
-from .._core.keys import Fields, Template, expand, milliseconds
-from .._core.lease import HoldCall, Holding, LeaseState
-from .._core.once import (
-    NO_PAYLOAD,
-    ExistingClaim,
-    Replay,
-    done_record,
-    framed,
-    judge,
-    read_claim,
-    read_record,
-    running_record,
-)
-from .._core.options import ClaimOptions, HoldOptions
-from .._threads import monotonic, settle
-from ..errors import Duplicate, Mismatch, UsageError
+from .._core.keys import Seconds, milliseconds, seconds
+from .._core.lease import HoldCall, LeaseState, note_in
+from .._core.once import done_record, encoded_note, framed, with_note
+from .._core.options import ClaimOptions
+from .._threads import monotonic
+from ..errors import UsageError
+from .handover import detach, reattach
 from .leases import Leases
 
-P = ParamSpec("P")
-T = TypeVar("T")
 V = TypeVar("V")
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing yet"
+
+
+NOTHING: Any = _Nothing()
+"""No result yet."""
 
 
 class Claim:
@@ -95,6 +89,8 @@ class Claim:
         """Say what came of it; *value* is handed back. It is kept at the end of the block."""
         if self.replayed:
             raise UsageError("this claim is a replay: its result is already known")
+        if self._lease is not None and self._lease.is_detached:
+            raise UsageError("this claim was detached: complete it where it is continued")
         self.result = value
         self._released = False
         return value
@@ -108,11 +104,11 @@ class Claim:
 
         UsageError: the result cannot be kept; duplicates are refused all the same.
         """
-        if not self.is_open:
+        if not self._settled():
             return False
         if self._released or self._options.after == "release":
             return self._end(b"")
-        if self._options.after == "hold" or self.result is _NOTHING:
+        if self._options.after == "hold" or self.result is NOTHING:
             return self._leave(b"")
         try:
             result = framed(self._options, self.result, time(), self._lasted)
@@ -122,17 +118,68 @@ class Claim:
         return self._leave(result)
 
     def fail(self) -> bool:
-        """End it now, as an exception would. False: it was over, or lost, or unguarded."""
-        if not self.is_open:
+        """End it now, as an exception would. False: it was over, or lost, or unguarded.
+
+        A claim that was detached is ended as well, unless somebody continues it already.
+        """
+        if self._lease is not None:
+            reattach(self._leases, self._lease)
+        if not self._settled():
             return False
         if self._released or self._options.on_error == "release":
             return self._end(b"")
         return self._leave(b"")
 
+    # ---- while it runs
+
+    @property
+    def note(self) -> str | None:
+        """What duplicates are told about it."""
+        lease = self._lease
+        return None if lease is None else note_in(lease.successor or lease.token)
+
+    def set_note(self, note: str | None) -> bool:
+        """Say what duplicates are told (`Duplicate.note`): at most 200 characters, or None.
+
+        False: it was over, or lost, or unguarded, or the store did not answer; in that case the
+        next renewal brings it. UsageError: not a text, or too long.
+        """
+        ending, lease = encoded_note(note), self._lease
+        if lease is None or not self._settled() or not lease.guarded:
+            return False
+        try:
+            value = with_note(lease.token, ending)
+            return self._leases.renewer.change(lease, value, self._call.options.ttl)
+        except Outage as outage:
+            self._leases.events.emit("outage", self.name, cause=outage.cause)
+            return False
+
+    def detach(self, *, ttl: Seconds) -> str:
+        """Hand it to another process, which continues it with `claim(key, token=…)`.
+
+        The key stays claimed for *ttl*; this process neither renews nor ends it any more, unless
+        the block ends by an exception before anybody has continued it. Returns the token.
+        LeaseLost: it was lost before. Unavailable: the store is out and the policy is "closed".
+        """
+        if self._lease is None:
+            raise UsageError("this claim is a replay: there is nothing to hand over")
+        token = detach(self._leases, self._lease, "claim", seconds(ttl, "ttl"))
+        claims.closed(self)
+        return token
+
+    def _settled(self) -> bool:
+        """Whether it is open; if so, the value of its key is known."""
+        if self._lease is not None and self._lease.successor is not None and self.is_open:
+            with contextlib.suppress(Outage):  # the next request meets it, and reports it
+                self._leases.renewer.confirm(self._lease)
+        return self.is_open
+
+    # ---- its end
+
     @property
     def _lasted(self) -> float:
         assert self._lease is not None
-        return monotonic() - self._lease.since
+        return monotonic() - self._lease.since + self._lease.elsewhere
 
     def _leave(self, result: bytes) -> bool:
         """The key stays taken for the rest of the window; where that is over, nothing stays."""
@@ -167,10 +214,11 @@ class Claim:
         # Nobody can end it any more. At the very end of the program there may be nobody to tell.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
-        lease, leases = self._lease, self._leases
+        lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__
         if lease is None:
             return
         with contextlib.suppress(Exception):
+            leases = self._leases
             claims.closed(self)
             if not lease.is_over and leases.owns(lease):
                 leases.events.dropped.append((self.name, leases.drop(lease)))
@@ -179,199 +227,7 @@ class Claim:
         if self._lease is None:
             state = "replayed"
         else:
-            state = "lost" if self.lost else "running" if self.is_open else "over"
+            ended = "detached" if self._lease.is_detached else "over"
+            state = "lost" if self.lost else "running" if self.is_open else ended
         guarded = "" if self.guarded else ", unguarded"
         return f"<{type(self).__name__} {self.name!r}: {state}{guarded}>"
-
-
-class _Nothing:
-    def __repr__(self) -> str:
-        return "nothing yet"
-
-
-_NOTHING: Any = _Nothing()
-_IN_USE = "this claim is already in use; call claim() for each with block"
-
-
-def take_claim(
-    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes
-) -> Claim:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
-
-    *seen*: the fingerprint of the payload. With `wait` a duplicate of one that runs waits for its
-    end: it is replayed, or takes over.
-    """
-    events, since = leases.events, monotonic()
-    outcome = _ask(leases, call, options, seen)
-    if type(outcome) is Duplicate and options.wait and outcome.state == "running":
-        outcome = _wait(leases, call, options, seen, outcome)
-    waited = monotonic() - since if options.wait else None
-    if isinstance(outcome, LeaseState):
-        _check_end(leases, options, outcome)
-        return _taken(leases, call, options, outcome, waited)
-    if isinstance(outcome, Replay):
-        events.emit("replayed", call.name, waited=waited)
-        return Claim(leases, call, options, None, outcome.value)
-    if isinstance(outcome, Duplicate):
-        facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
-        events.emit("duplicate", call.name, waited=waited, **facts)
-    else:
-        events.emit("mismatch", call.name)
-    raise outcome
-
-
-def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None:
-    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
-    engine = leases.store.link.engine
-    if engine is None or not engine.refused:
-        return
-    leaves = options.after != "release" or options.on_error != "release"
-    try:
-        must_allow(engine, "complete" if leaves else "renew")
-    except UsageError:
-        leases.end(lease)
-        raise
-
-
-def _taken(
-    leases: Leases,
-    call: HoldCall,
-    options: ClaimOptions,
-    lease: LeaseState,
-    waited: float | None,
-) -> Claim:
-    if lease.guarded:
-        try:
-            leases.renewer.keep(lease)
-        except BaseException:  # no thread to be had, or a signal handler raised
-            leases.give_up(lease)
-            raise
-    if leases.events.listeners:
-        leases.events.emit("claimed", call.name, guarded=lease.guarded, waited=waited)
-    return Claim(leases, call, options, lease, _NOTHING)
-
-
-def _ask(
-    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes
-) -> LeaseState | Replay | Duplicate | Mismatch:
-    """One try: a lease, or the answer to the second one."""
-    known = leases.known_record(call.key)
-    if known is not None:  # it runs in this very process: nobody needs to be asked
-        found = read_record(*known)
-    else:
-        record = running_record(leases.new_token(), seen, time())
-        outcome = leases.acquire(call, record, read_claim)
-        if isinstance(outcome, LeaseState):
-            return outcome
-        if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
-            found = ExistingClaim("running", outcome.remaining)
-        else:
-            found = outcome
-    return judge(options, call, seen, found, time())
-
-
-def _wait(
-    leases: Leases, call: HoldCall, options: ClaimOptions, seen: bytes, running: Duplicate
-) -> LeaseState | Replay | Duplicate | Mismatch:
-    """What comes of it at the end of the first one, or of our patience (*running*)."""
-
-    def attempt(call: HoldCall) -> LeaseState | Replay | Duplicate | Mismatch | Holding:
-        outcome = _ask(leases, call, options, seen)
-        if isinstance(outcome, Duplicate) and outcome.state == "running":
-            return Holding(outcome.retry_after, None)
-        return outcome
-
-    outcome = leases.waiters.take(call, attempt)
-    if not isinstance(outcome, Holding):
-        return outcome
-    return Duplicate(call.text, outcome.remaining, "running", running.message, call.name)
-
-
-class Claiming:
-    """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
-
-    __slots__ = ("_call", "_claim", "_given", "_leases", "_options", "_seen")
-
-    def __init__(
-        self,
-        leases: Leases,
-        call: HoldCall,
-        options: ClaimOptions,
-        seen: bytes,
-        given: Claim | None = None,
-    ) -> None:
-        self._leases = leases
-        self._call = call
-        self._options = options
-        self._seen = seen
-        self._given = given
-        """It was taken already, for this block."""
-        self._claim: Claim | None = None
-
-    def __enter__(self) -> Claim:
-        if self._claim is not None:
-            raise UsageError(_IN_USE)
-        claim, self._given = self._given, None
-        if claim is None:
-            claim = take_claim(self._leases, self._call, self._options, self._seen)
-        if self._claim is not None:  # somebody was quicker, with this very object
-            claim.release()
-            claim.finish()
-            raise UsageError(_IN_USE)
-        self._claim = claim
-        return claim
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        claim, self._claim = self._claim, None
-        assert claim is not None
-        if error is None:
-            claim.finish()
-            return
-        try:
-            claim.fail()
-        except Exception as failure:
-            # The body's own exception must reach the caller; this one rides along.
-            error.add_note(f"dibs could not end the claim on {self._call.name}: {failure}")
-
-
-def once(
-    function: Callable[P, T],
-    leases: Leases,
-    namespace: str,
-    template: str,
-    options: ClaimOptions,
-    holding: HoldOptions,
-    payload: tuple[str, ...],
-    duplicate: Callable[[Duplicate], Any] | None,
-) -> Callable[P, T]:
-    """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
-
-    *holding*: how the key is held while the function runs.
-    """
-    key_of = Template(template, function)
-    fields = Fields(payload, function) if payload else None
-
-    @functools.wraps(function)
-    def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
-        key = key_of(args, kwargs)
-        call = HoldCall(expand(namespace, key), key, template, holding)
-        seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        try:
-            claim = take_claim(leases, call, options, seen)
-        except Duplicate as error:  # one that the function itself raises is not answered
-            if duplicate is None:
-                raise
-            return settle(duplicate(error))
-        with Claiming(leases, call, options, seen, claim):
-            if claim.replayed:
-                return claim.result
-            result: Any = function(*args, **kwargs)
-            claim.complete(result)
-            return result
-
-    return claimed

@@ -4,11 +4,12 @@
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
 from .._core.cache import cache_keys
 from .._core.fingerprint import fingerprint
+from .._core.handover import secret_in
 from .._core.keys import (
     LONGEST_TTL,
     Seconds,
@@ -19,7 +20,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding
-from .._core.once import NO_PAYLOAD
+from .._core.once import NO_PAYLOAD, encoded_note
 from .._core.options import (
     CacheKeywords,
     CacheOptions,
@@ -44,10 +45,11 @@ from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import Cache
 from .cached import Cached, inner
-from .claim import Claiming, once
+from .claiming import Claiming, Submission, once
 from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
+from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .store import Store
@@ -107,18 +109,28 @@ class Dibs:
 
     @takes(HoldKeywords, HoldOptions)
     def hold(
-        self, key: str, *, name: str | None = None, **options: Unpack[HoldKeywords]
+        self,
+        key: str,
+        *,
+        name: str | None = None,
+        token: str | None = None,
+        **options: Unpack[HoldKeywords],
     ) -> Hold:
         """Hold *key* for the length of an `with` block. Busy: somebody has it.
 
         *name*: what events and errors call the key (default: its first word), because a key may
-        hold personal data. UsageError: an option makes no sense.
+        hold personal data. *token*: continue the lease that another process has detached, and
+        never take another; LeaseLost: it has ended. UsageError: an option makes no sense.
         """
         try:  # the quickest way, because this is what most programs do most
             chosen = self._hold_options.remembered(**options)
         except TypeError:
             chosen = self._hold_options(options)
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        if token is not None:
+            if chosen.limit is not None:
+                raise UsageError("a lease with limit= cannot be continued by a token")
+            return Hold(self._leases, call, secret=secret_in("hold", token))
         return Hold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
@@ -136,7 +148,8 @@ class Dibs:
 
         If it was held here and is not any more, the lease is lost from now on.
         """
-        return self._leases.peek(expand(self._settings.namespace, key), public_name(key))
+        key_bytes = expand(self._settings.namespace, key)
+        return peek(self._leases, key_bytes, public_name(key))
 
     @takes(HoldKeywords, HoldOptions)
     def exclusive(
@@ -229,24 +242,38 @@ class Dibs:
         *,
         payload: object = None,
         name: str | None = None,
+        note: str | None = None,
+        token: str | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Claiming:
         """Claim a submission for the length of an `with` block. Duplicate: it was made.
 
         *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
-        call the key, as in `hold`. UsageError: an option makes no sense.
+        call the key, as in `hold`. *note*: what duplicates are told (`Duplicate.note`), at most
+        200 characters. *token*: continue the claim that another process has detached, and never
+        make another; Duplicate: it is continued elsewhere, or done; LeaseLost: it has ended.
+        UsageError: an option makes no sense.
         """
         chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
-        return self._claim(key, chosen, seen, name)
+        return self._claim(key, chosen, seen, name, note, token)
 
     def _claim(
-        self, key: str, options: ClaimOptions, seen: bytes, name: str | None
+        self,
+        key: str,
+        options: ClaimOptions,
+        seen: bytes,
+        name: str | None,
+        note: str | None = None,
+        token: str | None = None,
     ) -> Claiming:
         """The same with options that were checked before: integrations make them once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
-        return Claiming(self._leases, call, options, seen)
+        secret = None if token is None else secret_in("claim", token)
+        return Claiming(
+            self._leases, Submission(call, options, seen, encoded_note(note), secret)
+        )
 
     def _holding(self, options: ClaimOptions) -> HoldOptions:
         """How the key of a claim is held while it runs."""
@@ -350,6 +377,12 @@ class Dibs:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "Dibs cannot be pickled or copied: its connections and leases belong to this "
+            "process; create one in each process"
+        )
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"

@@ -1,5 +1,5 @@
 # Printed from src/dibs/_async/cluster.py by tools/unasync.py – do not edit.
-"""The link to a cluster: each request goes to the node that has its key."""
+"""The transport to a cluster: each request goes to the node that has its key."""
 
 import contextlib
 import functools
@@ -28,8 +28,8 @@ _ON_THE_MOVE = 0.02
 """Seconds between two questions for a key whose slot is moving."""
 
 
-class ClusterLink(ClusterMap):
-    """Requests in, replies out, from whichever node has the key. The same verbs as a `Link`."""
+class ClusterTransport(ClusterMap):
+    """Requests in, replies out, from whichever node has the key. The verbs of a `Transport`."""
 
     # ---- asking
 
@@ -39,12 +39,12 @@ class ClusterLink(ClusterMap):
         route = self._map[slot_of(request.key)]
         if route is None:
             route = self._find(request.key, now)
-        link = route.link
+        transport = route.transport
         try:
-            reply = link.send(request, now)
+            reply = transport.send(request, now)
         except (Outage, UsageError) as error:
             return self._failed(error, route, request, now)
-        if link.engine is not route.engine:
+        if transport.engine is not route.engine:
             self._learn(route)
         if request.replies == 1:
             if type(reply) is not ErrorReply:
@@ -60,7 +60,7 @@ class ClusterLink(ClusterMap):
     def _send_to(self, route: Route, request: Request, now: float) -> Any:
         """The reply of that node."""
         try:
-            return route.link.send(request, now)
+            return route.transport.send(request, now)
         except (Outage, UsageError) as error:
             return self._failed(error, route, request, now)
 
@@ -68,7 +68,7 @@ class ClusterLink(ClusterMap):
         self, error: Exception, route: Route, request: Request, now: float
     ) -> Any:
         if isinstance(error, UsageError) and self._routes.get(route.node) is not route:
-            # The node left the cluster, and its link was closed, after we had chosen it.
+            # The node left the cluster, and its transport was closed, after we had chosen it.
             slot = slot_of(request.key)
             if self._map[slot] is route:
                 self._map[slot] = self._route(route.node)
@@ -125,8 +125,8 @@ class ClusterLink(ClusterMap):
 
     def _send_many(self, route: Route, requests: list[Request], now: float) -> list[Any]:
         if len(requests) > 1:
-            with contextlib.suppress(UsageError):  # a closed link, as above
-                replies = route.link.send_all(requests, now)
+            with contextlib.suppress(UsageError):  # a closed transport, as above
+                replies = route.transport.send_all(requests, now)
                 if first_error(replies) is None:
                     return replies
         return [self.send(request, now) for request in requests]
@@ -146,7 +146,7 @@ class ClusterLink(ClusterMap):
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())
-        route.link.post(request)
+        route.transport.post(request)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
@@ -154,7 +154,7 @@ class ClusterLink(ClusterMap):
         if route is None:
             self._undelivered.add(None, request, monotonic())
         else:
-            route.link.deliver_later(request)
+            route.transport.deliver_later(request)
 
     # ---- watching keys
 
@@ -166,18 +166,18 @@ class ClusterLink(ClusterMap):
         """The replies to *request*; *wake* is called when its key changes afterwards."""
         route = self._find(request.key, now)
         try:
-            answer = route.link.track(request, wake, now)
+            answer = route.transport.track(request, wake, now)
         except (Outage, UsageError) as error:
             reply = self._failed(error, route, request, now)
             return Tracked(reply if request.replies > 1 else [reply], tracked=False)
         if read_redirect(first_error(answer.replies), route.node) is None:
             return answer
-        # It is elsewhere, or about to be: nobody will tell, the caller looks again.
-        route.link.unwatch(request.key, wake)
+        # It is elsewhere, or about to be: no push will come, the caller looks again.
+        route.transport.unwatch(request.key, wake)
         reply = self.send(request, now)
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         for route in list(self._routes.values()):
-            route.link.unwatch(key, wake)
+            route.transport.unwatch(key, wake)

@@ -1,5 +1,5 @@
 # Printed from src/dibs/_async/cluster_map.py by tools/unasync.py – do not edit.
-"""Which node of a cluster has which slot: asked for, kept true, with one link for each node."""
+"""Which node of a cluster has which slot: asked for, kept true; a transport for each node."""
 
 import contextlib
 import functools
@@ -22,12 +22,13 @@ from .._core.slots import (
     slot_of,
     where_to_ask,
 )
+from .._forks import reopen_after_fork
 from .._threads import (
     Background,
     BackgroundTasks,
     Flight,
     Guard,
-    Link,
+    Transport,
     gather_until,
     monotonic,
     sleep,
@@ -45,10 +46,10 @@ _KEEP_FOR = 60.0
 
 
 class Route:
-    """A node, the link to it, and what it could do when we looked last."""
+    """A node, the transport to it, and what it could do when we looked last."""
 
-    __slots__ = ("engine", "is_opening", "left_at", "link", "node", "out")
-    link: Link
+    __slots__ = ("engine", "is_opening", "left_at", "node", "out", "transport")
+    transport: Transport
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -61,7 +62,7 @@ class Route:
 
 
 class ClusterMap(ABC):
-    """The nodes of a cluster, their slots, and the links to them."""
+    """The nodes of a cluster, their slots, and the transports to them."""
 
     opened_at = 0.0
     """Of one connection among many: that says nothing here."""
@@ -92,6 +93,7 @@ class ClusterMap(ABC):
         self._map_is_old = False
         self._closed = False
         self._begin_anew()
+        reopen_after_fork(self)
 
     def _begin_anew(self) -> None:
         """Nothing that was started in another event loop or process is used."""
@@ -134,8 +136,8 @@ class ClusterMap(ABC):
             route = Route(node)
             went_out = functools.partial(self._went_out, route)
             recovered = functools.partial(self._recovered, route)
-            place = self._cluster.node(*node)
-            route.link = Link(place, self._limits, went_out, recovered)
+            address = self._cluster.node(*node)
+            route.transport = Transport(address, self._limits, went_out, recovered)
             route = self._routes.setdefault(node, route)
         return route
 
@@ -167,8 +169,8 @@ class ClusterMap(ABC):
     def _ask_node(self, node: Node, now: float) -> bool:
         """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
         route = self._route(node)
-        route.link.ready(now)
-        slots = read_slots(route.link.send(ASK_SLOTS, now), node)
+        route.transport.ready(now)
+        slots = read_slots(route.transport.send(ASK_SLOTS, now), node)
         if slots:
             self._read_map(slots)
             self._learn(route)
@@ -196,7 +198,7 @@ class ClusterMap(ABC):
     def _open(self, route: Route) -> None:
         """Connect to a node that is new on the map before somebody needs it."""
         try:
-            route.link.ready(monotonic())
+            route.transport.ready(monotonic())
             self._learn(route)
         finally:
             route.is_opening = False
@@ -208,15 +210,15 @@ class ClusterMap(ABC):
         return route.out is not None or now - route.left_at > _KEEP_FOR
 
     def _leave(self, route: Route, now: float) -> None:
-        """A node has no slots any more: close its link, send what it is owed to its successor."""
+        """A node has no slots any more: close its transport; its outbox goes to its successor."""
         self._ended(route, now)
-        self._threads.spawn(route.link.close)
+        self._threads.spawn(route.transport.close)
         for request in self._undelivered.take(route.node, now):
             self.post(request)
 
     def _learn(self, route: Route) -> None:
         """A node was reached for the first time, or after a while: it may be another version."""
-        route.engine = route.link.engine
+        route.engine = route.transport.engine
         routes = [each for each in list(self._routes.values()) if each.left_at is None]
         engines = [each.engine for each in routes if each.engine is not None]
         self.engine = weakest(engines) if engines and self._has_map else None
@@ -236,7 +238,7 @@ class ClusterMap(ABC):
             self._look_after_map()
 
     def _recovered(self, route: Route, cause: Cause, lasted: float) -> None:
-        self._undelivered.forget(route.node)  # its own link has delivered it
+        self._undelivered.forget(route.node)  # its own transport has delivered it
         self._ended(route, monotonic())
 
     def _ended(self, route: Route, now: float) -> None:
@@ -281,17 +283,16 @@ class ClusterMap(ABC):
     # ---- the end
 
     def close(self) -> None:
-        """Close all links."""
+        """Close all transports."""
         self._closed = True
         self._work.stop()
         for route in list(self._routes.values()):
-            route.link.close()
+            route.transport.close()
         self._threads.stop()
 
-    def abandon(self) -> None:
+    def open(self) -> None:
         """In a forked child: forget the parent's connections."""
         for route in self._routes.values():
-            route.link.abandon()
             route.engine = route.out = None
             route.is_opening = False
         self.engine = None

@@ -1,5 +1,5 @@
 # Printed from src/dibs/_async/disabled.py by tools/unasync.py – do not edit.
-"""The link of a process in which dibs is switched off: every call is an outage, at once."""
+"""The transport of a process in which dibs is switched off: every call is an outage, at once."""
 
 from typing import Any, NoReturn
 
@@ -13,8 +13,8 @@ from .._transport.watchers import Wake
 _CAUSE = cause_for("disabled")
 
 
-class DisabledLink:
-    """Never connects. The same verbs as a `Link`."""
+class DisabledTransport:
+    """Never connects. The verbs of a `Transport`."""
 
     engine: Engine | None = None
     opened_at = 0.0
@@ -52,9 +52,6 @@ class DisabledLink:
         """Nothing: there is no connection."""
 
     def close(self) -> None:
-        """Nothing: there is no connection."""
-
-    def abandon(self) -> None:
         """Nothing: there is no connection."""
 
 

@@ -19,21 +19,21 @@ class Follower:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def follow(self, want: LoadRequest, reading: Reading, give_up: float) -> None:
+    def follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
         """Until the other load is over, as far as we know, or it is time to look or give up."""
         options, keys = want.options, want.keys
         signal = Signal()
-        link = self._store.link
+        transport = self._store.transport
         try:
             watching = self._watch_mark(keys, reading, signal)
             marked = watching is not None
             if watching is None:
-                watching = link.watch(keys.lock, signal.set, monotonic())
+                watching = transport.watch(keys.lock, signal.set, monotonic())
             while True:
                 pause = _LOOK_AGAIN if watching.tracked else options.poll
-                pause = min(watching.remaining + _JUST_AFTER, pause, give_up - monotonic())
+                pause = min(watching.remaining + _JUST_AFTER, pause, deadline - monotonic())
                 woken = signal.wait(pause)
-                is_over = watching.remaining <= 0 or monotonic() >= give_up
+                is_over = watching.remaining <= 0 or monotonic() >= deadline
                 if is_over or not watching.tracked or (woken and marked):
                     return
                 signal.clear()
@@ -41,8 +41,8 @@ class Follower:
         except Outage:
             pass  # the next claim meets it again, and decides
         finally:
-            link.unwatch(keys.key, signal.set)
-            link.unwatch(keys.lock, signal.set)
+            transport.unwatch(keys.key, signal.set)
+            transport.unwatch(keys.lock, signal.set)
 
     def _watch_mark(
         self, keys: CacheKeys, reading: Reading, signal: Signal
@@ -51,11 +51,11 @@ class Follower:
         if reading.state != "missing":
             return None
         request = follow_request(keys)
-        return read_follow(self._store.link.track(request, signal.set, monotonic()))
+        return read_follow(self._store.transport.track(request, signal.set, monotonic()))
 
     def _look_again(self, keys: CacheKeys, signal: Signal, *, woken: bool) -> Watching:
         """Is the lock still held? A push that woke us has to be asked for again."""
         if woken:
-            return self._store.link.watch(keys.lock, signal.set, monotonic())
-        pttl = self._store.link.send(watch_request(keys.lock), monotonic())
+            return self._store.transport.watch(keys.lock, signal.set, monotonic())
+        pttl = self._store.transport.send(watch_request(keys.lock), monotonic())
         return read_watch(Tracked([pttl], tracked=True))

@@ -11,7 +11,8 @@ from .._core.keys import Seconds, Template, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
 from .._threads import Body, monotonic, settle
-from ..errors import Busy, DibsError, LeaseLost, UsageError
+from ..errors import Busy, DibsError, UsageError
+from .handover import detach, lost_error, reattach, resume_hold
 from .leases import Leases
 from .renewer import TOO_LATE
 
@@ -83,10 +84,19 @@ class Lease:
         """
         return self._leases.end(self._state)
 
+    def detach(self, *, ttl: Seconds) -> str:
+        """Hand it to another process, which continues it with `hold(key, token=…)`.
+
+        The key stays taken for *ttl*; this process neither renews nor releases it any more, unless
+        the block ends by an exception before anybody has continued it. Returns the token.
+        LeaseLost: it has ended before. Unavailable: the store is out and the policy is "closed".
+        """
+        return detach(self._leases, self._state, "hold", seconds(ttl, "ttl"))
+
     def __repr__(self) -> str:
         state = self._state
         if state.is_over:
-            shown = "lost" if state.is_lost else "released"
+            shown = "lost" if state.is_lost else "detached" if state.is_detached else "released"
         else:
             shown = "lost" if self.lost else f"ends in {self.remaining:.3g} s"
         guarded = "" if state.guarded else ", unguarded"
@@ -111,10 +121,6 @@ class RenewedLease(Lease):
                 self._leases.events.dropped.append(dropped)
 
 
-def lost_error(state: LeaseState) -> LeaseLost:
-    return LeaseLost(state.call.text, state.fence, state.call.name)
-
-
 def busy_error(call: HoldCall, holding: Holding) -> Busy:
     """The error for a caller whose key somebody else has."""
     return Busy(call.text, holding.remaining, holding.holder, call.name)
@@ -123,21 +129,30 @@ def busy_error(call: HoldCall, holding: Holding) -> Busy:
 class Hold:
     """`with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
-    __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_state")
+    __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_secret", "_state")
 
     def __init__(
-        self, leases: Leases, call: HoldCall, given: LeaseState | None = None
+        self,
+        leases: Leases,
+        call: HoldCall,
+        given: LeaseState | None = None,
+        secret: bytes | None = None,
     ) -> None:
         self._leases = leases
         self._call = call
         self._given = given
         """It was taken already, for this block."""
+        self._secret = secret
+        """It was taken by another process, which has detached it."""
         self._state: LeaseState | None = None
         self._body: Body | None = None
 
     def __enter__(self) -> Lease:
         call = self._call
-        taken = self._given or self._leases.take(call)
+        if self._secret is not None:
+            taken = resume_hold(self._leases, call, self._secret)
+        else:
+            taken = self._given or self._leases.take(call)
         if isinstance(taken, Holding):
             raise busy_error(call, taken)
         if self._state is not None:
@@ -146,9 +161,10 @@ class Hold:
         self._state = taken
         if not call.options.renew or not taken.guarded:
             return Lease(self._leases, taken)
-        self._keep_alive(taken)
-        # Referred to here, because a block may not care for its lease.
+        # Referred to here, because a block may not care for its lease. Made before it is renewed:
+        # if a signal handler raises, it is collected, and ends that.
         lease = self._lease = RenewedLease(self._leases, taken)
+        self._keep_alive(taken)
         return lease
 
     def _keep_alive(self, state: LeaseState) -> None:
@@ -159,7 +175,7 @@ class Hold:
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
-            self._leases.give_up(state)
+            self._leases.release_unused(state)
             raise
 
     def __exit__(
@@ -177,6 +193,8 @@ class Hold:
 
     def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
+        if error is not None and state.is_detached:
+            reattach(self._leases, state)  # whoever was to continue it may never hear of it
         if body is not None and body.leave(error):
             with contextlib.suppress(DibsError):
                 self._leases.end(state)

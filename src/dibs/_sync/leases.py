@@ -2,15 +2,13 @@
 """The leases of this process: acquired, extended and released, and a table of them."""
 
 import math
-import os
-import socket
 from collections.abc import Callable
-from itertools import count
 from typing import TypeVar
 
 from .._core.breaker import Outage
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
+from .._core.endings import end_request, free_request
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
@@ -20,19 +18,15 @@ from .._core.lease import (
     LeaseState,
     Won,
     acquire_request,
-    extend_request,
-    fenced_request,
-    make_token,
-    peek_request,
     read_acquire,
     read_extend,
-    read_peek,
     release_request,
-    shorten_request,
 )
-from .._core.once import complete_request, read_complete
+from .._core.once import read_complete
+from .._core.permits import entry_of, keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
+from .._identity import Identity
 from .._threads import monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from ..events import Kind
@@ -63,10 +57,8 @@ class Leases:
 
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
-        self._prefix = os.urandom(9).hex().encode()
-        self._numbers = count(1)
-        self.holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._holder = self.holder.encode()
+        self.identity = Identity()
+        self.new_token = self.identity.new_token
 
     def open(self) -> None:
         """In a forked child: the leases are the parent's, and tokens must not be the same."""
@@ -81,7 +73,8 @@ class Leases:
 
     def take(self, call: HoldCall) -> LeaseState | Holding:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
-        if call.options.wait or self.events.listeners:
+        options = call.options
+        if options.wait or self.events.listeners or options.limit is not None:
             return self._take_and_report(call)
         return self.acquire(call, None, read_acquire)
 
@@ -100,7 +93,8 @@ class Leases:
 
     def attempt(self, call: HoldCall) -> LeaseState | Holding:
         """One try. Held by this process: answered without asking anybody."""
-        return self.acquire(call, None, read_acquire)
+        limited = call.options.limit is not None
+        return self.acquire(call, None, read_permit if limited else read_acquire)
 
     def acquire(
         self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
@@ -110,51 +104,71 @@ class Leases:
         store, key, options = self.store, call.key, call.options
         if store.is_closed:
             raise UsageError(CLOSED)
-        if key in self.table:
+        if key in self.table and options.limit is None:
             here = self._refusal(key, now)
             if here is not None:
                 return here
         if token is None:
             token = self.new_token()
         try:
-            engine = store.link.engine
+            engine = store.transport.engine
             if engine is None:
                 now, engine = store.opened()
-            if options.fence_prefix is None:
+            if options.is_usual:
                 request = acquire_request(engine, key, token, options.ttl_ms)
             else:
-                request = fenced_request(key, options.fence_prefix, token, options.ttl_ms)
+                request = script_request(call, token)
             if engine.whole_scripts or engine.refused or store.scripts.whole_until:
                 request = self._allowed(engine, call, request, now)
-            replies = store.link.send(request, now)
+            replies = store.transport.send(request, now)
             if type(replies[0]) is ErrorReply:
                 replies = store.check_reply(request, replies, now)
         except Outage as outage:
             if outage.sent:
-                self.release_later(key, token)
+                self.release_later(call, token)
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
-            return self._unguarded(call, token, now, outage.cause)
+            return self.unguarded(call, token, now, outage.cause)
         except DibsError:
             raise
         except BaseException:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
-            self.release_later(key, token)
+            self.release_later(call, token)
             raise
         outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
         if not isinstance(outcome, Won):
             return outcome
-        self.table[key] = lease = LeaseState(call, token, now)
+        lease = LeaseState(call, token, now)
         if outcome is not WON:
             lease.fence = outcome.fence
-        if options.at_least:
+        self.enter(lease, now)
+        if monotonic() >= lease.deadline:
+            self._catch_up(lease)
+        return lease
+
+    def enter(self, lease: LeaseState, now: float) -> None:
+        """*lease* is ours, as the store has just said."""
+        at_least = lease.call.options.at_least
+        if at_least:
             # From now on, not from the request: a slow reply must not shorten it.
-            lease.stays_until = monotonic() + options.at_least
-        if store.outages.is_open:
-            store.outages.served(now)
+            lease.stays_until = monotonic() + at_least
+        self.table[entry_of(lease)] = lease
+        if self.store.outages.is_open:
+            self.store.outages.served(now)
         if len(self.table) > self._sweep_at:
             self._sweep(now)
-        return lease
+
+    def _catch_up(self, lease: LeaseState) -> None:
+        """The reply came after the lease would have ended: opening a connection took that long,
+        or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
+        """
+        try:
+            self._extend(lease, lease.call.options.ttl, monotonic())
+        except (Outage, UsageError):
+            return
+        except BaseException:
+            self.release_unused(lease)
+            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -162,15 +176,12 @@ class Leases:
             must_allow(engine, "renew")
         return self.store.understood(request, now)
 
-    def _unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
+    def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
+        """The store is out: a lease that keeps nobody out. Unavailable: the policy says so."""
         self.store.outage(call.name, cause, call.options.on_outage)
         lease = LeaseState(call, token, now)
         lease.guarded = False
         return lease
-
-    def new_token(self) -> bytes:
-        """Proof of ownership, never used before."""
-        return make_token(self._prefix, next(self._numbers), self._holder)
 
     # ---- keeping
 
@@ -192,8 +203,8 @@ class Leases:
             return False
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
-        engine = self.store.link.ready(now)
-        request = extend_request(engine, lease.call.key, lease.token, milliseconds(ttl))
+        engine = self.store.transport.ready(now)
+        request = keep_request(engine, lease, lease.token, milliseconds(ttl))
         lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
         try:
             is_ours = read_extend(self.store.ask(request, now))
@@ -227,6 +238,8 @@ class Leases:
         or (`is_undelivered`) the store was out.
         """
         store = self.store
+        if lease.successor is not None:
+            self._confirm_value(lease)
         if lease.is_over or store.is_closed:
             return False
         call, now = lease.call, monotonic()
@@ -237,12 +250,12 @@ class Leases:
             self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
             return False
         try:
-            engine = store.link.engine or store.link.ready(now)
-            if left or lease.stays_until > now:
-                request = self._ending(engine, lease, left, left_ms, now)
+            engine = store.transport.engine or store.transport.ready(now)
+            if left or lease.stays_until > now or call.options.limit is not None:
+                request = end_request(engine, lease, left, left_ms, now)
             else:
                 request = release_request(engine, call.key, lease.token, lease.deadline)
-            reply = store.link.send(request, now)
+            reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)
             if left:  # what was left has been left, even by one who had given up hope
@@ -264,14 +277,12 @@ class Leases:
             self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
         return given
 
-    def _ending(
-        self, engine: Engine, lease: LeaseState, left: bytes, left_ms: int, now: float
-    ) -> Request:
-        """What leaves *left* in the place of the key, or the key until its `at_least` is over."""
-        key, token, until = lease.call.key, lease.token, lease.deadline
-        if left:
-            return complete_request(engine, key, token, left, left_ms, until)
-        return shorten_request(engine, key, token, milliseconds(lease.stays_until - now), until)
+    def _confirm_value(self, lease: LeaseState) -> None:
+        """The value of the key was being changed: find out whether it was."""
+        try:
+            self.renewer.confirm(lease)
+        except Outage:
+            self.release_later(lease.call, lease.successor or lease.token)
 
     def drop(self, lease: LeaseState) -> float:
         """Stop keeping it: it runs out by itself. How long it was held."""
@@ -279,21 +290,21 @@ class Leases:
         self.forget(lease)
         return monotonic() - lease.since
 
-    def give_up(self, lease: LeaseState) -> None:
+    def release_unused(self, lease: LeaseState) -> None:
         """Nobody can use it after all: have the key released, without waiting for it."""
         if not lease.is_over:
             self.drop(lease)
             if lease.guarded:
-                self.release_later(lease.call.key, lease.token)
+                self.release_later(lease.call, lease.token)
 
-    def release_later(self, key: bytes, token: bytes) -> None:
+    def release_later(self, call: HoldCall, token: bytes) -> None:
         """Whether the key was taken is not known: give it back, now or when the store is back.
 
         However late that is: a server that was stopped takes the key when it goes on.
         """
-        link = self.store.link
-        if link.engine is not None:
-            link.post(release_request(link.engine, key, token, math.inf))
+        transport = self.store.transport
+        if transport.engine is not None:
+            transport.post(free_request(transport.engine, call, token, math.inf))
 
     # ---- the table
 
@@ -301,7 +312,7 @@ class Leases:
         """Who has *key*, if it is this process."""
         now = monotonic()
         lease = self._known(key, now)
-        return None if lease is None else Holding(lease.deadline - now, self.holder)
+        return None if lease is None else Holding(lease.deadline - now, self.identity.holder)
 
     def known_record(self, key: bytes) -> tuple[bytes, float] | None:
         """The value of *key* and for how long, where this process itself has written it."""
@@ -320,7 +331,7 @@ class Leases:
         if lease is None:
             return None
         self._confirm(lease, now)
-        return Holding(lease.deadline - now, self.holder)
+        return Holding(lease.deadline - now, self.identity.holder)
 
     def _known(self, key: bytes, now: float) -> LeaseState | None:
         lease = self.table.get(key)
@@ -341,7 +352,7 @@ class Leases:
 
         *lease* was in the table before the store was asked: the answer is not older than it is.
         """
-        if not lease.is_over and value != lease.token:
+        if not lease.is_over and not lease.is_ours(value):
             self.lose(lease, NOT_OURS)
 
     def _keep(self, lease: LeaseState) -> None:
@@ -349,12 +360,12 @@ class Leases:
         kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
         kept.deadline = lease.stays_until
         kept.is_kept = True
-        self.table.setdefault(lease.call.key, kept)
+        self.table.setdefault(entry_of(kept), kept)
 
     def forget(self, lease: LeaseState) -> None:
         """*lease* has ended."""
-        if self.table.get(lease.call.key) is lease:
-            self.table.pop(lease.call.key, None)
+        if self.table.get(entry_of(lease)) is lease:
+            self.table.pop(entry_of(lease), None)
 
     def _sweep(self, now: float) -> None:
         """Forget what has expired without being released."""
@@ -365,19 +376,4 @@ class Leases:
 
     def owns(self, lease: LeaseState) -> bool:
         """False: this is a forked child, and *lease* is its parent's."""
-        return lease.token.startswith(self._prefix)
-
-    def peek(self, key: bytes, name: str) -> Holding | None:
-        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
-        lease = self.table.get(key)
-        try:
-            now, _ = self.store.opened()
-            replies = self.store.ask(peek_request(key), now)
-        except Outage as outage:
-            self.events.emit("outage", name, cause=outage.cause)
-            if self.store.is_disabled:
-                return None
-            raise Unavailable(outage.cause, name) from None
-        if lease is not None:
-            self.found(lease, replies[0])
-        return read_peek(replies)
+        return self.identity.made(lease.token)

@@ -130,14 +130,14 @@ class Loader:
         finally:
             lock.is_over = True
             self._leading.pop(token, None)
-            self._store.link.unwatch(keys.key, part)
+            self._store.transport.unwatch(keys.key, part)
             if self.untracked_loads.get(keys.key) == token:
                 self.untracked_loads.pop(keys.key, None)
         return self._keep(want, token, value, since)
 
     def _watch(self, key: bytes, token: bytes, part: Callable[[], None]) -> None:
         try:
-            watching = self._store.link.watch(key, part, monotonic())
+            watching = self._store.transport.watch(key, part, monotonic())
         except Outage:
             return  # then the load is not stored either
         if watching.remaining <= 0:
@@ -163,7 +163,12 @@ class Loader:
         """The lock as a lease that is kept alive."""
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, token, since)
-        self._leases.renewer.keep(lock)
+        try:
+            self._leases.renewer.keep(lock)
+        except BaseException:  # no thread to be had, or a signal handler raised
+            lock.is_over = True
+            self.unlock(want, token)
+            raise
         return lock
 
     def _keep(self, want: LoadRequest, token: bytes, value: Any, since: float) -> Answer:
@@ -230,7 +235,7 @@ class Loader:
 
     def unlock(self, want: LoadRequest, token: bytes) -> None:
         """However late: a server that was stopped gives us the lock when it goes on."""
-        self._store.link.post(unlock_request(want.keys, token, float("inf")))
+        self._store.transport.post(unlock_request(want.keys, token, float("inf")))
 
     def load_unguarded(self, want: LoadRequest, outage: Outage) -> Answer:
         self._store.outage(want.keys.name, outage.cause, want.options.on_outage)

@@ -261,7 +261,7 @@ class Runner:
 
     @property
     def _holder(self) -> bytes:
-        return self._leases.holder.encode()
+        return self._leases.identity.holder.encode()
 
     # ---- events and log lines
 

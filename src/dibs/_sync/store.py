@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts
-from .._core.lease import mistake, store_is_out
+from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.topology import Doubt, Reconnections, doubt
 from .._events import EventSink
 from .._outages import OutageLog
-from .._threads import Link, monotonic, redis
+from .._threads import Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, find
 from ..errors import Cause, Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from .cluster import ClusterLink
-    from .disabled import DisabledLink
+    from .cluster import ClusterTransport
+    from .disabled import DisabledTransport
     from .embedded import EmbeddedServer
     from .sentinel import Sentinels
 
@@ -53,35 +53,37 @@ class Store:
         self._embedded: EmbeddedServer | None = None
         self.scripts = ScriptMemory()
         self._reconnections = Reconnections()
-        self.link = self._make_link(limits)
+        self.transport = self._make_transport(limits)
 
-    def _make_link(self, limits: Limits) -> "Link | ClusterLink | DisabledLink":
-        """Not connected yet; the embedded server's place is not even known yet."""
+    def _make_transport(
+        self, limits: Limits
+    ) -> "Transport | ClusterTransport | DisabledTransport":
+        """Not connected yet; the embedded server's address is not even known yet."""
         target = self._target
         facts = (self._went_out, self._recovered)
         if self.is_disabled:
-            from .disabled import DisabledLink
+            from .disabled import DisabledTransport
 
             _log.warning(_DISABLED, repr(target))
-            return DisabledLink()
+            return DisabledTransport()
         if isinstance(target, Cluster):
             # Imported here: most users never need it, and it costs their start-up time.
-            from .cluster import ClusterLink
+            from .cluster import ClusterTransport
 
-            return ClusterLink(target, limits, *facts)
+            return ClusterTransport(target, limits, *facts)
         if isinstance(target, SentinelService):
             from .sentinel import Sentinels
 
             self._sentinels = watched = Sentinels(target, self._switched)
-            watched.link = Link(watched.place, limits, *facts)
-            return watched.link
-        place = target if isinstance(target, Address) else None
-        link = Link(place, limits, *facts)
+            watched.transport = Transport(watched.address, limits, *facts)
+            return watched.transport
+        address = target if isinstance(target, Address) else None
+        transport = Transport(address, limits, *facts)
         if isinstance(target, Embedded):
             from .embedded import EmbeddedServer
 
-            self._embedded = EmbeddedServer(target, link)
-        return link
+            self._embedded = EmbeddedServer(target, transport)
+        return transport
 
     # ---- asking
 
@@ -91,33 +93,33 @@ class Store:
             raise UsageError(CLOSED)
 
     def opened(self) -> tuple[float, Engine]:
-        """The time, and what the store can do. Outage: it was not reached within the budget.
+        """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
-        now = monotonic()
-        return now, self.link.ready(now)
+        engine = self.transport.ready(monotonic())
+        return monotonic(), engine
 
     def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
         request = self.understood(request, now)
-        return self.check_reply(request, self.link.send(request, now), now)
+        return self.check_reply(request, self.transport.send(request, now), now)
 
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests of one reply each, in one write.
 
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
-        replies = self.link.send_all(requests, now)
+        replies = self.transport.send_all(requests, now)
         pairs = zip(requests, replies, strict=True)
         return [self._check_quietly(request, reply, now) for request, reply in pairs]
 
     def understood(self, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes: with whole scripts, if need be."""
-        return with_scripts(request) if self.scripts.whole(self.link.engine, now) else request
+        return with_scripts(request) if self.scripts.whole(self.transport.engine, now) else request
 
     # ---- replies
 
@@ -131,14 +133,18 @@ class Store:
         """*reply*, if it is no error; else what the server says after it was given our scripts."""
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
-            reply = self.link.send(with_scripts(request), now)
+            reply = self.transport.send(with_scripts(request), now)
             error = deciding_error(reply)
         if error is None:
             return reply
         code = store_is_out(error)
+        if code == "oom" and isinstance(request, SetExpiry):
+            script = request.by_script(self.transport.engine)
+            if script is not None:
+                return self.ask(script, now)
         if code is None:
             raise mistake(error)
-        self.link.deliver_later(request)
+        self.transport.deliver_later(request)
         what = doubt(code)
         if what is not None:
             self._follow(what)
@@ -151,8 +157,8 @@ class Store:
             return
         if what == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
-        elif self._reconnections.may_reconnect(now, self.link.opened_at):
-            self.link.reconnect()
+        elif self._reconnections.may_reconnect(now, self.transport.opened_at):
+            self.transport.reconnect()
 
     # ---- outages
 
@@ -178,19 +184,14 @@ class Store:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its connections are its own, and so are its outages."""
+        """In a forked child: its outages are its own."""
         self.outages.open()
-        if self._sentinels is not None:
-            self._sentinels.abandon()
-        self.link.abandon()
-        if self._embedded is not None:
-            self._embedded.abandon()
 
     def close(self) -> None:
         """Deliver what is on its way, and close."""
         if self._sentinels is not None:
             self._sentinels.close()
-        self.link.close()
+        self.transport.close()
 
     def leave(self) -> None:
         """Leave the embedded server, if there is one; it ends with its last user."""

@@ -1,32 +1,22 @@
-"""One open connection of the asyncio link."""
+"""One open connection of the asyncio transport."""
 
 import asyncio
 import contextlib
 import socket
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import make_parser
 from .._core.engine import Engine
-from .._core.multiplexer import Channel, Pending
-from .._core.request import Reply
+from .._core.request import Channel, Pending, Reply, make_parser
 from . import redis_internals
 from .sockets import undelivered
 
+OnPush = Callable[[list[Reply]], None]
+OnLost = Callable[["AsyncConnection", BaseException], None]
+
 _READ = 65536
 """How many bytes are read at once."""
-
-
-class Owner(Protocol):
-    """Who learns what a connection cannot settle itself."""
-
-    def pushed(self, push: list[Reply]) -> None:
-        """The server said that keys changed."""
-        ...
-
-    def connection_lost(self, connection: "AsyncConnection", error: BaseException) -> None:
-        """The connection is closed."""
-        ...
 
 
 class AsyncConnection(Channel, asyncio.BufferedProtocol):
@@ -36,25 +26,27 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     Where several tasks are busy, what they ask in one tick goes out together.
     """
 
-    def __init__(self, owner: Owner, connection: Any) -> None:
+    def __init__(self, connection: Any, on_push: OnPush, on_lost: OnLost) -> None:
+        """*on_push*: called when the server reports changed keys. *on_lost*: when it is closed."""
         super().__init__()
         self.engine: Engine | None = None
         self.pushes = int(connection.protocol) >= 3
         self.is_tracking = False
         """True: the server was asked to report changes on this connection."""
-        self._owner = owner
+        self._on_push = on_push
+        self._on_lost = on_lost
         loop = asyncio.get_running_loop()
         self._call_soon = loop.call_soon
         self._gone: asyncio.Future[None] = loop.create_future()
         self._connection = connection
         self._parser = make_parser()
-        self._transport, early = redis_internals.transport_of(connection)
+        self._asyncio_transport, early = redis_internals.transport_of(connection)
         # One buffer for ever: asyncio's own would take and give back 256 KiB for every read.
         # A view of it, because the TLS layer writes into slices, and a slice of a bytearray is
         # a copy.
         self._buffer = memoryview(bytearray(_READ))
         self._may_write = True
-        self._transport.set_protocol(self)
+        self._asyncio_transport.set_protocol(self)
         if early:
             self._received(early, len(early))
 
@@ -68,7 +60,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
                 replies = await reply
             except (EOFError, ConnectionError) as error:
                 raise handshake.closed() or error from None
-            self.engine = handshake.heard(replies if handshake.is_list else [replies])
+            self.engine = handshake.received(replies if handshake.is_list else [replies])
         return self.engine
 
     # ---- writing
@@ -83,7 +75,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             self._call_soon(self._flush)
         else:
             self.written += len(payload)
-            self._transport.write(payload)
+            self._asyncio_transport.write(payload)
         queue.append(pending)
 
     def _flush(self) -> None:
@@ -91,13 +83,14 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             data = b"".join(self.unsent)
             self.unsent.clear()
             self.written += len(data)
-            self._transport.write(data)
+            self._asyncio_transport.write(data)
 
     @property
     def delivered(self) -> int:
         """How many bytes the server's machine has received, as far as this one knows."""
-        buffered = self._transport.get_write_buffer_size()
-        return self.written - buffered - undelivered(self._transport.get_extra_info("socket"))
+        transport = self._asyncio_transport
+        buffered = transport.get_write_buffer_size()
+        return self.written - buffered - undelivered(transport.get_extra_info("socket"))
 
     def pause_writing(self) -> None:
         self._may_write = False
@@ -117,11 +110,11 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     def _received(self, data: bytes | memoryview, size: int) -> None:
         try:
             self._parser.feed(data, 0, size)
-            self.receive(self._parser.gets, self._owner.pushed)
+            self.receive(self._parser.gets, self._on_push)
         except (ConnectionError, IndexError) as error:
             # Bytes that are no reply, or a reply to nothing: it cannot be trusted any more.
             self.abort()
-            self._owner.connection_lost(self, error)
+            self._on_lost(self, error)
 
     # ---- the end
 
@@ -129,16 +122,16 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         redis_internals.detach(self._connection)
         if not self._gone.done():
             self._gone.set_result(None)
-        self._owner.connection_lost(self, exc or EOFError())
+        self._on_lost(self, exc or EOFError())
 
     def close(self) -> None:
         """Write what is not yet written, then close."""
         self._may_write = True
         self._flush()
-        self._transport.close()
+        self._asyncio_transport.close()
         redis_internals.detach(self._connection)
 
-    async def closed(self, seconds: float) -> None:
+    async def wait_closed(self, seconds: float) -> None:
         """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
         self.close()
         await asyncio.wait([self._gone], timeout=seconds)
@@ -147,9 +140,9 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     def shut_down(self) -> None:
         """Its loop is closed: end the conversation, so that the server need not keep it."""
         with contextlib.suppress(OSError, AttributeError, TypeError):
-            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            self._asyncio_transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def abort(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        self._asyncio_transport.abort()
         redis_internals.detach(self._connection)

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_EVERY
-from .._core.connection import Allowance
+from .._core.connection import TimeLimit
 from .async_connection import AsyncConnection
 from .gathering import start_task
 
@@ -33,7 +33,7 @@ class AsyncOpening:
         self._limit = limit
         self._is_needed = is_needed
         self._is_out = is_out
-        self._attempts: dict[asyncio.Task[AsyncConnection], Allowance] = {}
+        self._attempts: dict[asyncio.Task[AsyncConnection], TimeLimit] = {}
         self._ending: set[asyncio.Task[AsyncConnection]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -41,11 +41,11 @@ class AsyncOpening:
         self,
         use: Callable[[AsyncConnection], None],
         failed: Callable[[BaseException], bool],
-        revive: Callable[[], Awaitable[None]],
+        restart_server: Callable[[], Awaitable[None]],
     ) -> None:
         """Start, unless it runs. If *failed* returns False, there is no other attempt."""
         if self._task is None:
-            self._task = start_task(self._run(use, failed, revive), "dibs connect")
+            self._task = start_task(self._run(use, failed, restart_server), "dibs connect")
 
     async def stop(self) -> None:
         """Cancel all attempts, and wait until they have ended."""
@@ -59,7 +59,7 @@ class AsyncOpening:
         self,
         use: Callable[[AsyncConnection], None],
         failed: Callable[[BaseException], bool],
-        revive: Callable[[], Awaitable[None]],
+        restart_server: Callable[[], Awaitable[None]],
     ) -> None:
         begin_at = 0.0
         try:
@@ -73,7 +73,7 @@ class AsyncOpening:
                     if not failed(error):
                         return
                     await asyncio.sleep(PROBE_EVERY)
-                    await revive()
+                    await restart_server()
         finally:
             self._task = None
             for attempt in self._attempts:
@@ -83,7 +83,7 @@ class AsyncOpening:
     def _begin(self) -> None:
         if len(self._attempts) < _MAX_ATTEMPTS:
             attempt = start_task(self._open(), "dibs open")
-            self._attempts[attempt] = Allowance(self._limit)
+            self._attempts[attempt] = TimeLimit(self._limit)
 
     async def _wait_for_one(self, use: Callable[[AsyncConnection], None]) -> BaseException | None:
         """Wait for a slice. Returns why an attempt failed; None: none has, or one succeeded."""
@@ -93,7 +93,7 @@ class AsyncOpening:
         done, _ = await asyncio.wait(attempts, timeout=a_slice, return_when=first)
         elapsed = monotonic() - since
         failure: BaseException | None = None
-        for attempt in [each for each in attempts if each in done or attempts[each].spend(elapsed)]:
+        for attempt in [each for each in attempts if each in done or attempts[each].count(elapsed)]:
             del attempts[attempt]
             if not attempt.done():
                 self._cancel(attempt)

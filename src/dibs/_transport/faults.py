@@ -4,9 +4,17 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
 
 from .._core.causes import cause_for, code_of_reply
+from .._core.lease import mistake
+from .._core.request import ErrorReply
 from ..errors import Cause, UsageError
 
 CONNECTION_ERRORS = (OSError, EOFError, RedisError, TimeoutError)
@@ -18,6 +26,9 @@ def settings_error(error: BaseException) -> UsageError | None:
     if isinstance(error, UsageError):
         return error
     text = str(error)
+    if isinstance(error, NoPermissionError) and "hello" not in text:
+        # Of CLIENT SETNAME or SELECT, because of what the URL asks for. redis-py cuts the code off.
+        return mistake(ErrorReply(f"NOPERM {text}"))
     if isinstance(error, AuthenticationError | AuthorizationError) or text.startswith(
         ("WRONGPASS", "NOAUTH", "NOPERM", "invalid username-password", "Authentication required")
     ):

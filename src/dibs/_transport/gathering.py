@@ -6,7 +6,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from ..errors import UsageError
+
 Q = TypeVar("Q")
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that runs. UsageError: asyncio runs none; trio's, perhaps."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
+        ) from None
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":

@@ -1,24 +1,23 @@
-"""The asyncio link: one connection for all tasks.
+"""The asyncio transport: one connection for all tasks.
 
 What the tasks of one loop tick ask goes out in one write; replies are matched in order. The
-connection machine (`_core/connection.py`) decides when the server is silent, when requests are
+state machine (`_core/connection.py`) decides when the server is silent, when requests are
 repeated on a second connection and when it is an outage; this module opens, writes, reads and
 sets timers.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_EVERY, Limits
-from .._core.capabilities import NO_OP, Greeting
+from .._core.breaker import PROBE_EVERY
+from .._core.capabilities import NO_OP
 from .._core.causes import cause_for
 from .._core.connection import Next
 from .._core.engine import Engine
-from .._core.multiplexer import Multiplexer, Owed, Pending, is_wanted
-from .._core.request import Reply, Request, together
+from .._core.multiplexer import Multiplexer, Redelivery
+from .._core.request import Pending, Reply, Request, is_wanted, together
 from .._core.watch import (
     Tracked,
     Watching,
@@ -31,9 +30,10 @@ from .._core.watch import (
 from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
+from .base import BaseTransport
 from .faults import cause_of, settings_error
+from .gathering import running_loop
 from .handshake import open_async
-from .targets import Address
 from .watchers import Wake, Watchers
 
 _NOTHING = Request(b"", 0, b"")
@@ -41,39 +41,20 @@ _PING_EVERY = 1.0
 """Seconds between two signs of life on a connection that only waits for pushes."""
 
 
-class MultiplexedLink:
-    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
+class MultiplexedTransport(BaseTransport):
+    """One connection for all tasks of an event loop, and a second one while the first is silent."""
 
-    def __init__(
-        self,
-        place: Address | None,
-        limits: Limits,
-        on_outage: Callable[[Cause], None],
-        on_recovered: Callable[[Cause, float], None],
-    ) -> None:
-        self.engine: Engine | None = None
-        self.opened_at = 0.0
-        """When the newest connection was opened."""
-        self.revive: Callable[[], None] | None = None
-        """Called, on a thread, before another try to reach a server that is out."""
-        self._place = place
-        self._budget, self._connect_limit = limits
-        self._on_recovered = on_recovered
-        self._on_outage = on_outage
-        self._greeting = Greeting()
-        self._closing = False
-        """Nobody new is let in; what is on its way is still delivered."""
-        self._closed = False
-        self._begin()
+    _closing = False
+    """True: nobody new is let in; what is on its way is still delivered."""
 
     def _begin(self) -> None:
         """Nothing is connected: at construction, in a new event loop, in a forked child."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._machine = machine = Multiplexer[AsyncConnection](self._budget)
+        self._machine = machine = Multiplexer[AsyncConnection](self._limits.budget)
         self._watchers = Watchers()
         self._opening = AsyncOpening(
             self._open,
-            self._connect_limit,
+            self._limits.connect,
             is_needed=lambda: machine.wants_connection and not self._closed,
             is_out=lambda: machine.breaker.is_open,
         )
@@ -81,15 +62,11 @@ class MultiplexedLink:
         self._looked_at = 0.0
         self._pinger: asyncio.TimerHandle | None = None
 
-    def move_to(self, place: Address) -> None:
-        """From now on the server is there. Before the first use only."""
-        self._place = place
-
     # ---- asking
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if loop is not self._loop or self._closing:
             self._bind(loop)
         machine = self._machine
@@ -145,7 +122,7 @@ class MultiplexedLink:
         connection = self._machine.current
         if connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
-                self._write(connection, (Owed(self.deliver_later, request), request))
+                self._write(connection, (Redelivery(self.deliver_later, request), request))
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""
@@ -181,12 +158,7 @@ class MultiplexedLink:
         self._keep_pinging()
         return read_tracked(replies, request, pushes=True)
 
-    def unwatch(self, key: bytes, wake: Wake) -> None:
-        """*wake* is not called any more."""
-        self._watchers.discard(key, wake)
-
-    def pushed(self, push: list[Reply]) -> None:
-        """The server said that keys changed."""
+    def _pushed(self, push: list[Reply]) -> None:
         self._watchers.pushed(push)
 
     def _keep_pinging(self) -> None:
@@ -224,9 +196,9 @@ class MultiplexedLink:
         if found is None:
             return
         self._timer = self._loop.call_later(self._machine.look_every, self._look)
-        self._do(found, cause_for("silent", f"no answer within {self._budget:g} s"))
+        self._do(found, self._silent())
 
-    def connection_lost(self, connection: AsyncConnection, error: BaseException) -> None:
+    def _lost(self, connection: AsyncConnection, error: BaseException) -> None:
         """A connection broke: what it had not answered is asked again on the next one."""
         if connection is self._machine.current:
             self._watchers.wake_all()
@@ -253,7 +225,7 @@ class MultiplexedLink:
         now = monotonic()
         if self._machine.trip(now, cause):
             self._on_outage(cause)
-        for connection in self._machine.give_up(now, cause):
+        for connection in self._machine.fail_all(now, cause):
             connection.abort()
         if self._timer is not None:
             self._timer.cancel()
@@ -265,7 +237,7 @@ class MultiplexedLink:
 
     def _connect(self) -> None:
         if not self._closed:
-            self._opening.start(self._opened, self._failed_to_open, self._revive)
+            self._opening.start(self._opened, self._failed_to_open, self._restart_server)
 
     def _failed_to_open(self, error: BaseException) -> bool:
         """A connection could not be opened. True: try again, because one is still needed."""
@@ -276,11 +248,11 @@ class MultiplexedLink:
             self._trip(cause)
         return self._machine.wants_connection
 
-    async def _revive(self) -> None:
+    async def _restart_server(self) -> None:
         """Have the server started again, where it is ours to start."""
-        if self.revive is not None and self._machine.breaker.is_open:
+        if self.restart_server is not None and self._machine.breaker.is_open:
             with contextlib.suppress(DibsError, OSError):
-                await asyncio.to_thread(self.revive)
+                await asyncio.to_thread(self.restart_server)
 
     def _is_mistake(self, error: BaseException) -> bool:
         """A mistake in the settings is a UsageError, unless these settings have worked before."""
@@ -292,8 +264,8 @@ class MultiplexedLink:
 
     async def _open(self) -> AsyncConnection:
         """A new connection that has answered what its server can do."""
-        assert self._place is not None
-        return await open_async(self._place, self._greeting, self)
+        assert self._address is not None
+        return await open_async(self._address, self._negotiation, self._pushed, self._lost)
 
     def _opened(self, connection: AsyncConnection) -> None:
         """Use the new connection, if one is still needed."""
@@ -309,9 +281,9 @@ class MultiplexedLink:
             self._write(connection, pending)
         if old is not None:
             # Not closed yet: it may still answer first, or deliver what was asked.
-            self._loop.call_later(max(4 * self._budget, 1.0), old.abort)
+            self._loop.call_later(max(4 * self._limits.budget, 1.0), old.abort)
             self._watchers.wake_all()
-        lasted = machine.breaker.heal(now)
+        lasted = machine.breaker.close(now)
         if lasted is not None:
             self._on_recovered(machine.breaker.cause, lasted)
 
@@ -335,7 +307,7 @@ class MultiplexedLink:
     def _leave_closed_loop(self) -> None:
         """The connections ended with their loop. What must be delivered still is, in the next."""
         before = self._machine
-        for connection in before.give_up(monotonic(), cause_for("closed")):
+        for connection in before.fail_all(monotonic(), cause_for("closed")):
             connection.shut_down()
         self._begin()
         self._machine.outbox = before.outbox
@@ -356,9 +328,9 @@ class MultiplexedLink:
             if timer is not None:
                 timer.cancel()
         await self._opening.stop()
-        connections = self._machine.give_up(monotonic(), cause_for("closed"))
+        connections = self._machine.fail_all(monotonic(), cause_for("closed"))
         for connection in connections:
-            await connection.closed(self._budget)
+            await connection.wait_closed(self._limits.budget)
         self._watchers.wake_all()
         # One tick, so that the transports are closed when we return.
         await asyncio.sleep(0)
@@ -375,13 +347,13 @@ class MultiplexedLink:
             machine.current.send((last, NO_OP))
         else:
             machine.backlog.append((last, NO_OP))
-        await asyncio.wait([last], timeout=self._budget)
+        await asyncio.wait([last], timeout=self._limits.budget)
         if last.done():
             last.exception()  # seen: an outage is no news to somebody who leaves
         last.cancel()
 
-    def abandon(self) -> None:
-        """In a forked child: forget everything. Closing would reach into the parent's loop."""
+    def open(self) -> None:
+        """In a forked child: begin anew. Closing would reach into the parent's event loop."""
         _inherited.append((self._machine, self._opening, self._timer, self._pinger))
         self._begin()
         self.engine = None

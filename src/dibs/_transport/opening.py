@@ -39,7 +39,7 @@ class Opening:
             connection, self._connection = self._connection, None
             return connection
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Close the connection, now or when it is open."""
         connection = self.take()
         if connection is not None:

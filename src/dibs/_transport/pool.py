@@ -1,4 +1,4 @@
-"""Connections of the threads link that nobody uses right now, and those that are being opened."""
+"""The idle connections of the threads transport, and those that are being opened."""
 
 import contextlib
 import itertools
@@ -10,7 +10,7 @@ from time import monotonic
 
 from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
-from .._core.connection import MOST_LOSSES, Allowance
+from .._core.connection import MOST_LOSSES, TimeLimit
 from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection
@@ -85,18 +85,18 @@ class Pool:
 
     # ---- taking
 
-    def take(self, allowance: Allowance, *, new: bool = False) -> ThreadConnection:
+    def take(self, time_limit: TimeLimit, *, new: bool = False) -> ThreadConnection:
         """A connection. Outage: the server is known to be out. PoolTimeout: none became free.
 
-        Whatever opening a connection raises, or TimeoutError: it takes longer than *allowance*.
+        Whatever opening a connection raises, or TimeoutError: it takes longer than *time_limit*.
         *new*: not an idle one, if one can be opened.
         """
         for number in itertools.count(1):
-            found = self._free_or_opening(allowance, new=new)
+            found = self._free_or_opening(time_limit, new=new)
             if isinstance(found, ThreadConnection):
                 return found
             try:
-                return self._opened(found, allowance)
+                return self._opened(found, time_limit)
             except Outage:
                 raise
             except Exception as error:
@@ -109,7 +109,7 @@ class Pool:
                 self._open_again_at = monotonic() + PROBE_EVERY
         raise AssertionError  # not reached: there is no last number
 
-    def _free_or_opening(self, allowance: Allowance, *, new: bool) -> ThreadConnection | Opening:
+    def _free_or_opening(self, time_limit: TimeLimit, *, new: bool) -> ThreadConnection | Opening:
         """A free connection; or one that the caller is to open."""
         waiter: _Waiter | None = None
         try:
@@ -121,7 +121,7 @@ class Pool:
                         return found
                     if waiter is None:
                         self.waiters.append(waiter := _Waiter(new=new))
-                self._wait(waiter, allowance)
+                self._wait(waiter, time_limit)
         finally:
             if waiter is not None:
                 self._leave(waiter)
@@ -157,32 +157,32 @@ class Pool:
         with self._guard:
             return any(not connection.is_closed for connection in self._members)
 
-    def _wait(self, waiter: _Waiter, allowance: Allowance) -> None:
+    def _wait(self, waiter: _Waiter, time_limit: TimeLimit) -> None:
         """Until it is woken, or for a slice. PoolTimeout: nobody was served for the whole limit.
 
         While others are served it is only a matter of time: they came first.
         """
         since, served = monotonic(), self._served
-        woken = waiter.wait(allowance.slice)
+        woken = waiter.wait(time_limit.slice)
         outage = self._known_outage()
         if outage is not None:
             raise outage
         if woken or served != self._served:
-            allowance.reset()
-        elif allowance.spend(monotonic() - since):
+            time_limit.reset()
+        elif time_limit.count(monotonic() - since):
             raise PoolTimeout(self._why, sent=False)
 
-    def _opened(self, opening: Opening, allowance: Allowance) -> ThreadConnection:
+    def _opened(self, opening: Opening, time_limit: TimeLimit) -> ThreadConnection:
         opening.start()
         elapsed = 0.0
         try:
-            while not allowance.spend(elapsed):
+            while not time_limit.count(elapsed):
                 since = monotonic()
-                if opening.wait(allowance.slice) or self._known_outage() is not None:
+                if opening.wait(time_limit.slice) or self._known_outage() is not None:
                     break
                 elapsed = monotonic() - since
         except BaseException:  # a signal handler raised
-            opening.give_up()
+            opening.cancel()
             raise
         connection = opening.take()
         if connection is not None:
@@ -204,7 +204,7 @@ class Pool:
         with self._guard:
             self._members.add(connection)
 
-    def part_with(self, connection: ThreadConnection | None) -> None:
+    def remove(self, connection: ThreadConnection | None) -> None:
         """It is used for something else or silent: nobody should wait for it."""
         if connection is not None:
             with self._guard:

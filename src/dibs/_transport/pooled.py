@@ -1,61 +1,40 @@
-"""The threads link: a few connections, one thread at a time on each.
+"""The threads transport: a few connections, one thread at a time on each.
 
 A request goes to an idle connection. If nothing comes for half a budget, or the connection
 breaks, it is sent again on another one (each of our requests may be repeated without harm); the
-first connection is looked at once more before giving up. The connection machine
+first connection is looked at once more before giving up. The state machine
 (`_core/connection.py`) decides; this module reads, writes and keeps threads waiting.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import Limits, Outage
-from .._core.capabilities import Greeting
+from .._core.breaker import Outage
 from .._core.causes import cause_for
-from .._core.connection import Allowance, Attempt, Circuit, Next, unserved
+from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from ..errors import Cause, DibsError, UsageError
+from .base import BaseTransport
 from .faults import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
 from .pool import MOST_IDLE, Pool, PoolTimeout
 from .probe import Probe
 from .subscriber import Subscriber
 from .superseded import Superseded
-from .targets import Address
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Wake, Watchers
 
 
-class PooledLink:
-    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
-
-    def __init__(
-        self,
-        place: Address | None,
-        limits: Limits,
-        on_outage: Callable[[Cause], None],
-        on_recovered: Callable[[Cause, float], None],
-    ) -> None:
-        self.opened_at = 0.0
-        """When the newest connection was opened."""
-        self.revive: Callable[[], None] | None = None
-        """Called, on a thread, before another try to reach a server that is out."""
-        self._place = place
-        self._budget, self._connect_limit = limits
-        self._on_recovered = on_recovered
-        self._on_outage = on_outage
-        self._closed = False
-        self._greeting = Greeting()
-        self._begin()
+class PooledTransport(BaseTransport):
+    """A few connections, each used by one thread at a time; replies are read by who asked."""
 
     def _begin(self) -> None:
         """Nothing is connected: at construction, and in a forked child."""
-        self.engine: Engine | None = None
+        self.engine = None
         self._circuit = Circuit()
         self._pool = Pool(self._open, self._known_outage)
         self._superseded = Superseded()
@@ -64,12 +43,12 @@ class PooledLink:
         self._subscribing = threading.RLock()
         self._tripping = threading.RLock()
         self._probe = Probe(
-            self._open, self._recover, self._revive, self._is_behind, self._connect_limit
+            self._open,
+            self._recover,
+            self._restart_server,
+            self._is_probe_needed,
+            self._limits.connect,
         )
-
-    def move_to(self, place: Address) -> None:
-        """From now on the server is there. Before the first use only."""
-        self._place = place
 
     # ---- asking
 
@@ -141,16 +120,16 @@ class PooledLink:
     def _take(self, request: Request | None) -> ThreadConnection:
         """A connection for *request*, which is kept for later if there is none."""
         try:
-            return self._connection(Allowance(self._connect_limit))
+            return self._connection(TimeLimit(self._limits.connect))
         except Outage:
             if request is not None:
                 self.deliver_later(request)
             raise
 
-    def _connection(self, allowance: Allowance) -> ThreadConnection:
+    def _connection(self, time_limit: TimeLimit) -> ThreadConnection:
         """A connection. Outage: there is none, in time. UsageError: the settings are wrong."""
         try:
-            return self._pool.take(allowance)
+            return self._pool.take(time_limit)
         except Outage:
             raise
         except CONNECTION_ERRORS as error:
@@ -175,14 +154,15 @@ class PooledLink:
             while self._after(attempt, error) is Next.OPEN:
                 if isinstance(error, Silent):
                     hanging = connection
-                    self._pool.part_with(connection)
+                    self._pool.remove(connection)
                 else:
                     self._drop(connection)
                 connection = None
-                allowance = Allowance(self._connect_limit if hanging is None else self._budget / 2)
-                connection = self._pool.take(allowance, new=attempt.needs_new_connection)
+                half = self._limits.budget / 2
+                time_limit = TimeLimit(self._limits.connect if hanging is None else half)
+                connection = self._pool.take(time_limit, new=attempt.needs_new_connection)
                 try:
-                    left = max(self._budget / 2 - allowance.spent, allowance.slice)
+                    left = max(half - time_limit.counted, time_limit.slice)
                     return self._answered(request, connection, hanging, left)
                 except CONNECTION_ERRORS as again:
                     error = again
@@ -244,8 +224,7 @@ class PooledLink:
         raise Outage(cause, sent=True) from None
 
     def _why(self, error: BaseException) -> Cause:
-        silent = cause_for("silent", f"no answer within {self._budget:g} s")
-        return silent if isinstance(error, TimeoutError) else cause_of(error)
+        return self._silent() if isinstance(error, TimeoutError) else cause_of(error)
 
     # ---- changes of keys
 
@@ -266,10 +245,6 @@ class PooledLink:
         except (*CONNECTION_ERRORS, Outage):
             return untracked(self.send(request, monotonic()), request)
 
-    def unwatch(self, key: bytes, wake: Wake) -> None:
-        """*wake* is not called any more."""
-        self._watchers.discard(key, wake)
-
     def _subscribed(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""
         with self._subscribing:
@@ -277,13 +252,13 @@ class PooledLink:
             if found is None or not found.is_alive:
                 if self._circuit.breaker.is_open:
                     raise EOFError
-                connection = self._connection(Allowance(self._connect_limit))
+                connection = self._connection(TimeLimit(self._limits.connect))
                 try:
-                    found = Subscriber(connection, self._watchers, self._budget)
+                    found = Subscriber(connection, self._watchers, self._limits.budget)
                 except RuntimeError:  # no more threads
                     self._pool.put(connection)
                     raise EOFError from None
-                self._pool.part_with(connection)
+                self._pool.remove(connection)
                 self._subscriber = found
             return found
 
@@ -299,9 +274,8 @@ class PooledLink:
         """A new connection that has answered what its server can do."""
         if self._closed:
             raise UsageError("this Dibs is closed")
-        assert self._place is not None
-        limits = Limits(self._budget, self._connect_limit)
-        opened = open_for_threads(self._place, self._greeting, limits)
+        assert self._address is not None
+        opened = open_for_threads(self._address, self._negotiation, self._limits)
         self.engine = opened.engine
         self.opened_at = monotonic()
         self._pool.add(opened)
@@ -324,18 +298,18 @@ class PooledLink:
             self._probe.start()
         self._watchers.wake_all()
 
-    def _revive(self) -> None:
+    def _restart_server(self) -> None:
         """Have the server started again, where it is ours to start."""
         if not self._circuit.breaker.is_open:
             return
         # What came back since: it would take the place of the connection that is tried next.
         self._pool.drop_idle()
-        if self.revive is not None and not self._closed:
+        if self.restart_server is not None and not self._closed:
             with contextlib.suppress(DibsError):
-                self.revive()
+                self.restart_server()
 
     def _recover(self, connection: ThreadConnection) -> bool:
-        """Deliver what is owed; then, in one step with looking that nothing more is, go on.
+        """Deliver the outbox; in one step with seeing that it is empty, close the breaker.
 
         What the server cannot serve yet does not keep it from serving others.
         """
@@ -346,7 +320,7 @@ class PooledLink:
         with self._tripping:
             if outbox and is_served:
                 return False
-            lasted = self._circuit.breaker.heal(monotonic())
+            lasted = self._circuit.breaker.close(monotonic())
         if is_served:
             self._pool.put(connection)
         if lasted is not None:
@@ -354,18 +328,19 @@ class PooledLink:
         return is_served
 
     def _deliver(self, connection: ThreadConnection) -> bool:
-        """False: some of it could not be served, and is still owed."""
-        owed = self._circuit.outbox.take(monotonic())
-        again = owed
+        """False: some of it could not be served, and is in the outbox again."""
+        requests = self._circuit.outbox.take(monotonic())
+        again = requests
         try:
-            if owed:
-                again = unserved(owed, connection.exchange(together(owed), self._connect_limit))
+            if requests:
+                replies = connection.exchange(together(requests), self._limits.connect)
+                again = unserved(requests, replies)
         finally:
             self._circuit.outbox.give_back(again)
         return not again
 
-    def _is_behind(self) -> bool:
-        """True: the server is out, or something is owed to it."""
+    def _is_probe_needed(self) -> bool:
+        """True: the server is out, or the outbox is not empty."""
         return self._circuit.breaker.is_open or bool(self._circuit.outbox)
 
     # ---- the end
@@ -381,9 +356,9 @@ class PooledLink:
         self._probe.close()
         self._watchers.wake_all()
 
-    def abandon(self) -> None:
-        """In a forked child: forget everything; only our copies of the sockets are closed."""
+    def open(self) -> None:
+        """In a forked child: begin anew. Only this process's copies of the sockets are closed."""
         self._pool.drop_idle()
         if self._subscriber is not None:
-            self._subscriber.abandon()
+            self._subscriber.close_copy()
         self._begin()

@@ -22,13 +22,13 @@ class Probe:
         self,
         connect: Callable[[], ThreadConnection],
         recover: Callable[[ThreadConnection], bool],
-        revive: Callable[[], None],
+        restart_server: Callable[[], None],
         is_needed: Callable[[], bool],
         limit: float,
     ) -> None:
         self._connect = connect
         self._recover = recover
-        self._revive = revive
+        self._restart_server = restart_server
         self._is_needed = is_needed
         self._pause = limit / _MAX_ATTEMPTS
         self._changed = threading.Event()
@@ -71,7 +71,7 @@ class Probe:
             with self._guard:
                 self._thread = None
             for attempt in attempts:
-                attempt.give_up()
+                attempt.cancel()
             # A `start` that was called while this thread was ending has started nothing.
             if self._is_needed():
                 self.start()
@@ -89,7 +89,7 @@ class Probe:
                 return True
         if ended and not self._is_closed:
             self._changed.wait(PROBE_EVERY)
-            self._revive()
+            self._restart_server()
         return False
 
     def _is_usable(self, connection: ThreadConnection) -> bool:

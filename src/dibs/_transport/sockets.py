@@ -10,7 +10,7 @@ _SIOCOUTQ = 0x5411
 
 
 def undelivered(sock: Any) -> int:
-    """Bytes that were written and are not acknowledged by the peer; 0 if the system cannot tell."""
+    """Bytes written that the peer has not acknowledged; 0 if the system does not say."""
     if sys.platform != "linux" or sock is None:
         return 0
     import fcntl

@@ -8,7 +8,7 @@ from typing import Any
 import hiredis
 
 from .._core.capabilities import NO_OP
-from .._core.connection import Allowance
+from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
 from .._core.watch import Tracked, read_tracked, tracked
 from .faults import CONNECTION_ERRORS
@@ -32,7 +32,7 @@ class _PendingRequest:
 class Subscriber:
     """One thread reads; any thread may send a request. A lost connection wakes every watcher.
 
-    A connection is closed if a request or a ping gets no reply in time. The link makes a new
+    A connection is closed if a request or a ping gets no reply in time. The transport makes a new
     subscriber at the next request.
     """
 
@@ -57,11 +57,11 @@ class Subscriber:
 
     def _send(self, request: Request) -> list[Reply]:
         pending = self._write(request)
-        allowance = Allowance(self._budget)
+        time_limit = TimeLimit(self._budget)
         since = monotonic()
-        while not pending.done.wait(allowance.slice):
+        while not pending.done.wait(time_limit.slice):
             elapsed, since = monotonic() - since, monotonic()
-            if allowance.spend(elapsed):
+            if time_limit.count(elapsed):
                 self.close()
                 raise Silent
         if pending.error is not None:
@@ -118,7 +118,7 @@ class Subscriber:
         self.is_alive = False
         self._connection.shutdown()
 
-    def abandon(self) -> None:
-        """In a forked child: the thread does not run here; close our copy of the socket."""
+    def close_copy(self) -> None:
+        """In a forked child, where its thread does not run: close this process's copy."""
         self.is_alive = False
         self._connection.close()

@@ -285,7 +285,7 @@ _NOT_OF_MASTER = ("host", "port", "connection_pool", "protocol")
 
 
 def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
-    """`user:pw@h:p,h:p?options`: any node tells where the others are."""
+    """`user:pw@h:p,h:p?options`: any node knows where the others are."""
     credentials, hosts, path, query = _split(rest)
     if path.strip("/") not in ("", "0"):
         raise UsageError("a cluster has a single database; remove the path from the target URL")

@@ -1,4 +1,4 @@
-"""One open connection of the threads link, used by one thread at a time."""
+"""One open connection of the threads transport, used by one thread at a time."""
 
 import contextlib
 import socket
@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import MORE, SLICES, Allowance, make_parser
+from .._core.connection import SLICES, TimeLimit
 from .._core.engine import Engine
-from .._core.request import Reply, Request
+from .._core.request import MORE, Reply, Request, make_parser
 from . import redis_internals
 from .sockets import is_readable, undelivered
 
@@ -63,7 +63,7 @@ class ThreadConnection:
         try:
             while self.engine is None:
                 replies = self.exchange(handshake.request, limit)
-                self.engine = handshake.heard(replies if handshake.is_list else [replies])
+                self.engine = handshake.received(replies if handshake.is_list else [replies])
         except (EOFError, ConnectionResetError) as error:
             raise handshake.closed() or error from None
         return self.engine
@@ -90,18 +90,18 @@ class ThreadConnection:
             self._write_pieces(memoryview(payload)[sent:])
 
     def _write_pieces(self, rest: memoryview) -> None:
-        allowance = Allowance(self._limit)
+        time_limit = TimeLimit(self._limit)
         left = undelivered(self._sock)
         while rest:
             since = monotonic()
             try:
                 rest = rest[self._sock.send(rest[:_PIECE]) :]
-                allowance.reset()
+                time_limit.reset()
             except _SLICE_IS_OVER:
                 before, left = left, undelivered(self._sock)
                 if left < before:
-                    allowance.reset()
-                elif allowance.spend(monotonic() - since):
+                    time_limit.reset()
+                elif time_limit.count(monotonic() - since):
                     # Not `Silent`: half a request is on the wire, nobody can use it any more.
                     raise TimeoutError("the request could not be sent in time") from None
 
@@ -127,10 +127,10 @@ class ThreadConnection:
 
     def _receive_later(self, limit: float) -> bytes:
         """The next bytes, after a slice without any. Silent: none within *limit*."""
-        allowance = Allowance(limit)
+        time_limit = TimeLimit(limit)
         elapsed = self._limit / SLICES
         left = undelivered(self._sock)
-        while not allowance.spend(elapsed):
+        while not time_limit.count(elapsed):
             since = monotonic()
             try:
                 return self._sock.recv(_READ)
@@ -138,7 +138,7 @@ class ThreadConnection:
                 elapsed = monotonic() - since
             before, left = left, undelivered(self._sock)
             if left < before:  # a large request is still on its way out
-                allowance.reset()
+                time_limit.reset()
         raise Silent
 
     def read_any(self) -> Any:

@@ -1,4 +1,4 @@
-"""Duplicate submissions and idempotency keys for FastAPI: a decorator on the endpoint.
+"""Duplicate submissions, idempotency keys and leases for FastAPI.
 
     install(app, AsyncDibs("redis://…"), user=lambda request: request.headers.get("x-user"))
 
@@ -6,23 +6,35 @@
     @prevent_duplicate_submit(interval=10, message="Already sent, please wait.")
     async def order(order: Order) -> Receipt: ...
 
+    @app.post("/orders/{id}/pay")
+    async def pay(id: int, lease: Annotated[AsyncLease, Depends(held("order:{id}", ttl=5))]): ...
+
 Sync and async endpoints alike; none needs a `request` parameter. Dependencies and validation run
-first, so a client that is not authorized gets no replay. The OpenAPI document lists the refusals.
+before a decorator claims, so a client that is not authorized gets no replay. The OpenAPI document
+lists the refusals.
 """
 
-from collections.abc import Iterable
-from typing import Any, Unpack
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Unpack, cast
 
-from fastapi import FastAPI, routing
+from fastapi import FastAPI, HTTPException, routing
+from fastapi.dependencies import utils
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response as StarletteResponse
 
-from .. import AsyncDibs
+from .. import AsyncDibs, AsyncLease
 from .._http.options import GuardKeywords, with_service
 from .._http.policy import Policy
-from .._http.problems import document
+from .._http.problems import busy, document, document_lease
+from .._http.responses import Response
+from .._interface import HoldKeywords, Template, check_hold
+from ..errors import Busy, Unavailable, UsageError
 from . import starlette
-from .starlette import User, once, policy_of, prevent_duplicate_submit
+from .starlette import User, leases_of, once, policy_of, prevent_duplicate_submit, response_of
 
-__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "held", "install", "once", "prevent_duplicate_submit"]
 
 
 def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -42,14 +54,174 @@ def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords
     app.openapi = openapi
 
 
+# ---- the dependency
+
+
+def held(
+    key: str | Callable[[Request], Any],
+    *,
+    message: str | None = None,
+    name: str | None = None,
+    **options: Unpack[HoldKeywords],
+) -> Callable[..., Any]:
+    """A dependency that holds *key* for the length of a request; its value is the lease.
+
+    *key*: a template, whose fields are parameters of the path, or else of the query, with the
+    values that the endpoint gets; or a function of the request, which may be async. *message*: what
+    a refusal says. *name*: what events call the key (default: the template). All other options:
+    those of `hold`. Two of them that are written the same way are equal.
+
+    Another request has the key: 409 with Retry-After. The store is out and the policy is "closed":
+    503. A field that is not valid: 422. UsageError: an option makes no sense.
+    """
+    check_hold(options)
+    return _Held(key, message, name, options)
+
+
+class _Held:
+    """The dependency. FastAPI compares dependencies: equal ones are solved once for a request."""
+
+    def __init__(
+        self,
+        key: str | Callable[[Request], Any],
+        message: str | None,
+        name: str | None,
+        options: HoldKeywords,
+    ) -> None:
+        self._key = key
+        self._template = Template(key) if isinstance(key, str) else None
+        self._message = message
+        self._name = key if isinstance(key, str) and name is None else name
+        self.options = options
+
+    async def __call__(self, connection: HTTPConnection) -> AsyncLease:
+        if not isinstance(connection, Request):
+            raise UsageError("held() is for HTTP endpoints, not for WebSockets")
+        leases, key = leases_of(connection), await self._key_of(connection)
+        try:
+            return await leases.take(key, self._name, **self.options)
+        except (Busy, Unavailable) as error:
+            raise _refusal(connection, busy(error, self._message)) from error
+        except UsageError as error:  # the options were checked, so it is the key: too long
+            raise _invalid(error) from None
+
+    async def _key_of(self, request: Request) -> str:
+        if self._template is None:
+            key = cast("Callable[[Request], Any]", self._key)(request)
+            return await key if inspect.isawaitable(key) else key
+        declared = {field.name: field for field in _parameters(_dependant_of(request))}
+        values = {
+            name: _value(request, self._template.text, name, declared.get(name))
+            for name in self._template.fields
+        }
+        try:
+            return self._template((), values)
+        except UsageError as error:
+            raise _invalid(error) from None
+
+    def _facts(self) -> tuple[Any, ...]:
+        return self._key, self._message, self._name, *sorted(self.options.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def __repr__(self) -> str:
+        options = "".join([f", {name}={value!r}" for name, value in self.options.items()])
+        return f"held({self._key!r}{options})"
+
+
+def _value(request: Request, template: str, name: str, field: Any) -> object:
+    """The value of a parameter, as the endpoint gets it. RequestValidationError: it is not valid.
+
+    In the path, `07` and `7` are one order where the endpoint asks for a number: the text would
+    give it two keys.
+    """
+    path, alias = request.path_params, name if field is None else field.alias
+    if field is None:
+        if name not in path:
+            said = "neither the path nor a parameter of the endpoint is called"
+            raise UsageError(f"{template!r}: {said} {name!r}")
+        return path[name]
+    source = path if alias in path else request.query_params
+    values, errors = utils.request_params_to_args([field], source)
+    if errors:
+        raise RequestValidationError(errors)
+    return values[name]
+
+
+def _invalid(error: UsageError) -> RequestValidationError:
+    # Without the value: it may be long, and the message says what is wrong with it.
+    return RequestValidationError(
+        [{"type": "value_error", "loc": ("request",), "msg": str(error), "input": None}]
+    )
+
+
+def _dependant_of(request: Request) -> Any:
+    """What the endpoint depends on; recent versions keep that of included routers apart."""
+    included = request.scope.get("fastapi", {}).get("effective_route_context")
+    route = request.scope.get("route") if included is None else included
+    return getattr(route, "dependant", None)
+
+
+def _parameters(dependant: Any) -> Iterator[Any]:
+    """Parameters of the path and the query; those of the endpoint last, because they count most."""
+    for each in _all(dependant):
+        yield from (*each.query_params, *each.path_params)
+
+
+def _all(dependant: Any) -> Iterator[Any]:
+    """All dependants, the endpoint last."""
+    if dependant is not None:
+        for each in dependant.dependencies:
+            yield from _all(each)
+        yield dependant
+
+
+class _Refused(HTTPException):
+    """A request that got no lease, with its response."""
+
+    def __init__(self, response: Response) -> None:
+        after = dict(response.headers).get("retry-after", "1")
+        super().__init__(response.status, headers={"Retry-After": after})
+        self.response = response
+
+
+def _refusal(request: Request, response: Response) -> _Refused:
+    # Here and not in install(): a mounted application has handlers of its own.
+    handlers: Any = request.scope.get("starlette.exception_handlers")
+    if handlers is not None:
+        handlers[0].setdefault(_Refused, _answer)
+    return _Refused(response)
+
+
+async def _answer(request: Request, error: Exception) -> StarletteResponse:
+    assert isinstance(error, _Refused)
+    return response_of(error.response)
+
+
+# ---- OpenAPI
+
+
 def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
     """*schema* with the refusals of guarded endpoints."""
     for route in _routes(app):
         policy = policy_of(getattr(route, "endpoint", None))
         operations = schema.get("paths", {}).get(getattr(route, "path_format", None), {})
+        leases = _leases_in(getattr(route, "dependant", None))
         for method in getattr(route, "methods", None) or ():
-            document(operations.get(method.lower()), policy)
+            operation = operations.get(method.lower())
+            document(operation, policy)
+            for options in leases:
+                document_lease(operation, closed=options.get("on_outage") == "closed")
     return schema
+
+
+def _leases_in(dependant: Any) -> list[HoldKeywords]:
+    """The options of each lease that an endpoint needs."""
+    return [each.call.options for each in _all(dependant) if isinstance(each.call, _Held)]
 
 
 def _routes(app: FastAPI) -> Iterable[Any]:

@@ -3,56 +3,52 @@
     @once_per_event(dibs)             # AsyncDibs for coroutine functions, Dibs for plain ones
     async def on_event(event): ...    # runs once for each webhookEventId, also if redelivered
 
-Events and sources may be the SDK's objects, any others with the same attributes, or LINE's own
-JSON as dicts. The SDK is not needed.
+`Dispatcher` (`ThreadDispatcher` for plain functions) does all of it: it answers LINE before the
+work begins, hands each event to its handler once, and spends each reply token once. It needs
+line-bot-sdk; the rest does not. Events and sources may be the SDK's objects, any others with the
+same attributes, or LINE's own JSON as dicts.
 """
 
-import base64
 import functools
-import hashlib
-import hmac
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
+from ._line_deduplication import Deduplication, EventMemory, ThreadDeduplication
+from ._line_desk import Desk, ThreadDesk
+from ._line_dispatcher import Dispatcher, ThreadDispatcher
+from ._line_events import (
+    EVENT_NAME,
+    WINDOW,
+    actor_key,
+    event_id,
+    event_key,
+    reply_key,
+    signature_is_right,
+)
+
+__all__ = [
+    "EVENT_NAME",
+    "WINDOW",
+    "Deduplication",
+    "Desk",
+    "Dispatcher",
+    "EventMemory",
+    "ThreadDeduplication",
+    "ThreadDesk",
+    "ThreadDispatcher",
+    "actor_key",
+    "event_id",
+    "event_key",
+    "once_per_event",
+    "reply_key",
+    "signature_is_right",
+]
 
 P = ParamSpec("P")
 E = TypeVar("E")
 T = TypeVar("T")
-
-EVENT_NAME = "line:event:{webhookEventId}"
-"""The name of the claim on an event, in events and errors of dibs."""
-WINDOW = 86_400.0
-"""A day: LINE stops redelivering an event before that."""
-
-
-def signature_is_right(body: bytes, signature: str | None, secret: str) -> bool:
-    """True: *body*, as received, was signed with the channel's *secret*.
-
-    *signature*: the header `X-Line-Signature`. False if it is malformed or missing; the comparison
-    takes constant time.
-    """
-    right = base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256))
-    return hmac.compare_digest(right, (signature or "").encode("utf-8", "replace"))
-
-
-def actor_key(source: object) -> str | None:
-    """`processing:user:{userId}` of the sender, also in a group; None: LINE does not send it."""
-    user_id = _fact(source, "user_id", "userId")
-    return None if user_id is None else f"processing:user:{user_id}"
-
-
-def event_id(event: object) -> str | None:
-    """The event's `webhookEventId`, the same at each delivery; None: it has none."""
-    return _fact(event, "webhook_event_id", "webhookEventId")
-
-
-def event_key(event: object) -> str | None:
-    """The key that is claimed for the event; None: the event has no id."""
-    found = event_id(event)
-    return None if found is None else f"line:event:{found}"
-
 
 _AsyncHandler = Callable[Concatenate[E, P], Coroutine[Any, Any, T]]
 _Handler = Callable[Concatenate[E, P], T]
@@ -149,12 +145,3 @@ def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object]
         raise duplicate  # raised by the handler itself, for another key
     if skipped is not None:
         skipped(duplicate)
-
-
-def _fact(thing: object, attribute: str, field: str) -> str | None:
-    """A string of *thing*: an attribute or, in LINE's JSON, a field; None: it has none."""
-    if isinstance(thing, Mapping):
-        value = cast("Mapping[str, object]", thing).get(field)
-    else:
-        value = getattr(thing, attribute, None)
-    return value if isinstance(value, str) and value else None

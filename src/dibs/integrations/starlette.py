@@ -38,6 +38,7 @@ from .._http.submission import (
 )
 from ..errors import UsageError
 from ._claims import aclaim, applied, file_hash
+from ._leases import RequestLeases
 from .asgi import (
     App,
     Message,
@@ -99,7 +100,7 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
         if response is None:
             return await call(*args, **kwargs)
         await request.close()  # the files of a form, which nobody will read
-        return _response(response)
+        return response_of(response)
 
     shown: Any = guarded
     shown.__signature__ = signature
@@ -175,7 +176,13 @@ def _guard_of(request: Request) -> "_RequestGuard":
     return guard
 
 
-def _response(response: Response) -> StarletteResponse:
+def leases_of(request: Request) -> RequestLeases:
+    """The leases of this request. UsageError: `install` was not called."""
+    return _guard_of(request).leases()
+
+
+def response_of(response: Response) -> StarletteResponse:
+    """*response*, to be returned by an endpoint."""
     made = StarletteResponse(response.body, response.status)
     made.raw_headers = encoded(response)
     return made
@@ -212,7 +219,7 @@ class _Middleware:
 class _RequestGuard:
     """Claims one request when its endpoint is called, and records its response from then on."""
 
-    __slots__ = ("_form_of", "_middleware", "_recorder", "_send")
+    __slots__ = ("_form_of", "_leases", "_middleware", "_recorder", "_send")
 
     def __init__(self, middleware: _Middleware, send: Send) -> None:
         self._middleware = middleware
@@ -220,6 +227,13 @@ class _RequestGuard:
         self._recorder: Recorder | None = None
         self._form_of: Request | None = None
         """The request whose form was read here, and is closed here."""
+        self._leases: RequestLeases | None = None
+
+    def leases(self) -> RequestLeases:
+        """The leases that this request holds until its response ends."""
+        if self._leases is None:
+            self._leases = RequestLeases(self._middleware.dibs)
+        return self._leases
 
     async def claim(self, policy: Policy, request: Request) -> Response | None:
         """Claim the request. Returns the response in place of the endpoint's; None: run it."""
@@ -257,7 +271,14 @@ class _RequestGuard:
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
         """Run the application. Raises what it raises, which ends its claim."""
         try:
-            await app(scope, receive, self.send)
+            try:
+                await app(scope, receive, self.send)
+            except BaseException as error:
+                if self._leases is not None:
+                    await self._leases.leave(error)
+                raise
+            if self._leases is not None:
+                await self._leases.leave(None)
             if self._recorder is not None:
                 await self._recorder.abort()
         finally:
@@ -268,6 +289,8 @@ class _RequestGuard:
 
     async def send(self, message: Message) -> None:
         """Pass on; under a claim, through its recorder."""
+        if self._leases is not None:
+            await self._leases.sending(message)
         await (self._send if self._recorder is None else self._recorder.send)(message)
 
 

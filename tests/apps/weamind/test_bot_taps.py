@@ -12,6 +12,7 @@ from local_line import events
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
 from apps.weamind.core.processing_lock import ProcessingLock
+from apps.weamind.core.speaking import Speaking
 from apps.weamind.line import texts
 from apps.weamind.line.events import Source as OurSource
 from dibs import AsyncDibs
@@ -247,8 +248,8 @@ async def test_no_home_yet(open_house: Open, every: float) -> None:
                 await house.line.tap(data)
                 await asyncio.sleep(every)
         await house.settled()
-        said = [message["text"] for message in house.line.chat().sent]
-        assert said == [texts.NO_PLACE_YET.format(kind=kind) for kind in ("住家", "公司")]
+        said = sorted(message["text"] for message in house.line.chat().sent)  # side by side
+        assert said == sorted(texts.NO_PLACE_YET.format(kind=kind) for kind in ("住家", "公司"))
 
 
 async def test_no_home_while_the_office_is_looked_up(open_house: Open) -> None:
@@ -286,13 +287,13 @@ async def test_turns_that_stay(valkey: Server) -> None:
         async with here.turn(me, what="home") as turn:
             assert turn.granted
             async with there.turn(me) as refused, here.turn(me) as refused_too:
-                assert not refused.granted and refused.tell
+                assert not refused.granted and refused.asks_to_wait
                 assert not refused_too.granted
             await turn.answers()
             await turn.answers()
         for lock in (here, there):
             async with lock.turn(me, what="home") as refused:
-                assert not refused.granted and not refused.tell
+                assert not refused.granted and not refused.asks_to_wait
             async with lock.turn(me) as turn:
                 assert turn.granted
         assert sorted(valkey.keys()) == ["line:answered:home:U1", "processing:user:U1"]
@@ -316,3 +317,30 @@ async def test_a_second_that_is_longer_than_the_lock(valkey: Server) -> None:
         async with lock.turn(OurSource("user", "U1")):
             pass
         assert 0 < valkey.client().pttl("processing:user:U1") <= 5000
+
+
+async def test_who_waits_to_speak_gets_no_turn_afterwards(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tap while the same was looked up, and whose ⏳ comes too late: neither ⏳ nor a card."""
+    monkeypatch.setattr("apps.weamind.core.processing_lock._BEGINNING", 20.0)
+    source, counted = OurSource(type="user", user_id="U1"), Metrics()
+    async with AsyncDibs(valkey.url) as dibs:
+        lock = ProcessingLock(dibs, ttl=30, at_least=0.05, counted_in=counted)
+        somebody = Speaking(dibs, "processing:user:U1")
+
+        async def tap() -> tuple[bool, bool]:
+            async with lock.turn(source, what="home") as turn:
+                return turn.granted, turn.asks_to_wait
+
+        async with lock.turn(source, what="home") as first:
+            assert first.granted and await somebody.begin()
+            second = asyncio.create_task(tap())
+            await aeventually(lambda: misses(counted) == 1)
+        await aeventually(lambda: "processing:user:U1" not in valkey.keys())
+        await somebody.close()
+        assert await second == (False, False)
+
+
+def misses(counted: Metrics) -> float:
+    return counted.registry.get_sample_value("processing_lock_miss_total") or 0.0

@@ -22,7 +22,7 @@ async def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
                 async with dibs.hold("user:1", ttl=5):
                     pytest.fail("held twice")
             assert 0 < caught.value.retry_after <= 2
-            assert caught.value.holder == one._leases.holder
+            assert caught.value.holder == one._leases.identity.holder
         assert 0 < server.client().pttl("user:1") <= 2000
         holding = await one.peek("user:1")
         assert holding is not None and holding.remaining <= 2

@@ -377,3 +377,22 @@ async def test_a_server_that_refuses_pttl_is_not_hammered(own_server: Server) ->
         before = own_server.commands()
         assert await dibs.try_hold("user:1", ttl=5, wait=1) is None
         assert own_server.commands() - before < 100
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), [("?client_name=shop", "CLIENT.SETNAME"), ("/1", "SELECT")]
+)
+async def test_a_url_that_asks_for_a_command_that_is_not_allowed(
+    own_server: Server, path: str, command: str
+) -> None:
+    """It never works, so it is an error that names the command, not an outage for ever."""
+    own_server.client().acl_setuser(
+        "ann", enabled=True, passwords=["+secret"], keys=["*"],
+        commands=["+@all", "-client|setname", "-select"],
+    )  # fmt: skip
+    url = f"redis://ann:secret@127.0.0.1:{own_server.port}"
+    async with AsyncDibs(url, budget=5) as dibs:
+        assert await dibs.try_hold("user:1", ttl=5) is not None
+    async with AsyncDibs(url + path, budget=5) as dibs:
+        with pytest.raises(UsageError, match=command):
+            await dibs.try_hold("user:2", ttl=5)

@@ -75,8 +75,8 @@ async def test_waiting_renewing_and_claims_in_a_slot_that_is_half_moved(
         AsyncDibs(url_of(servers), budget=2, on_outage="closed") as one,
         AsyncDibs(url_of(servers), budget=2, on_outage="closed") as two,
     ):
-        async with one.hold("user:1", ttl=0.6, renew=True) as lease:
-            assert await two.try_hold("user:1", ttl=5, wait=1.5) is None
+        async with one.hold("user:1", ttl=2, renew=True) as lease:
+            assert await two.try_hold("user:1", ttl=5, wait=3) is None
             assert not lease.lost
         async with two.hold("user:1", ttl=5, wait=5) as lease:
             assert lease.guarded

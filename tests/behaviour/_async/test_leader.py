@@ -25,7 +25,7 @@ async def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) ->
             candidate = Beside(lead)
             await sleep(0.3)
             held = await two.peek("indexer")
-            assert held is not None and held.holder == one._leases.holder
+            assert held is not None and held.holder == one._leases.identity.holder
         fence = await candidate.result()
         assert fence > first.fence
         assert [key for key in server.keys() if not key.startswith("fence:")] == []

@@ -9,7 +9,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable
 from dibs.testing import Certificates, FaultProxy, Server
 
-from .._tasks import eventually, sleep
+from .._tasks import Beside, eventually, sleep
 
 LARGE, LINE_RATE = 8_000_000, 4_000_000
 BUDGET = 1.0
@@ -23,13 +23,50 @@ def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
 
 
 async def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
-    """Opening has an allowance of its own: a cold start in front of a distant server is guarded."""
+    """Opening has a time limit of its own: a cold start in front of a distant server is guarded."""
     events: list[Event] = []
     line.delay(requests=0.1, replies=0.1)
     async with AsyncDibs(line.url, listeners=[events.append]) as dibs:
         async with dibs.hold("user:1", ttl=30) as lease:
             assert lease.guarded
     assert "outage" not in {event.kind for event in events}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_opening_a_connection_takes_nothing_off_the_lease(
+    line: FaultProxy, *, is_first: bool
+) -> None:
+    """A ttl that is shorter than the handshake: the lease is not over before it begins."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=5, connect=20, listeners=[events.append]) as dibs:
+        if not is_first:
+            async with dibs.hold("user:1", ttl=30):
+                pass
+            line.cut()
+        line.delay(requests=0.2, replies=0.2)
+        async with dibs.hold("user:2", ttl=1) as lease:
+            assert not lease.lost
+        assert "late" not in {event.kind for event in events}
+
+
+async def test_connections_that_were_forgotten_on_the_way_are_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """A firewall that drops idle connections tells nobody: another connection is opened."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        for work in [Beside(_hold, dibs, f"user:{number}") for number in range(8)]:
+            await work.result()
+        events.clear()
+        line.silence()
+        async with dibs.hold("user:1", ttl=30) as lease:
+            assert lease.guarded
+    assert "outage" not in {event.kind for event in events}
+
+
+async def _hold(dibs: AsyncDibs, key: str) -> None:
+    async with dibs.hold(key, ttl=30):
+        await sleep(0.05)  # so that all of them need a connection at the same time
 
 
 @pytest.mark.parametrize("kind", ["line", "tls_line"])

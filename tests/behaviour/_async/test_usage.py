@@ -1,5 +1,7 @@
 """Bad input: a clear error, before anything is written."""
 
+import copy
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +34,14 @@ async def test_a_bad_key(key: Any) -> None:
             dibs.hold(key, ttl=5)
         with pytest.raises(UsageError, match="key"):
             await dibs.peek(key)
+
+
+async def test_a_client_is_not_pickled() -> None:
+    """A process that is spawned needs one of its own: the error says so."""
+    async with AsyncDibs(NOWHERE) as dibs:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(UsageError, match="create one in each process"):
+                copied(dibs)
 
 
 async def test_other_bad_options() -> None:

@@ -76,7 +76,8 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 ) -> None:
     """A caller joined after the load had begun: if the value was deleted, it asks once more."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
-    kitchen = Kitchen(0.6)
+    kitchen = Kitchen()
+    kitchen.busy = True
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
         first = Beside(menu, "a")
@@ -85,7 +86,7 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
         second = Beside(menu, "a")
         sleep(0.1)
         plain_client(server).delete("menu:a")
-        kitchen.seconds = 0
+        kitchen.busy = False
         assert (first.result())["load"] == 1
         assert (second.result())["load"] == 2
 
@@ -191,7 +192,8 @@ def test_invalidate_makes_later_readers_load(server: Server) -> None:
 def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str) -> None:
     """Deleted during the load: those who asked before get it, later readers get fresh data."""
     events: list[Event] = []
-    kitchen = Kitchen(0.4)
+    kitchen = Kitchen()
+    kitchen.busy = True
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
@@ -208,6 +210,8 @@ def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str)
             server.client().delete("menu:a")
         sleep(0.1)
         late = [Beside(here, "a"), Beside(there, "a")]
+        sleep(0.1)
+        kitchen.busy = False
         assert (early.result())["load"] == 1
         for reader in late:
             assert (reader.result())["load"] == 2

@@ -129,13 +129,14 @@ def test_a_refresh_is_stored_though_the_old_value_ended(server: Server) -> None:
     events: list[Event] = []
     kitchen = Kitchen()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.3, stale=0.3)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=1)(kitchen.cook)
         assert (menu("a"))["load"] == 1
         sleep(0.4)
-        kitchen.seconds = 0.8
+        kitchen.busy = True
         for _ in range(3):
             assert (menu("a"))["load"] == 1
-        sleep(0.4)
+        sleep(1.1)
+        kitchen.busy = False
         assert (menu("a"))["load"] == 2
         assert kitchen.loads == 2
         assert "rejected_write" not in kinds(events)

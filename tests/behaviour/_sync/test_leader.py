@@ -26,7 +26,7 @@ def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) -> None:
             candidate = Beside(lead)
             sleep(0.3)
             held = two.peek("indexer")
-            assert held is not None and held.holder == one._leases.holder
+            assert held is not None and held.holder == one._leases.identity.holder
         fence = candidate.result()
         assert fence > first.fence
         assert [key for key in server.keys() if not key.startswith("fence:")] == []

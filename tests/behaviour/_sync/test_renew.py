@@ -23,6 +23,22 @@ def test_a_renewed_lease_outlives_its_ttl(server: Server) -> None:
         assert server.keys() == []
 
 
+def test_a_lease_is_renewed_while_the_server_is_out_of_memory(own_server: Server) -> None:
+    """A full server takes no new keys. Those that are held can be kept, extended, shortened."""
+    client = own_server.client()
+    with Dibs(own_server.url, budget=5) as dibs:
+        short = dibs.try_hold("user:2", ttl=60, at_least=20)
+        assert short is not None
+        with dibs.hold("user:1", ttl=1.2, renew=True) as lease:
+            client.config_set("maxmemory", 1)
+            sleep(1.8)
+            assert not lease.lost
+            assert lease.extend(30)
+            assert short.release()
+        assert client.pttl("user:2") <= 20_000
+        assert own_server.keys() == ["user:2"]
+
+
 def test_many_renewals_share_one_write(server: Server) -> None:
     """A hundred leases are renewed by one keeper; renewals that are due together go together."""
     with Dibs(server.url, budget=5) as dibs:

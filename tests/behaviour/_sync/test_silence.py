@@ -10,7 +10,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable
 from dibs.testing import Certificates, FaultProxy, Server
 
-from .._threads import eventually, sleep
+from .._threads import Beside, eventually, sleep
 
 LARGE, LINE_RATE = 8_000_000, 4_000_000
 BUDGET = 1.0
@@ -24,13 +24,50 @@ def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
 
 
 def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
-    """Opening has an allowance of its own: a cold start in front of a distant server is guarded."""
+    """Opening has a time limit of its own: a cold start in front of a distant server is guarded."""
     events: list[Event] = []
     line.delay(requests=0.1, replies=0.1)
     with Dibs(line.url, listeners=[events.append]) as dibs:
         with dibs.hold("user:1", ttl=30) as lease:
             assert lease.guarded
     assert "outage" not in {event.kind for event in events}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_opening_a_connection_takes_nothing_off_the_lease(
+    line: FaultProxy, *, is_first: bool
+) -> None:
+    """A ttl that is shorter than the handshake: the lease is not over before it begins."""
+    events: list[Event] = []
+    with Dibs(line.url, budget=5, connect=20, listeners=[events.append]) as dibs:
+        if not is_first:
+            with dibs.hold("user:1", ttl=30):
+                pass
+            line.cut()
+        line.delay(requests=0.2, replies=0.2)
+        with dibs.hold("user:2", ttl=1) as lease:
+            assert not lease.lost
+        assert "late" not in {event.kind for event in events}
+
+
+def test_connections_that_were_forgotten_on_the_way_are_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """A firewall that drops idle connections tells nobody: another connection is opened."""
+    events: list[Event] = []
+    with Dibs(line.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        for work in [Beside(_hold, dibs, f"user:{number}") for number in range(8)]:
+            work.result()
+        events.clear()
+        line.silence()
+        with dibs.hold("user:1", ttl=30) as lease:
+            assert lease.guarded
+    assert "outage" not in {event.kind for event in events}
+
+
+def _hold(dibs: Dibs, key: str) -> None:
+    with dibs.hold(key, ttl=30):
+        sleep(0.05)  # so that all of them need a connection at the same time
 
 
 @pytest.mark.parametrize("kind", ["line", "tls_line"])

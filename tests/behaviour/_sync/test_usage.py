@@ -1,6 +1,8 @@
 # Printed from tests/behaviour/_async/test_usage.py by tools/unasync.py – do not edit.
 """Bad input: a clear error, before anything is written."""
 
+import copy
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +35,14 @@ def test_a_bad_key(key: Any) -> None:
             dibs.hold(key, ttl=5)
         with pytest.raises(UsageError, match="key"):
             dibs.peek(key)
+
+
+def test_a_client_is_not_pickled() -> None:
+    """A process that is spawned needs one of its own: the error says so."""
+    with Dibs(NOWHERE) as dibs:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(UsageError, match="create one in each process"):
+                copied(dibs)
 
 
 def test_other_bad_options() -> None:

@@ -107,7 +107,7 @@ def test_fifty_waiters_are_one_contender(server: Server) -> None:
             waiters = [Beside(wait) for _ in range(50)]
             for waiter in waiters:
                 assert waiter.result()
-            # One contender asks; the others are told what it heard.
+            # One contender asks; the others get what it learnt.
             assert server.commands() - before < 30
 
 

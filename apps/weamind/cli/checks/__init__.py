@@ -1,1 +1,1 @@
-"""What the doctor looks at: each module asks one part, and judges what it heard."""
+"""What the doctor looks at: each module asks one part, and judges the answers."""

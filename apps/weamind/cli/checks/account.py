@@ -83,8 +83,8 @@ def judge_delivery(result: dict[str, Any]) -> Finding:
         return ok(DELIVERY, "LINE called the bot, and the bot answered")
     reason, status = str(result.get("reason", "UNCLASSIFIED")), result.get("statusCode", 0)
     fix = _FIXES.get(reason) or _STATUS_FIXES.get(status, _LOOK_BEFORE)
-    told = f"{reason}, status {status}" if status else reason
-    return failed(DELIVERY, f"LINE called the bot in vain: {told}", fix)
+    detail = f"{reason}, status {status}" if status else reason
+    return failed(DELIVERY, f"LINE called the bot in vain: {detail}", fix)
 
 
 async def check_quota(channel: Channel, pushes: bool) -> Finding:  # noqa: FBT001 – a fact
@@ -96,7 +96,7 @@ def judge_quota(quota: Quota, *, pushes: bool) -> Finding:
     """A quota that is used up matters only to who pushes."""
     if quota.limit is None:
         return ok(QUOTA, f"{quota.used} messages pushed this month, without a limit")
-    told = f"{quota.used} of {quota.limit} messages pushed this month; replies cost nothing"
+    detail = f"{quota.used} of {quota.limit} messages pushed this month; replies cost nothing"
     if pushes and quota.used >= quota.limit:
-        return degraded(QUOTA, told, "Choose a bigger plan at LINE, or set PUSH_FALLBACK=false.")
-    return ok(QUOTA, told)
+        return degraded(QUOTA, detail, "Choose a bigger plan at LINE, or set PUSH_FALLBACK=false.")
+    return ok(QUOTA, detail)

@@ -50,8 +50,8 @@ def judge(schema: Schema) -> Finding:
         return ok(DATABASE, f"{schema.kind}, its tables are the newest ({schema.found})")
     if schema.found is None:
         return failed(DATABASE, f"{schema.kind}, without tables", _BEGIN)
-    told = f"{schema.kind}, its tables are {schema.found}, not {schema.wanted}"
-    return failed(DATABASE, told, _BEGIN if schema.found in schema.known else _GO_BACK)
+    detail = f"{schema.kind}, its tables are {schema.found}, not {schema.wanted}"
+    return failed(DATABASE, detail, _BEGIN if schema.found in schema.known else _GO_BACK)
 
 
 def _is_missing(url: str) -> bool:

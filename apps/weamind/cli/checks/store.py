@@ -58,7 +58,7 @@ async def _ask(url: str) -> Server:
         url, socket_timeout=_BUDGET, socket_connect_timeout=_BUDGET, decode_responses=True
     )
     async with client:
-        await client.ping()  # with the connection made, the next one tells how far it is
+        await client.ping()  # with the connection made, the next one measures the round trip
         since = perf_counter()
         await client.ping()
         took = perf_counter() - since
@@ -74,10 +74,10 @@ def _server(info: dict[str, Any], took: float) -> Server:
 
 def judge_server(server: Server) -> Finding:
     """A server that forgets keys when it is full forgets locks."""
-    told = f"{server.version}, {server.milliseconds:.1f} ms away, {server.policy}"
+    detail = f"{server.version}, {server.milliseconds:.1f} ms away, {server.policy}"
     if server.is_bounded and server.policy != "noeviction":
-        return degraded(SERVER, told, _KEEP)
-    return ok(SERVER, told)
+        return degraded(SERVER, detail, _KEEP)
+    return ok(SERVER, detail)
 
 
 async def check_lock(url: str, enabled: bool) -> Finding:  # noqa: FBT001 – a fact

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger().addHandler(logging.NullHandler())  # logs of the middlewares are not shown
     try:
         if not options.target:
-            raise UsageError("name what to try; --help tells how")
+            raise UsageError("name what to try; see --help")
         cases = _selected(options.case)
         reports = [_report(target, cases, options) for target in options.target]
     except UsageError as mistake:

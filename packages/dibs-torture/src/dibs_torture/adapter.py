@@ -1,4 +1,4 @@
-"""What the suite is told about a middleware, and which cases make no sense for it."""
+"""What the suite needs to know of a middleware, and which cases make no sense for it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Adapter:
     """Where a key is not required: what happens to a request without one. It runs each time, or
     is guarded by its content."""
     users: tuple[Headers, Headers] | None = (ANN, BOB)
-    """Headers that show who submits, of two users. None: it does not tell users apart."""
+    """Headers that show who submits, of two users. None: it does not distinguish users."""
     after: After = "replay"
     """What a success leaves behind: the answer, the key alone (duplicates are refused), nothing."""
     on_error: Failure = "release"
@@ -144,7 +144,7 @@ class Adapter:
             "prompt refusal": (not self.waits, "duplicates wait instead of being refused"),
             "unguarded post": (self.unguarded is not None, "every such request is guarded"),
             "second path": (self.also_guarded is not None, "one path is guarded"),
-            "users": (self.users is not None, "it does not tell users apart"),
+            "users": (self.users is not None, "it does not distinguish users"),
         }
 
     def _needs_of_stores(self) -> dict[Need, tuple[bool, str]]:

@@ -84,7 +84,7 @@ class CaseApplication:
 
 
 async def default_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
-    """Start and stop when told to, leaving a trace in the state that requests will see."""
+    """Start and stop on request, leaving a trace in the state that requests will see."""
     await _received(receive, "lifespan.startup")
     scope["state"]["torture"] = "started"
     await send({"type": "lifespan.startup.complete"})

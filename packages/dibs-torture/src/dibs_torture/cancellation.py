@@ -47,7 +47,7 @@ class Cancellation:
 
 
 class _Watched:
-    """Awaits something, and tells of each pause in it: its number, and what is waited for."""
+    """Awaits something, and reports each pause in it: its number, and what is waited for."""
 
     def __init__(self, work: Awaitable[None], pausing: Callable[[int, Any], None]) -> None:
         self._work = work

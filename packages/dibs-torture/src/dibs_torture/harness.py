@@ -127,7 +127,7 @@ class Harness:
         expect(exchange.status == status, f"{exchange.status} instead of the app's {status}")
 
     def expect_refused(self, exchange: Exchange) -> None:
-        """The client was told that its request is a duplicate."""
+        """The client was refused: its request is a duplicate."""
         expect(exchange.complete, f"a duplicate got no whole answer: {exchange.seen}")
         expect(exchange.status in self.adapter.running, f"a duplicate got {exchange.seen}")
 
@@ -163,7 +163,7 @@ class Harness:
         return retry
 
     async def refusal(self) -> Exchange:
-        """Return what a duplicate is told while the first is running."""
+        """Return what a duplicate gets while the first is running."""
         release = self.block_handler()
         first = self.start_request()
         await self.wait_mark("working")

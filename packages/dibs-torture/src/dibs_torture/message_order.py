@@ -1,4 +1,4 @@
-"""The order in which an app must send its answer; told each message, it knows where we are."""
+"""The order in which an app must send its answer; given each message, it knows what may follow."""
 
 from __future__ import annotations
 

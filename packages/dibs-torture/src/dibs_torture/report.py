@@ -80,6 +80,6 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 
 def _findings(report: Report) -> str:
-    told = [verdict for verdict in report.verdicts if verdict.seen]
-    lines = [f"  {SHOWN[each.outcome]:7} {each.case}: {each.seen}" for each in told]
-    return "\n".join([f"{report.name}, what was seen:", *lines]) if told else ""
+    noted = [verdict for verdict in report.verdicts if verdict.seen]
+    lines = [f"  {SHOWN[each.outcome]:7} {each.case}: {each.seen}" for each in noted]
+    return "\n".join([f"{report.name}, what was seen:", *lines]) if noted else ""

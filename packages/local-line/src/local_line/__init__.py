@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api import create_api
     from .blocking import BlockingLine
     from .contents import Content
     from .local import LocalLine, served
@@ -23,6 +24,7 @@ __all__ = [
     "Platform",
     "Source",
     "chat_routes",
+    "create_api",
     "served",
 ]
 
@@ -34,6 +36,7 @@ _HOMES = {
     "Platform": "platform",
     "Source": "sources",
     "chat_routes": "panel",
+    "create_api": "api",
     "served": "local",
 }
 

@@ -5,11 +5,15 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
+from errno import EADDRINUSE
 from os import environ
+from urllib.parse import urlsplit
 
 from .accounts import Picture
+from .journal import Call, Delivery
 from .local import LocalLine
 from .sdks import hints
+from .troubles import trouble
 
 PORT = 8800
 
@@ -21,14 +25,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--webhook", metavar="URL", default="", help="where the bot listens")
-    add("--secret", default=environ.get("LINE_CHANNEL_SECRET"), help="LINE_CHANNEL_SECRET")
-    add("--token", default=environ.get("LINE_CHANNEL_ACCESS_TOKEN"), help="…_ACCESS_TOKEN")
+    add(
+        "--secret",
+        default=environ.get("LINE_CHANNEL_SECRET"),
+        help="the channel secret; or set LINE_CHANNEL_SECRET",
+    )
+    add(
+        "--token",
+        default=environ.get("LINE_CHANNEL_ACCESS_TOKEN"),
+        help="the channel access token; or set LINE_CHANNEL_ACCESS_TOKEN",
+    )
     add("--name", default="My bot", help="what the bot is called")
     add("--picture", metavar="FILE", help="what the bot looks like, PNG or JPEG")
     add("--host", default="127.0.0.1", help="the address to listen at")
     add("--port", type=int, default=PORT, help=f"the port to listen at ({PORT}); 0: a free one")
     add("--channel-id", help="of the channel, for LINE Login")
-    add("--quota", type=int, default=200, help="messages in a month (200); -1: no end")
+    add("--quota", type=int, default=200, help="messages in a month (200); -1: no limit")
     add("--redelivery", action="store_true", help="send webhooks again that have failed")
     add("--no-rate-limits", action="store_true", help="let the bot call as often as it likes")
     return parser
@@ -54,6 +66,7 @@ def _platform(options: argparse.Namespace) -> LocalLine:
 
 async def _run(options: argparse.Namespace) -> None:
     async with _platform(options) as line:
+        line.journal.on_row = _report
         print(_greeting(line, options), flush=True)
         ended = asyncio.Event()
         if sys.platform != "win32":  # there Ctrl-C is an exception
@@ -78,20 +91,48 @@ def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
     return "\n".join([*lines, "", "Ctrl-C ends it."])
 
 
+def _report(row: Delivery | Call) -> None:
+    if words := trouble(row):
+        print(f"local-line: {words}", file=sys.stderr, flush=True)
+
+
+def _problem(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options. None: nothing."""
+    if not 0 <= options.port <= 65535:
+        return "--port: a number from 0 to 65535"
+    if options.webhook and not _is_address(options.webhook):
+        return "--webhook: an address such as http://127.0.0.1:5000/callback"
+    return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too high
+        return False
+
+
+def _in_words(error: Exception, options: argparse.Namespace) -> str:
+    if isinstance(error, OSError) and error.errno == EADDRINUSE:
+        return f"port {options.port} is in use; --port takes another one, 0 a free one"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code. Wrong options: SystemExit, as argparse does."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.webhook and not options.webhook.startswith(("http://", "https://")):
-        parser.error("--webhook: an address with http:// or https://")
-    if not 0 <= options.port <= 65535:
-        parser.error("--port: a number from 0 to 65535")
+    if problem := _problem(options):
+        parser.error(problem)
     try:
         asyncio.run(_run(options))
     except KeyboardInterrupt:
         pass
     except (OSError, ValueError) as error:
-        print(f"local-line: {error}", file=sys.stderr)
+        print(f"local-line: {_in_words(error, options)}", file=sys.stderr)
         return 1
     return 0
 

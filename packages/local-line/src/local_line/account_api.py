@@ -5,7 +5,7 @@ POST /v2/bot/user/{userId}/linkToken · GET /v2/bot/membership/…
 GET, PUT /v2/bot/channel/webhook/endpoint · POST /v2/bot/channel/webhook/test
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -13,17 +13,15 @@ from starlette.responses import Response
 from .calls import Asked, Entrance, done
 from .journal import Delivery
 from .pages import page_of
+from .platform import Platform
 from .refusals import Detail, not_found, wrong_body
 from .sendings import iso
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 _LONGEST_URL = 500
 _MOST_FOLLOWERS, _USUAL_FOLLOWERS = 1000, 300
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = AccountApi(platform)
     endpoint, membership = "/v2/bot/channel/webhook/endpoint", "/v2/bot/membership"
@@ -44,7 +42,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class AccountApi:
     """People, groups, and the bot itself."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     async def info(self, asked: Asked) -> Response:

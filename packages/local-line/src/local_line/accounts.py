@@ -1,5 +1,6 @@
 """The bot's account, and the people and groups who know it."""
 
+import hmac
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,3 +129,8 @@ class Accounts:
     def knows(self, chat_id: str) -> bool:
         """True: messages can be sent there."""
         return chat_id in self._people or chat_id in self._members
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two secrets are equal, compared in a time that does not depend on them."""
+    return hmac.compare_digest(one.encode(), other.encode())

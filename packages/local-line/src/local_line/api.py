@@ -1,7 +1,5 @@
 """LINE's HTTP API, with LINE's own paths, to be mounted at the base URL of a bot."""
 
-from typing import TYPE_CHECKING
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,9 +20,7 @@ from . import (
     richmenu_api,
 )
 from .calls import Asked, Entrance, Row, guarded
-
-if TYPE_CHECKING:
-    from .platform import Platform
+from .platform import Platform
 
 LONGEST_BODY = 2 * 1024 * 1024
 _WORDS = {404: "Not found", 405: "Method Not Allowed", 413: "Request Entity Too Large"}
@@ -34,12 +30,12 @@ _PARTS = (
 )  # fmt: skip
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """Every route that is served."""
     return [entrance for part in _PARTS for entrance in part.entrances(platform)]
 
 
-def create_api(platform: "Platform") -> Starlette:
+def create_api(platform: Platform) -> Starlette:
     """The API of that platform. What it does not know is answered 404, in LINE's words."""
     routes = [
         Route(each.path, guarded(platform, each), methods=[each.method])
@@ -57,7 +53,7 @@ def create_api(platform: "Platform") -> Starlette:
     )
 
 
-async def _in_lines_words(platform: "Platform", request: Request, error: HTTPException) -> Response:
+async def _in_lines_words(platform: Platform, request: Request, error: HTTPException) -> Response:
     """What nobody serves is written down, too: a bot's author looks for it."""
     words = _WORDS.get(error.status_code, error.detail)
     response = JSONResponse({"message": words}, error.status_code, dict(error.headers or {}))

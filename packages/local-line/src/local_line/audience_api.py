@@ -5,23 +5,21 @@
 
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from .audiences import Audience
 from .calls import Asked, Entrance, done
+from .platform import Platform
 from .refusals import Detail, Refusal, wrong_body, wrong_parameter
 from .sources import is_id
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 _MOST_USERS = 10_000
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes; what is fixed stands before what is not."""
     api = AudienceApi(platform)
     group = "/v2/bot/audienceGroup"
@@ -45,7 +43,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class AudienceApi:
     """The audiences of the bot."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     # ---- made

@@ -1,10 +1,9 @@
 """A call to LINE's API: who may make it, how it is read, answered and written down."""
 
-import hmac
 import json
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 from uuid import uuid4
 
@@ -14,11 +13,9 @@ from starlette.responses import JSONResponse, Response
 
 from .faults import refuse
 from .journal import Call
+from .platform import Platform
 from .refusals import Refusal, wrong_parameter
 from .sources import is_id
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 _UNKNOWN = (
     "Authentication failed due to the following reason: invalid token. "
@@ -126,7 +123,7 @@ def done(body: dict[str, Any] | None = None, status: int = 200) -> Response:
     return JSONResponse(body or {}, status)
 
 
-def guarded(platform: "Platform", entrance: Entrance) -> Callable[[Request], Awaitable[Response]]:
+def guarded(platform: Platform, entrance: Entrance) -> Callable[[Request], Awaitable[Response]]:
     """What the web server calls: every call is answered in LINE's words, and written down."""
 
     async def answer(request: Request) -> Response:
@@ -155,7 +152,7 @@ def guarded(platform: "Platform", entrance: Entrance) -> Callable[[Request], Awa
 class Row:
     """A call in the journal: it begins with the call, and is written when that is answered."""
 
-    def __init__(self, platform: "Platform", route: str) -> None:
+    def __init__(self, platform: Platform, route: str) -> None:
         self._platform = platform
         self._route = route
         self._at, self._since = platform.clock(), monotonic()
@@ -171,8 +168,8 @@ class Row:
         call = Call(
             self._at, asked.request.method, self._route, response.status_code,
             monotonic() - self._since, asked.request_id, note, asked.body, self._number,
-            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut, _told(response),
-            is_known,
+            _path_of(asked.request), shown, b"" if is_cut else asked.sent, is_cut,
+            _answer(response), is_known,
         )  # fmt: skip
         self._platform.journal.called(call, asked.chat_id)
 
@@ -182,22 +179,17 @@ def _path_of(request: Request) -> str:
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
-def _told(response: Response) -> Any:
+def _answer(response: Response) -> Any:
     if isinstance(response, JSONResponse):
         return json.loads(bytes(response.body))
     return f"({response.media_type or 'no content type'}, {len(response.body)} bytes)"
 
 
-def _authorize(platform: "Platform", asked: Asked) -> None:
+def _authorize(platform: Platform, asked: Asked) -> None:
     if not platform.is_channel_token(asked.bearer):
         raise Refusal(401, _UNKNOWN)
 
 
-def _admit(platform: "Platform", entrance: Entrance) -> None:
+def _admit(platform: Platform, entrance: Entrance) -> None:
     if not platform.rates.admit(entrance.method, entrance.path, platform.clock()):
         raise Refusal(429, _TOO_OFTEN)
-
-
-def same(one: str, other: str) -> bool:
-    """Compared in a time that tells nothing."""
-    return hmac.compare_digest(one.encode(), other.encode())

@@ -7,7 +7,7 @@ POST /v2/bot/chat/loading/start            202 · 400
 GET  /v2/bot/message/quota, /quota/consumption, /delivery/{kind}, /aggregation/{info|list}
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
@@ -15,12 +15,10 @@ from .calls import Asked, Entrance, done
 from .contents import Content, preview
 from .journal import News
 from .pages import page_of
+from .platform import Platform
 from .refusals import Detail, Refusal, not_found, wrong_body, wrong_parameter
 from .sendings import day_of, is_day
 from .sources import is_id
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 _ONLY_USERS = (
@@ -31,7 +29,7 @@ _FIRST_DAY = "20180331"
 _NOT_YOURS = "Access to this API is not available for your account"
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = ContentApi(platform)
     sent = "/v2/bot/message"
@@ -58,7 +56,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class ContentApi:
     """What was sent, and how it is counted."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     # ---- what people have sent

@@ -4,7 +4,7 @@ POST, GET /v2/bot/coupon · GET /v2/bot/coupon/{couponId} · PUT /v2/bot/coupon/
 """
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
@@ -22,10 +22,8 @@ from .findings import (
     text,
 )
 from .pages import page_of
+from .platform import Platform
 from .refusals import Detail, Refusal, not_found, wrong_body, wrong_parameter
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 _STATUSES = ("DRAFT", "RUNNING", "CLOSED")
@@ -66,7 +64,7 @@ def _in_order(body: Json) -> Findings:
         yield Finding(path, "must be later than startTimestamp")
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = CouponApi(platform)
     return [
@@ -80,7 +78,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class CouponApi:
     """The coupons of the bot."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._coupons: dict[str, Json] = {}
 

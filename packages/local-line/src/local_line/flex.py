@@ -1,6 +1,6 @@
 """Flex messages: which component may stand where, and what each may say.
 
-Its mistakes are told in words of their own (`unknown field`, `invalid property`, `must be
+Its mistakes have words of their own (`unknown field`, `invalid property`, `must be
 specified`), as LINE does.
 """
 

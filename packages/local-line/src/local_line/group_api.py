@@ -4,21 +4,17 @@ GET  /v2/bot/{group|room}/{id}/member/{userId}, …/members/ids, …/members/cou
 GET  /v2/bot/group/{groupId}/summary · POST /v2/bot/{group|room}/{id}/leave
 """
 
-from typing import TYPE_CHECKING
-
 from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .pages import page_of
+from .platform import Platform
 from .refusals import not_found
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 _MOST_IDS = 100
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = GroupApi(platform)
     found = [Entrance("GET", "/v2/bot/group/{chatId}/summary", api.summary)]
@@ -36,7 +32,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class GroupApi:
     """Who is in there with the bot."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     async def summary(self, asked: Asked) -> Response:

@@ -6,17 +6,15 @@ GET /v2/bot/insight/richmenu/{richMenuId}/summary, …/daily
 Nobody counts clicks and views here: those are null, as LINE has them for fewer than 20 people.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .messaging_api import is_unit
+from .platform import Platform
 from .refusals import not_found, wrong_parameter
 from .sendings import day_of, is_day
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 _FIRST_DAY = "20161101"
@@ -27,7 +25,7 @@ _API |= {"apiNarrowcast": "narrowcast", "apiReply": "reply"}
 _NOTHING = ("uniqueImpression", "uniqueClick", "uniqueMediaPlayed", "uniqueMediaPlayed100Percent")
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = InsightApi(platform)
     insight = "/v2/bot/insight"
@@ -45,7 +43,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class InsightApi:
     """What LINE has counted: always up to yesterday."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     def _status(self, asked: Asked, first: str, *, is_needed: bool) -> str:

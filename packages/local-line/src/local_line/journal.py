@@ -1,11 +1,11 @@
-"""What went over the wire: webhooks to the bot and calls from it, told to those who watch.
+"""What went over the wire: webhooks to the bot and calls from it, for the pages that watch.
 
 Every row has a number, given when it began: by it a page shows rows in that order.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -149,6 +149,8 @@ class Journal:
     def __init__(self) -> None:
         self.deliveries: deque[Delivery] = deque(maxlen=_KEPT)
         self.calls: deque[Call] = deque(maxlen=_KEPT)
+        self.on_row: Callable[[Delivery | Call], None] | None = None
+        """Called with each webhook and call when it is over."""
         self._windows: set[Window] = set()
         self._numbers = count(1)
         self._lately: deque[News] = deque(maxlen=_KEPT)
@@ -160,14 +162,16 @@ class Journal:
     def delivered(self, delivery: Delivery, chat_id: str | None) -> None:
         """A webhook is over, well or not."""
         self.deliveries.append(delivery)
-        self._write(News("delivery", delivery.json(), chat_id))
+        self._write(News("delivery", delivery.json(), chat_id), delivery)
 
     def called(self, call: Call, chat_id: str | None) -> None:
         """A call was answered."""
         self.calls.append(call)
-        self._write(News("call", call.json(), chat_id))
+        self._write(News("call", call.json(), chat_id), call)
 
-    def _write(self, news: News) -> None:
+    def _write(self, news: News, row: Delivery | Call) -> None:
+        if self.on_row is not None:
+            self.on_row(row)
         self._lately.append(news)
         self.tell(news)
 

@@ -4,16 +4,14 @@ POST, GET /liff/v1/apps · PUT, DELETE /liff/v1/apps/{liffId}
 """
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .findings import anything, fields, one_of, url
+from .platform import Platform
 from .refusals import Detail, not_found, wrong_body
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 _type = one_of("compact", "tall", "full")
@@ -24,7 +22,7 @@ _new = fields({"view": fields({"type": _type, "url": _address}, {"moduleMode": a
 _changed = fields({}, {"view": fields({}, {"type": _type, "url": _address})} | _REST)
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = LiffApi(platform)
     return [
@@ -38,7 +36,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class LiffApi:
     """The LIFF apps of the channel."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._apps: dict[str, Json] = {}
 

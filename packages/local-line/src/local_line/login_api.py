@@ -9,24 +9,22 @@ GET  /dialog/bot/accountLink?linkToken=&nonce=   where a bot's own page sends pe
 """
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from . import events
-from .accounts import Person
-from .calls import Asked, Entrance, done, same
+from .accounts import Person, same
+from .calls import Asked, Entrance, done
 from .logins import SHORT_TTL, STATELESS_TTL, issuer_of
+from .platform import Platform
 from .refusals import Refusal
 from .sources import Source
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 _JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes: nobody has a token yet who asks for one."""
     api = LoginApi(platform)
     routes = [
@@ -50,7 +48,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class LoginApi:
     """Who is who, by token."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     # ---- what a token says

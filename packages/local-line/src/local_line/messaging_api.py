@@ -10,7 +10,7 @@ POST /v2/bot/message/validate/{kind}  200 · 400: what is wrong with the message
 
 import secrets
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -18,14 +18,12 @@ from starlette.responses import Response
 from .calls import Asked, Entrance, done
 from .chats import Entry
 from .messages import check_messages
+from .platform import Platform
 from .recipients import Recipients
 from .refusals import Detail, Refusal, not_found, wrong_body, wrong_parameter, wrong_property
 from .sendings import Sending, iso
 from .sources import is_id
 from .tokens import Accepted
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 KINDS = ("reply", "push", "multicast", "narrowcast", "broadcast")
@@ -35,7 +33,7 @@ _NO_RECIPIENTS = 2
 """LINE's code for a narrowcast that found too few people."""
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     api = MessagingApi(platform)
     sent = "/v2/bot/message"
@@ -53,7 +51,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class MessagingApi:
     """What a bot says."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     # ---- to one

@@ -3,20 +3,16 @@
 LINE answers everybody else 403, and so does this. Chat control is a module channel's, too.
 """
 
-from typing import TYPE_CHECKING
-
 from starlette.responses import Response
 
 from .calls import Asked, Entrance
+from .platform import Platform
 from .refusals import Refusal
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 _NOT_YOURS = "Access to this API is not available for your account"
 
 
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes."""
     return [
         Entrance("POST", "/v2/bot/chat/{chatId}/control/acquire", _refuse),

@@ -27,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from . import wire, wishes
 from .accounts import Person
+from .api import create_api
 from .contents import Content
 from .events import Draft, Json, Mention
 from .journal import Call, News, Window
@@ -43,7 +44,8 @@ _LARGEST_FILE = 10 * 1024 * 1024
 _LOG = 60
 _HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'self'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' https:; base-uri 'none'; "
+    "frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -57,10 +59,19 @@ class ChatPanel:
     """The page's side of a platform, which is open while the panel is."""
 
     def __init__(
-        self, platform: Platform, *, open_bot: Callable[[], Awaitable[None]] | None = None
+        self,
+        platform: Platform,
+        *,
+        api: Starlette | None = None,
+        open_bot: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*open_bot* is awaited whenever a page is opened; OSError: there is no bot."""
+        """*api*: what `create_api` made of the platform, if somebody else serves it as well.
+
+        *open_bot* is awaited whenever a page is opened; OSError: there is no bot.
+        """
         self.platform = platform
+        self.api = api or create_api(platform)
+        """LINE's API, as it is served beside the page."""
         self._open_bot = open_bot
         self._visitors: dict[str, Visitor] = {}
         self._windows: set[Window] = set()
@@ -190,8 +201,12 @@ class ChatPanel:
         return wishes.draft(verb, wish, Mention(f"@{channel.name}", channel.bot_id, is_self=True))
 
     def _check_friendship(self, phone: Phone, wish: wishes.Wish) -> None:
-        if wish.place == "private" and self._person(phone).has_blocked:
+        if wish.place != "private":
+            return
+        person = self._person(phone)
+        if person.has_blocked:
             raise HTTPException(409, "You have blocked the bot. Add it again first.")
+        person.is_friend = True  # as in LINE's app, where a bot is added before it is written to
 
     def _switch(self, phone: Phone, alias: str) -> str:
         """Another menu is on the phone; what LINE says about it."""
@@ -228,7 +243,7 @@ class ChatPanel:
             self.platform.repeat(row)
             return
         try:
-            await wire.call_again(self.platform, row)
+            await wire.call_again(self.api, self.platform.channel.access_token, row)
         except ValueError as error:
             raise HTTPException(409, str(error)) from None
 
@@ -356,7 +371,7 @@ def chat_routes(panel: ChatPanel) -> list[BaseRoute]:
         Route("/", _to_the_page, methods=["GET"]),
         Route("/chat", _to_the_page, methods=["GET"]),
         Mount("/chat", routes=panel.routes),
-        Mount("/", app=panel.platform.app),
+        Mount("/", app=panel.api),
     ]
 
 

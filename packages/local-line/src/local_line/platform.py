@@ -11,13 +11,9 @@ from itertools import count
 from time import time
 from typing import Any
 
-from starlette.applications import Starlette
-
 from . import events
-from .accounts import Accounts, Channel, Picture
-from .api import create_api
+from .accounts import Accounts, Channel, Picture, same
 from .audiences import Audiences
-from .calls import same
 from .chats import Chat, Chats, Entry
 from .contents import Content, Contents
 from .deliveries import PATIENCE, Postman
@@ -39,7 +35,7 @@ _MOST_EVENTS = 10_000
 
 
 class Platform:
-    """LINE, for one bot. `app` is its API; it can be used while it is entered."""
+    """LINE, for one bot, without HTTP: `api.create_api` serves its API while it is entered."""
 
     def __init__(
         self,
@@ -97,7 +93,6 @@ class Platform:
         self._events: dict[str, Json] = {}
         self._numbers = count(500_000_000_000_000_001)
         self._under_way: set[asyncio.Task[Any]] = set()
-        self.app: Starlette = create_api(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self.journal.deliveries)} webhooks>"

@@ -3,22 +3,20 @@
 /v2/bot/richmenu…, /v2/bot/user/all/richmenu…, /v2/bot/user/{userId}/richmenu…
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from .calls import Asked, Entrance, done
 from .journal import News
+from .platform import Platform
 from .refusals import Detail, wrong_body, wrong_parameter
 from .richmenus import RichMenus, check_menu, check_operations, check_picture
 from .sendings import iso
 from .sources import is_id
 
-if TYPE_CHECKING:
-    from .platform import Platform
 
-
-def entrances(platform: "Platform") -> list[Entrance]:
+def entrances(platform: Platform) -> list[Entrance]:
     """The routes; what is fixed stands before what is not."""
     api = RichMenuApi(platform)
     menu, alias = "/v2/bot/richmenu", "/v2/bot/richmenu/alias"
@@ -53,7 +51,7 @@ def entrances(platform: "Platform") -> list[Entrance]:
 class RichMenuApi:
     """The menus of the bot."""
 
-    def __init__(self, platform: "Platform") -> None:
+    def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     @property

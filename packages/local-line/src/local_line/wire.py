@@ -2,14 +2,11 @@
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from .journal import Call, Delivery, Journal
-
-if TYPE_CHECKING:
-    from .platform import Platform
 
 Json = dict[str, Any]
 REFERENCE = "https://developers.line.biz/en/reference/messaging-api/"
@@ -69,7 +66,7 @@ def _shell(body: bytes) -> str:
         return "@FILE"
 
 
-async def call_again(platform: "Platform", row: Call) -> None:
+async def call_again(api: ASGIApp, access_token: str, row: Call) -> None:
     """The same call, by the bot's own token: it is answered and written down as any other.
 
     ValueError: its body was too long to be kept.
@@ -77,7 +74,7 @@ async def call_again(platform: "Platform", row: Call) -> None:
     if row.is_cut:
         raise ValueError("The body of that call was too long to be kept.")
     path, _, query = row.path.partition("?")
-    headers = {"authorization": f"Bearer {platform.channel.access_token}"} | row.headers
+    headers = {"authorization": f"Bearer {access_token}"} | row.headers
     scope = {
         "type": "http", "http_version": "1.1", "method": row.method, "path": path, "root_path": "",
         "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http",
@@ -91,4 +88,4 @@ async def call_again(platform: "Platform", row: Call) -> None:
     async def send(message: Message) -> None:
         """Nobody waits for the answer but the journal."""
 
-    await platform.app(scope, receive, send)
+    await api(scope, receive, send)

@@ -40,7 +40,7 @@ async def _left_early(harness: Harness, *, send_raises: bool) -> None:
 
 @case()
 async def disconnect_is_true(harness: Harness) -> None:
-    """In a guarded request the app is told that the client has left when it has, not earlier."""
+    """In a guarded request the app gets http.disconnect when the client has left, not earlier."""
     await _told_the_truth(harness, lambda: harness.start_request())
 
 
@@ -64,7 +64,7 @@ async def _told_the_truth(harness: Harness, begin: Callable[[], Exchange]) -> No
     first = begin()
     await harness.wait_mark("listening")
     await settle()
-    expect(harness.log == ["listening"], f"the app was told {harness.log[-1]}, and nobody had left")
+    expect(harness.log == ["listening"], f"the app got {harness.log[-1]}, and nobody had left")
     first.disconnect()
     await harness.wait_mark(DISCONNECT)
     await first.ended()
@@ -87,7 +87,7 @@ async def receive_is_cancelled(harness: Harness) -> None:
     first = harness.start_request()
     await harness.wait_mark("listening again")
     await settle()
-    expect(DISCONNECT not in harness.log, "the app was told of a disconnect, and nobody had left")
+    expect(DISCONNECT not in harness.log, "the app got a disconnect, and nobody had left")
     first.disconnect()
     await harness.wait_mark(DISCONNECT)
 
@@ -100,7 +100,7 @@ async def watcher_beside_the_answer(harness: Harness) -> None:
         await call.read()
         watcher = asyncio.ensure_future(call.receive())
         await settle(5)
-        expect(not watcher.done(), "the watcher was told of a disconnect, and nobody had left")
+        expect(not watcher.done(), "the watcher got a disconnect, and nobody had left")
         await call.respond()
         watcher.cancel()
         await asyncio.wait([watcher])

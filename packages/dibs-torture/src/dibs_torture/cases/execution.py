@@ -61,7 +61,7 @@ async def duplicates_while_running(harness: Harness) -> None:
 
 @case("prompt refusal")
 async def refusal_says_when(harness: Harness) -> str:
-    """Who is refused because the first is running is told when to come back: Retry-After."""
+    """Who is refused because the first is running learns when to come back: Retry-After."""
     duplicate = await harness.refusal()
     after = (duplicate.header("retry-after") or b"").decode("latin-1")
     expect(after, f"{duplicate.status} without Retry-After")
@@ -179,7 +179,7 @@ async def handler_raises(harness: Harness) -> None:
 
     async def handler(call: Call) -> None:
         if call.run == 1:
-            raise HandlerError("told to")
+            raise HandlerError("on request")
         await call.respond()
 
     harness.handle(handler)

@@ -110,7 +110,7 @@ async def websocket(harness: Harness) -> None:
     connection.deliver({"type": "websocket.disconnect", "code": 1000})
     await connection.ended()
     expect(connection.error is None, f"the websocket ended badly: {connection.seen}")
-    expect(harness.log == ["websocket.connect", "websocket.disconnect"], f"it heard {harness.log}")
+    expect(harness.log == ["websocket.connect", "websocket.disconnect"], f"it got {harness.log}")
     expect(connection.sent[-1].get("text") == "hello", f"the echo was {connection.sent[-1]}")
     _same_scope(scope, scopes[0])
 
@@ -149,7 +149,7 @@ async def lifespan(harness: Harness) -> None:
     expect(connection.error is None, f"the lifespan ended badly: {connection.seen}")
     kinds = [message["type"] for message in connection.sent]
     passed = kinds == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    expect(passed, f"the server heard {kinds}")
+    expect(passed, f"the server got {kinds}")
 
 
 @case(with_lifespan=False)
@@ -165,7 +165,7 @@ async def failed_startup(harness: Harness) -> None:
     connection.deliver({"type": "lifespan.startup"})
     await connection.wait_sent("lifespan.startup.failed")
     said = [message.get("message") for message in connection.sent]
-    expect(said == ["no database"], f"the server heard {connection.seen}")
+    expect(said == ["no database"], f"the server got {connection.seen}")
     await connection.ended()
 
 

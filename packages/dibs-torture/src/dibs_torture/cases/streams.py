@@ -16,7 +16,7 @@ FRAMES = 3
 
 
 def _stream_on_demand(harness: Harness) -> asyncio.Semaphore:
-    """Let the app send one frame, and each next one, and the end, when it is told."""
+    """Let the app send one frame, and each next one, and the end, when it is asked to."""
     turns = asyncio.Semaphore(0)
 
     async def handler(call: Call) -> None:

@@ -1,6 +1,7 @@
 // One message as it stands in the chat.
 
 import { drawFlex } from "./chat-flex.js";
+import { offerPicture } from "./chat-pictures.js";
 import { asFlex } from "./chat-templates.js";
 import { word } from "./chat-words.js";
 
@@ -89,7 +90,7 @@ const KINDS = {
   template: ({ template, altText }, act) => labelled(drawFlex(asFlex(template), act), altText),
   location: (message) => placeCard(message),
   sticker: ({ packageId, stickerId }) => standIn("sticker", word("sticker"), `${packageId} / ${stickerId}`),
-  image: (message, act, entry) => (entry.author === "person" ? shot("img", entry) : standIn("image", word("image"), "")),
+  image: (message, act, entry) => (entry.author === "person" ? shot("img", entry) : offerPicture(standIn("image", word("image"), ""), message.originalContentUrl)),
   video: (message, act, entry) => (entry.author === "person" ? shot("video", entry) : standIn("image", word("video"), "")),
   audio: ({ duration }, act, entry) => (entry.author === "person" ? shot("audio", entry) : standIn("audio", word("audio"), word("seconds", Math.round(duration / 1000)))),
   file: ({ fileName, fileSize }, act, entry) => fileCard(fileName, fileSize, entry),
@@ -120,7 +121,7 @@ function labelled(card, altText) {
   return box;
 }
 
-/** Pictures are not fetched: the page asks nobody but its own server. */
+/** What stands for a message that this page does not show. */
 function standIn(kind, title, detail) {
   return make("div", `stand-in ${kind}`, make("b", "", title), make("small", "", detail));
 }

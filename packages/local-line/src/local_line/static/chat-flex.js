@@ -1,5 +1,6 @@
 // Flex messages as HTML: boxes become flex boxes. Only what the JSON says is set, never as markup.
 
+import { offerPicture } from "./chat-pictures.js";
 import { word } from "./chat-words.js";
 
 const FONT = { xxs: 11, xs: 13, sm: 14, md: 16, lg: 19, xl: 22, xxl: 29, "3xl": 35, "4xl": 48, "5xl": 74 };
@@ -131,9 +132,10 @@ function letters(style, json) {
   if (json.decoration) style.textDecoration = json.decoration;
 }
 
-/** Pictures are not fetched: a frame of their size stands for them. */
+/** A frame of its size stands for a picture until somebody wants to see it. */
 function image(json, parent) {
   const picture = make("div", "fx-picture", make("span", "", word("picture")));
+  if (json.type !== "video") offerPicture(picture, json.url);
   picture.style.aspectRatio = (json.aspectRatio ?? "1:1").replace(":", " / ");
   if (json.backgroundColor) picture.style.backgroundColor = json.backgroundColor;
   const element = make("div", "fx-image", picture);

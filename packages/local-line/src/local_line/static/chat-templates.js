@@ -1,4 +1,4 @@
-// Template messages, told in Flex: one way to draw a card is enough.
+// Template messages as Flex messages: one way to draw a card is enough.
 
 const button = (action) => ({ type: "button", style: "link", height: "sm", action });
 const text = (words, rest = {}) => ({ type: "text", text: words, wrap: true, ...rest });

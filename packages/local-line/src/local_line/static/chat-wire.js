@@ -11,7 +11,14 @@ const make = (tag, className, ...children) => {
 };
 
 const took = (seconds) => (seconds < 1 ? `${Math.max(Math.round(seconds * 1000), 1)} ms` : `${seconds.toFixed(2)} s`);
-const REASON = { request_timeout: "noAnswer", could_not_connect: "nobodyThere" };
+const REASON = { request_timeout: "noAnswer", could_not_connect: "noConnection", unclassified: "noHttp" };
+
+/** What the bot's author can do about a webhook that failed. */
+function advice({ reason, status }) {
+  if (reason !== "error_status_code") return word(REASON[reason] ?? "");
+  if ([400, 401, 403].includes(status)) return word("sameSecret");
+  return word([404, 405].includes(status) ? "rightPath" : "botFailed");
+}
 
 function clock(at) {
   const date = new Date(at * 1000);
@@ -44,7 +51,7 @@ function wireRow(row, act) {
   const what = make("span", "what", make("span", "unseen", word(isWebhook ? "webhookRow" : "callRow")), ...(isWebhook ? events(row) : call(row)));
   const status = make("span", "status", String(row.status ?? "–"));
   const summary = make("summary", "", make("time", "", clock(row.at)), arrow, what, status, make("span", "took", took(row.took)));
-  const remark = isWebhook ? word(REASON[row.reason] ?? "") : row.note;
+  const remark = isWebhook ? advice(row) : row.note;
   if (remark) summary.append(make("small", "remark", remark));
   const details = make("details", "", summary);
   details.addEventListener("toggle", () => open(details, row.number, act), { once: true });

@@ -15,7 +15,7 @@ const address = new URLSearchParams(location.search);
 const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
 const isBare = address.has("bare"); // a phone beside another one: no backstage
 
-let state = null; // what the stream has told so far
+let state = null; // the last state of the stream
 const arrived = new Map(); // event id → whether the bot has it
 let dismissed = null; // the message whose quick replies were used
 let quoted = null; // the message that the next one answers
@@ -169,8 +169,8 @@ stream.addEventListener("error", () => { $("#gone").hidden = false; });
 let isWaking = false;
 on("opening", () => { isWaking = true; note(word("waking")); });
 on("closed", ({ error }) => { isWaking = false; state = null; note(error); });
-on("state", (told) => {
-  state = told;
+on("state", (facts) => {
+  state = facts;
   if (isWaking) note("");
   isWaking = false;
   for (const name of Object.keys(state.chats)) load(name, state.chats[name].loading);

@@ -12,7 +12,8 @@
     def order(request): ...
 
 Sync and async views alike. The decorator needs no middleware. Hashes are keyed by SECRET_KEY.
-Django REST framework: `dibs.integrations.drf`.
+Django REST framework: `dibs.integrations.drf`. Commands that run alone, such as
+`python manage.py alone migrate`, need "dibs.integrations.django" in INSTALLED_APPS: see `alone.py`.
 """
 
 # pyright: basic
@@ -34,12 +35,12 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_and_async_middleware
 
-from .. import AsyncDibs, Dibs
-from .._http.policy import Once, Policy, PreventDuplicateSubmit, check_routes, find
-from .._http.responses import Recording, Response
-from ..errors import UsageError
-from ._claims import aclaim, aend, applied, claim, end
-from ._django_requests import (
+from ... import AsyncDibs, Dibs
+from ..._http.policy import Once, Policy, PreventDuplicateSubmit, check_routes, find
+from ..._http.responses import Recording, Response
+from ...errors import UsageError
+from .._claims import aclaim, aend, applied, claim, end
+from .._django_requests import (
     aidentity_of,
     identity_of,
     is_unguarded,
@@ -48,7 +49,7 @@ from ._django_requests import (
 )
 
 if TYPE_CHECKING:
-    from .._interface import AsyncClaim, Claim
+    from ..._interface import AsyncClaim, Claim
 
 __all__ = ["DibsMiddleware", "Policy", "exempt", "once", "prevent_duplicate_submit"]
 
@@ -349,10 +350,13 @@ def _dibs() -> Dibs:
         return _made(Dibs)
 
 
-@functools.cache
-def _made(kind: Callable[..., Any]) -> Any:
+def make_dibs(kind: Callable[..., Any]) -> Any:
+    """A `Dibs` or `AsyncDibs` as the settings say. UsageError: DIBS_URL is missing."""
     options = getattr(settings, "DIBS_OPTIONS", {})
     return kind(_url(), **{"namespace": getattr(settings, "DIBS_NAMESPACE", ""), **options})
+
+
+_made = functools.cache(make_dibs)
 
 
 def _url() -> str:

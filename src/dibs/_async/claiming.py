@@ -1,0 +1,244 @@
+"""Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
+
+import functools
+from collections.abc import Callable, Coroutine
+from time import time
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from .. import claims
+from .._core.capabilities import must_allow
+from .._core.fingerprint import fingerprint
+from .._core.handover import Elsewhere
+from .._core.keys import Fields, Template, expand
+from .._core.lease import HoldCall, Holding, LeaseState
+from .._core.once import (
+    NO_PAYLOAD,
+    ExistingClaim,
+    Replay,
+    judge,
+    read_claim,
+    read_record,
+    running_record,
+    since_in,
+)
+from .._core.options import ClaimOptions, HoldOptions
+from .._tasks import monotonic, settle
+from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
+from .claim import NOTHING, AsyncClaim
+from .handover import resume
+from .leases import NOT_OURS, AsyncLeases
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Outcome = LeaseState | Replay | Duplicate | Mismatch | LeaseLost
+
+_IN_USE = "this claim is already in use; call claim() for each with block"
+
+
+class Submission(NamedTuple):
+    """What one call of `claim` or `once` submits."""
+
+    call: HoldCall
+    options: ClaimOptions
+    seen: bytes
+    """The fingerprint of the payload."""
+    note: bytes = b""
+    secret: bytes | None = None
+    """It was claimed by another process, which has detached it."""
+
+
+async def take_claim(leases: AsyncLeases, submission: Submission) -> AsyncClaim:
+    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+
+    With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    LeaseLost: it was to be continued, and its key is free.
+    """
+    call, options, *_ = submission
+    events, since = leases.events, monotonic()
+    outcome = await _ask(leases, submission)
+    if type(outcome) is Duplicate and options.wait and outcome.state == "running":
+        outcome = await _wait(leases, submission, outcome)
+    waited = monotonic() - since if options.wait else None
+    if isinstance(outcome, LeaseState):
+        await _check_end(leases, options, outcome)
+        return _taken(leases, submission, outcome, waited)
+    if isinstance(outcome, Replay):
+        events.emit("replayed", call.name, waited=waited)
+        return AsyncClaim(leases, call, options, None, outcome.value)
+    if isinstance(outcome, Duplicate):
+        facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
+        events.emit("duplicate", call.name, waited=waited, **facts)
+    elif isinstance(outcome, LeaseLost):
+        events.emit("lost", call.name, cause=NOT_OURS)
+    else:
+        events.emit("mismatch", call.name)
+    raise outcome
+
+
+async def _check_end(leases: AsyncLeases, options: ClaimOptions, lease: LeaseState) -> None:
+    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
+    engine = leases.store.transport.engine
+    if engine is None or not engine.refused:
+        return
+    leaves = options.after != "release" or options.on_error != "release"
+    try:
+        must_allow(engine, "complete" if leaves else "renew")
+    except UsageError:
+        await leases.end(lease)
+        raise
+
+
+def _taken(
+    leases: AsyncLeases, submission: Submission, lease: LeaseState, waited: float | None
+) -> AsyncClaim:
+    call, options, *_ = submission
+    # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
+    claim = AsyncClaim(leases, call, options, lease, NOTHING)
+    try:
+        if lease.guarded:
+            leases.renewer.keep(lease)
+        if leases.events.listeners:
+            kind = "claimed" if submission.secret is None else "resumed"
+            leases.events.emit(kind, call.name, guarded=lease.guarded, waited=waited)
+    except BaseException:  # no thread to be had, or a signal handler raised
+        claims.closed(claim)
+        leases.release_unused(lease)
+        raise
+    return claim
+
+
+async def _ask(leases: AsyncLeases, submission: Submission) -> Outcome:
+    """One try: a lease, or the answer to the second one."""
+    call, options, seen, note, secret = submission
+    if secret is not None:
+        return await _resume(leases, call, options, secret)
+    known = leases.known_record(call.key)
+    if known is not None:  # it runs in this very process: nobody needs to be asked
+        found = read_record(*known)
+    else:
+        record = running_record(leases.new_token(), seen, time(), note)
+        outcome = await leases.acquire(call, record, read_claim)
+        if isinstance(outcome, LeaseState):
+            return outcome
+        if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
+            found = ExistingClaim("running", outcome.remaining, note=outcome.note)
+        else:
+            found = outcome
+    return judge(options, call, seen, found, time())
+
+
+async def _resume(
+    leases: AsyncLeases, call: HoldCall, options: ClaimOptions, secret: bytes
+) -> Outcome:
+    """Continue what was detached. What is in its place is answered as to any duplicate."""
+    outcome = await resume(leases, call, secret)
+    if isinstance(outcome, Elsewhere):
+        if outcome.value is None:
+            return LeaseLost(call.text, None, call.name)
+        found = read_record(outcome.value, outcome.left)
+        return judge(options, call, NO_PAYLOAD, found, time())
+    since = since_in(outcome.token)
+    outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
+    return outcome
+
+
+async def _wait(leases: AsyncLeases, submission: Submission, running: Duplicate) -> Outcome:
+    """What comes of it at the end of the first one, or of our patience (*running*)."""
+
+    async def attempt(call: HoldCall) -> Outcome | Holding:
+        outcome = await _ask(leases, submission)
+        if isinstance(outcome, Duplicate) and outcome.state == "running":
+            return Holding(outcome.retry_after, None, outcome.note)
+        return outcome
+
+    call = submission.call
+    outcome = await leases.waiters.take(call, attempt)
+    if not isinstance(outcome, Holding):
+        return outcome
+    said = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *said)
+
+
+class AsyncClaiming:
+    """`async with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
+
+    __slots__ = ("_claim", "_given", "_leases", "_submission")
+
+    def __init__(
+        self, leases: AsyncLeases, submission: Submission, given: AsyncClaim | None = None
+    ) -> None:
+        self._leases = leases
+        self._submission = submission
+        self._given = given
+        """It was taken already, for this block."""
+        self._claim: AsyncClaim | None = None
+
+    async def __aenter__(self) -> AsyncClaim:
+        if self._claim is not None:
+            raise UsageError(_IN_USE)
+        claim, self._given = self._given, None
+        if claim is None:
+            claim = await take_claim(self._leases, self._submission)
+        if self._claim is not None:  # somebody was quicker, with this very object
+            claim.release()
+            await claim.finish()
+            raise UsageError(_IN_USE)
+        self._claim = claim
+        return claim
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        claim, self._claim = self._claim, None
+        assert claim is not None
+        if error is None:
+            await claim.finish()
+            return
+        try:
+            await claim.fail()
+        except Exception as failure:
+            # The body's own exception must reach the caller; this one rides along.
+            error.add_note(f"dibs could not end the claim on {claim.name}: {failure}")
+
+
+def once(
+    function: Callable[P, Coroutine[Any, Any, T]],
+    leases: AsyncLeases,
+    namespace: str,
+    template: str,
+    options: ClaimOptions,
+    holding: HoldOptions,
+    payload: tuple[str, ...],
+    duplicate: Callable[[Duplicate], Any] | None,
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
+
+    *holding*: how the key is held while the function runs.
+    """
+    key_of = Template(template, function)
+    fields = Fields(payload, function) if payload else None
+
+    @functools.wraps(function)
+    async def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = key_of(args, kwargs)
+        call = HoldCall(expand(namespace, key), key, template, holding)
+        seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
+        submission = Submission(call, options, seen)
+        try:
+            claim = await take_claim(leases, submission)
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if duplicate is None:
+                raise
+            return await settle(duplicate(error))
+        async with AsyncClaiming(leases, submission, claim):
+            if claim.replayed:
+                return claim.result
+            result: Any = await function(*args, **kwargs)
+            claim.complete(result)
+            return result
+
+    return claimed

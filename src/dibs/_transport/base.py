@@ -1,0 +1,60 @@
+"""What both transports to one server have: its address, its limits, and whom to report to."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from .._core.breaker import Limits
+from .._core.capabilities import Negotiation
+from .._core.causes import cause_for
+from .._core.engine import Engine
+from .._forks import reopen_after_fork
+from ..errors import Cause
+from .targets import Address
+from .watchers import Wake, Watchers
+
+
+class BaseTransport(ABC):
+    """Requests in, replies out, or `Outage`: at once, if the server is known to be out."""
+
+    _watchers: Watchers
+
+    def __init__(
+        self,
+        address: Address | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
+    ) -> None:
+        self.engine: Engine | None = None
+        """What the server can do; None: no connection has been open yet."""
+        self.opened_at = 0.0
+        """When the newest connection was opened."""
+        self.restart_server: Callable[[], None] | None = None
+        """Called, on a thread, before another try to reach a server that is out."""
+        self._address = address
+        self._limits = limits
+        self._on_outage = on_outage
+        self._on_recovered = on_recovered
+        self._negotiation = Negotiation()
+        self._closed = False
+        self._begin()
+        reopen_after_fork(self)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Nothing is connected: at construction, and in a forked child."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """In a forked child: begin anew. The connections are the parent's."""
+
+    def move_to(self, address: Address) -> None:
+        """From now on the server is there. Before the first use only."""
+        self._address = address
+
+    def unwatch(self, key: bytes, wake: Wake) -> None:
+        """*wake* is not called any more."""
+        self._watchers.discard(key, wake)
+
+    def _silent(self) -> Cause:
+        return cause_for("silent", f"no answer within {self._limits.budget:g} s")

@@ -1,0 +1,469 @@
+"""A lease or a claim that is taken in one process and continued in another, by its token."""
+
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
+from dibs.testing import FaultProxy, Server
+
+from .._tasks import Beside, eventually, sleep
+from ..events import kinds
+from .submissions import NOWHERE, claimed, refused
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
+
+async def handed_over(dibs: AsyncDibs, key: str = "order:1", ttl: float = 60, **more: Any) -> str:
+    """Claim it, and detach the claim for another process."""
+    options = {"window": 600, **more}
+    async with dibs.claim(key, **options) as claim:
+        return await claim.detach(ttl=ttl)
+
+
+# ---- claims
+
+
+async def test_a_claim_is_continued_where_its_token_is(server: Server) -> None:
+    """Claimed here, completed there; duplicates are refused from the first to the last moment."""
+    async with AsyncDibs(server.url, budget=5) as web, AsyncDibs(server.url, budget=5) as worker:
+        token = await handed_over(web, after="replay")
+        assert 50_000 < server.client().pttl("order:1") <= 60_000
+        assert (await refused(web)).retry_after > 50
+        async with worker.claim("order:1", window=600, after="replay", token=token) as claim:
+            assert claim.guarded and not claim.replayed and claim.is_open
+            assert server.client().pttl("order:1") <= 10_000, "kept alive here, by its lease"
+            assert (await refused(web)).state == "running"
+            claim.complete(17)
+        async with web.claim("order:1", window=600, after="replay") as claim:
+            assert claim.replayed and claim.result == 17
+
+
+async def test_what_continues_a_claim_ends_it_as_its_options_say(valkey: Server) -> None:
+    """Released, kept or freed after an exception: by the block that continues it."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.claim("order:1", window=60, token=await handed_over(dibs)):
+            pass
+        assert valkey.keys() == []
+        async with dibs.claim("order:1", window=60, token=await handed_over(dibs), after="hold"):
+            pass
+        assert (await refused(dibs)).state == "done"
+        valkey.flush()
+        with pytest.raises(KeyError):
+            async with dibs.claim("order:1", window=60, token=await handed_over(dibs)):
+                raise KeyError("mine")
+        assert valkey.keys() == []
+
+
+async def test_the_window_of_a_continued_claim_began_where_it_was_claimed(valkey: Server) -> None:
+    """The time in the queue counts: it is the window of the submission, not of the job."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        token = await handed_over(dibs)
+        await sleep(1.2)
+        async with dibs.claim("order:1", window=600, token=token, after="hold"):
+            pass
+        assert valkey.client().pttl("order:1") <= 599_000
+
+
+async def test_a_continued_claim_is_renewed(valkey: Server) -> None:
+    """However long the job takes."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs,
+        AsyncDibs(valkey.url, budget=5) as other,
+    ):
+        token = await handed_over(dibs)
+        async with dibs.claim("order:1", window=60, lease=1.5, token=token) as claim:
+            await eventually(lambda: kinds(events).count("renewed") > 1)
+            assert not claim.lost
+            assert (await refused(other)).state == "running"
+
+
+async def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> None:
+    """A job that is delivered twice is done once: Duplicate while it runs and after it is done."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        token = await handed_over(one)
+        options: dict[str, Any] = {"window": 600, "token": token, "after": "hold"}
+        async with one.claim("order:1", **options):
+            for dibs in (one, two):
+                assert (await refused(dibs, **options)).state == "running"
+        assert (await refused(two, **options)).state == "done"
+
+
+async def test_a_redelivered_job_is_handed_the_result(valkey: Server) -> None:
+    """With `replay`, a second delivery of a job that is done gets what came of it."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        options: dict[str, Any] = {"window": 600, "after": "replay"}
+        options["token"] = await handed_over(dibs, after="replay")
+        async with dibs.claim("order:1", **options) as claim:
+            claim.complete({"order": 17})
+        async with dibs.claim("order:1", **options) as claim:
+            assert claim.replayed and claim.result == {"order": 17}
+
+
+async def test_a_token_never_claims_a_free_key(valkey: Server) -> None:
+    """LeaseLost: the job came too late, or was freed; nothing is written."""
+    events: list[Event] = []
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        token = await handed_over(dibs, ttl=0.05)
+        await sleep(0.2)
+        with pytest.raises(LeaseLost) as caught:
+            async with dibs.claim("order:1", window=60, token=token):
+                pytest.fail("claimed anew")
+        assert valkey.keys() == [] and "order:*" in str(caught.value)
+    assert kinds(events) == ["claimed", "detached", "lost"]
+
+
+async def test_a_token_does_not_touch_the_claim_of_another(valkey: Server) -> None:
+    """It ran out, somebody else submitted it: that one goes on undisturbed."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        token = await handed_over(one, ttl=0.05)
+        await sleep(0.2)
+        async with two.claim("order:1", window=60) as claim:
+            before = valkey.client().get("order:1")
+            assert (await refused(one, token=token)).state == "running"
+            assert valkey.client().get("order:1") == before and not claim.lost
+
+
+async def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) -> None:
+    """With `wait`: its result; and LeaseLost if it fails, for the worker to claim anew."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        for outcome in ("done", "failed"):
+            key = f"order:{outcome}"
+            options: dict[str, Any] = {"window": 60, "after": "replay", "wait": 15}
+            options["token"] = await handed_over(one, key, after="replay")
+
+            async def again(key: str, options: dict[str, Any]) -> Any:
+                async with two.claim(key, **options) as claim:
+                    assert claim.replayed
+                    return claim.result
+
+            with pytest.raises(KeyError):
+                async with one.claim(key, **options) as claim:
+                    second = Beside(again, key, options)
+                    await sleep(0.1)
+                    claim.complete(17)
+                    if outcome == "done":
+                        await claim.finish()
+                    raise KeyError("mine")
+            if outcome == "done":
+                assert await second.result() == 17
+            else:
+                with pytest.raises(LeaseLost):
+                    await second.result()
+
+
+# ---- what the process that detached it can still do
+
+
+async def test_an_exception_after_detaching_frees_the_key(valkey: Server) -> None:
+    """The queue refused the job: nobody would ever continue it, so the block ends it."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(OSError, match="queue"):
+            async with dibs.claim("order:1", window=600) as claim:
+                await claim.detach(ttl=600)
+                raise OSError("no queue")
+        with pytest.raises(OSError, match="queue"):
+            async with dibs.hold("report:1", ttl=5) as lease:
+                await lease.detach(ttl=600)
+                raise OSError("no queue")
+        assert valkey.keys() == []
+
+
+async def test_an_exception_after_detaching_does_not_disturb_who_continues(valkey: Server) -> None:
+    """The job was delivered although enqueueing raised: its claim is not ours to end."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        with pytest.raises(OSError, match="line"):
+            async with one.claim("order:1", window=600) as first:
+                token = await first.detach(ttl=600)
+                claiming = two.claim("order:1", window=600, token=token)
+                second = await claiming.__aenter__()
+                raise OSError("the line broke")
+        assert not second.lost and (await refused(one)).state == "running"
+        await claiming.__aexit__(None, None, None)
+        assert valkey.keys() == []
+
+
+async def test_a_detached_claim_is_over_here(valkey: Server) -> None:
+    """It cannot be completed, detached again or given a note; its block ends without a command."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.claim("order:1", window=600, after="hold") as claim:
+            await claim.detach(ttl=60)
+            assert not claim.is_open and not claim.lost and "detached" in repr(claim)
+            with pytest.raises(UsageError, match="detached"):
+                claim.complete(17)
+            with pytest.raises(UsageError, match="detached"):
+                await claim.detach(ttl=60)
+            assert await claim.set_note("late") is False
+            assert await claim.finish() is False
+            before = valkey.commands()
+        assert valkey.commands() == before
+        assert (await refused(dibs)).state == "running"
+
+
+async def test_only_what_runs_can_be_detached(valkey: Server) -> None:
+    """Not a replay, not what has ended; LeaseLost for what was lost."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.claim("order:1", window=60, after="replay") as claim:
+            claim.complete(17)
+        with pytest.raises(UsageError, match="ended"):
+            await claim.detach(ttl=5)
+        async with dibs.claim("order:1", window=60, after="replay") as claim:
+            with pytest.raises(UsageError, match="replay"):
+                await claim.detach(ttl=5)
+        async with dibs.hold("report:1", ttl=5) as lease:
+            valkey.client().delete("report:1")
+            with pytest.raises(LeaseLost):
+                await lease.detach(ttl=5)
+        assert lease.lost
+
+
+# ---- leases
+
+
+async def test_a_lease_is_continued_where_its_token_is(server: Server) -> None:
+    """Held from the first `with` to the end of the last, by one holder at a time."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(server.url, budget=5) as web,
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as worker,
+    ):
+        async with web.hold("report:1", ttl=5) as lease:
+            token = await lease.detach(ttl=60)
+            assert "detached" in repr(lease) and token not in repr(lease)
+        assert 50_000 < server.client().pttl("report:1") <= 60_000
+        assert await web.try_hold("report:1", ttl=5) is None
+        async with worker.hold("report:1", ttl=5, token=token, renew=True) as lease:
+            assert lease.guarded and not lease.lost
+            assert server.client().pttl("report:1") <= 5_000
+            with pytest.raises(LeaseLost):
+                async with web.hold("report:1", ttl=5, token=token):
+                    pytest.fail("two of them")
+            with pytest.raises(Busy):
+                async with worker.hold("report:1", ttl=5):
+                    pytest.fail("two of them")
+        assert server.keys() == []
+    assert kinds(events) == ["resumed", "busy", "released"]
+
+
+async def test_a_lease_of_try_hold_can_be_detached(valkey: Server) -> None:
+    """It is not released any more by whoever detached it."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        lease = await dibs.try_hold("report:1", ttl=5)
+        assert lease is not None
+        token = await lease.detach(ttl=60)
+        assert await lease.release() is False and await lease.extend(5) is False
+        async with dibs.hold("report:1", ttl=5, token=token):
+            pass
+        assert valkey.keys() == []
+
+
+async def test_a_continued_lease_has_a_greater_fence(server: Server) -> None:
+    """Whatever the first holder still writes is older."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        async with dibs.hold("report:1", ttl=5, fence=True) as first:
+            token = await first.detach(ttl=60)
+        async with dibs.hold("report:1", ttl=5, fence=True, token=token) as second:
+            assert first.fence and second.fence and second.fence > first.fence
+        async with dibs.hold("report:1", ttl=5, fence=True) as third:
+            assert third.fence and third.fence > second.fence
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallow"])
+async def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
+    valkey: Server, fault: str
+) -> None:
+    """The repeated request is recognised: the token works, and once."""
+    with FaultProxy(valkey.port) as line:
+        lose = line.cut_after_request if fault == "cut" else line.swallow_replies
+        async with AsyncDibs(line.url, budget=1.5) as dibs:
+            async with dibs.claim("order:1", window=60) as claim:
+                lose(match=b"order:1")
+                token = await claim.detach(ttl=60)
+            lose(match=b"order:1")
+            async with dibs.claim("order:1", window=60, token=token) as claim:
+                assert claim.guarded and line.triggered == 2
+                assert (await refused(dibs, token=token)).state == "running"
+        assert valkey.keys() == []
+
+
+async def test_an_outage_while_detaching(own_server: Server) -> None:
+    """open: a token all the same, and an event; closed: Unavailable."""
+    events: list[Event] = []
+    async with AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+        async with dibs.claim("order:1", window=600, lease=60) as claim:
+            own_server.freeze()
+            assert await claim.detach(ttl=60)
+            assert not claim.is_open
+        own_server.thaw()
+        assert "outage" in kinds(events) and "detached" in kinds(events)
+    async with AsyncDibs(own_server.url, budget=0.3, on_outage="closed") as dibs:
+        with pytest.raises(Unavailable):
+            async with dibs.claim("order:2", window=600, lease=60) as claim:
+                own_server.freeze()
+                await claim.detach(ttl=60)
+        own_server.thaw()
+
+
+async def test_what_was_not_guarded_is_continued_unguarded(valkey: Server) -> None:
+    """The store was out when it was claimed: the job runs, and says so; closed: Unavailable."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(NOWHERE, budget=0.5) as web,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as worker,
+    ):
+        token = await handed_over(web)
+        async with worker.claim("order:1", window=60, token=token) as claim:
+            assert not claim.guarded and not claim.replayed
+        assert (events[0].kind, events[0].cause) == ("outage", "handed_over")
+        with pytest.raises(Unavailable):
+            async with worker.claim("order:1", window=60, token=token, on_outage="closed"):
+                pytest.fail("let through")
+
+
+async def test_an_outage_while_continuing(own_server: Server) -> None:
+    """open: unguarded; closed: Unavailable. The token is still good when the store is back."""
+    async with (
+        AsyncDibs(own_server.url, budget=5) as web,
+        AsyncDibs(own_server.url, budget=0.3) as worker,
+    ):
+        token = await handed_over(web, ttl=60)
+        await worker.peek("warm:up")
+        own_server.freeze()
+        async with worker.claim("order:1", window=60, lease=30, token=token) as claim:
+            assert not claim.guarded
+        with pytest.raises(Unavailable):
+            async with worker.claim("order:1", window=60, token=token, on_outage="closed"):
+                pytest.fail("let through")
+        own_server.thaw()
+
+        async def continued() -> bool:
+            try:
+                async with web.claim("order:1", window=60, token=token):
+                    return True
+            except Duplicate:  # what was sent before is being taken back
+                return False
+
+        for _ in range(100):
+            if await continued():
+                return
+            await sleep(0.1)
+        pytest.fail("the token was spent by an attempt that nobody heard of")
+
+
+async def test_bad_tokens_and_notes_are_refused_before_anything_is_sent() -> None:
+    """Also the token of the other verb: a claim is no lease."""
+    async with AsyncDibs(NOWHERE, on_outage="closed") as dibs:
+        for token in ("", "x", "hold:", "claim:1-1", 17, b"hold:1-1"):
+            with pytest.raises(UsageError, match="token"):
+                dibs.hold("order:1", ttl=5, token=token)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"hold\(\)"):
+            dibs.claim("order:1", window=5, token="hold:1-1")
+        for note in ("x" * 201, b"x", 17, "\ud800"):
+            with pytest.raises(UsageError, match="note"):
+                dibs.claim("order:1", window=5, note=note)  # type: ignore[arg-type]
+
+
+# ---- notes
+
+
+async def test_duplicates_are_told_the_note(server: Server) -> None:
+    """Here and in another process; never in an event, a sentence or a repr."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(server.url, budget=5) as one,
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as two,
+    ):
+        note = "job-17 @ 隊列\nline two"
+        async with one.claim("order:1", window=60, note=note) as claim:
+            assert claim.note == note
+            for dibs in (one, two):
+                error = await refused(dibs)
+                assert error.note == note
+                assert "job-17" not in f"{error} {error!r} {claim!r}"
+            found = await two.peek("order:1")
+            assert found is not None and found.note == note
+            assert found.holder and "job" not in found.holder
+        assert "job-17" not in repr(events)
+        async with one.claim("order:1", window=60):
+            assert (await refused(two)).note is None
+
+
+async def test_a_note_is_told_after_the_end_and_after_a_hand_over(valkey: Server) -> None:
+    """As long as the key is there: queued, running elsewhere, done."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        token = await handed_over(dibs, note="job-17", after="hold", payload={"a": 1})
+        assert (await refused(dibs)).note == "job-17"
+        async with dibs.claim("order:1", window=60, after="hold", token=token) as claim:
+            assert claim.note == "job-17"
+            assert (await refused(dibs)).note == "job-17"
+        error = await refused(dibs, payload={"a": 1})
+        assert (error.note, error.state) == ("job-17", "done")
+
+
+async def test_a_note_can_be_changed_while_it_runs(valkey: Server) -> None:
+    """Jobs learn their id late. The claim is renewed, completed and released as before."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5) as two,
+    ):
+        options: dict[str, Any] = {"window": 60, "lease": 1.5, "after": "replay"}
+        async with one.claim("order:1", **options) as claim:
+            for note in ("job-1", "", "job-2", None, "job-3"):
+                assert await claim.set_note(note) is True
+                assert claim.note == note == (await refused(two)).note == (await refused(one)).note
+            events.clear()
+            await eventually(lambda: "renewed" in kinds(events))
+            assert not claim.lost
+            claim.complete(17)
+        assert (await refused(two, after="release")).note == "job-3"
+        async with two.claim("order:1", **options) as claim:
+            assert claim.result == 17
+        valkey.flush()
+        async with one.claim("order:1", window=60) as claim:
+            await claim.set_note("job-4")
+        assert valkey.keys() == []
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallow"])
+async def test_a_note_whose_reply_is_lost_does_not_lose_the_claim(
+    valkey: Server, fault: str
+) -> None:
+    """It is repeated; and where the server stays silent, the next renewal makes sure of it."""
+    with FaultProxy(valkey.port) as line:
+        lose = line.cut_after_request if fault == "cut" else line.swallow_replies
+        async with AsyncDibs(line.url, budget=0.6) as dibs:
+            async with dibs.claim("order:1", window=60, lease=3) as claim:
+                lose(match=b"order:1")
+                assert await claim.set_note("job-1") is True
+                lose(2, match=b"order:1")
+                await claim.set_note("job-2")
+                await sleep(1.5)
+                assert not claim.lost
+    async with AsyncDibs(valkey.url, budget=5) as other:
+        await claimed(other)
+
+
+async def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
+    """False, and an `outage` event; the claim goes on, and the next renewal brings the note."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as one,
+        AsyncDibs(own_server.url, budget=5) as two,
+    ):
+        async with one.claim("order:1", window=600, lease=6) as claim:
+            own_server.freeze()
+            assert await claim.set_note("job-1") is False
+            own_server.thaw()
+            for _ in range(100):
+                if (await refused(two)).note == "job-1":
+                    break
+                await sleep(0.1)
+            assert not claim.lost and (await refused(two)).note == "job-1"
+            await eventually(lambda: "recovered" in kinds(events), within=10)
+        assert "outage" in kinds(events) and "lost" not in kinds(events)
+        await claimed(two)

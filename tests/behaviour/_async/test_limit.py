@@ -1,0 +1,342 @@
+"""`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
+
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs, AsyncLease, Busy, Event, LeaseLost, Unavailable, UsageError
+from dibs.testing import CommandFilter, FaultProxy, Server
+
+from .._tasks import Beside, eventually, sleep
+from ..events import kinds
+
+KEY = "report:1"
+
+
+async def taken(dibs: AsyncDibs, number: int, **options: Any) -> list[AsyncLease]:
+    """So many permits."""
+    options = {"ttl": 60, "limit": number, **options}
+    leases = [await dibs.try_hold(KEY, **options) for _ in range(number)]
+    assert all(leases)
+    return [lease for lease in leases if lease]
+
+
+async def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
+    """Three get a permit, in this process or another; the fourth is Busy until one is released."""
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        async with one.hold(KEY, ttl=60, limit=3) as first, one.hold(KEY, ttl=5, limit=3) as soon:
+            async with two.hold(KEY, ttl=60, limit=3) as third:
+                assert len({first.token, soon.token, third.token}) == 3
+                for dibs in (one, two):
+                    assert await dibs.try_hold(KEY, ttl=60, limit=3) is None
+                    with pytest.raises(Busy) as caught:
+                        async with dibs.hold(KEY, ttl=60, limit=3):
+                            pytest.fail("a fourth")
+                    assert 0 < caught.value.retry_after <= 5, "the first of them to end"
+                    assert caught.value.holder == one._leases.identity.holder
+            async with two.hold(KEY, ttl=60, limit=3):
+                assert await two.try_hold(KEY, ttl=60, limit=3) is None
+        assert server.keys() == []
+
+
+async def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
+    """Taken by one script, given back by one command."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
+            pass
+        before = valkey.commands()
+        async with dibs.hold(KEY, ttl=5, limit=3):
+            pass
+        assert valkey.commands() - before <= 8, "those inside of the script are counted as well"
+
+
+async def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server) -> None:
+    """Each permit expires for itself; the key stays for the longest of them, and no longer."""
+    async with AsyncDibs(server.url, budget=5) as crashed, AsyncDibs(server.url, budget=5) as dibs:
+        assert await crashed.try_hold(KEY, ttl=0.4, limit=2)
+        assert await crashed.try_hold(KEY, ttl=60, limit=2)
+        with pytest.raises(Busy) as caught:
+            async with dibs.hold(KEY, ttl=2, limit=2):
+                pytest.fail("a third")
+        assert 0 < caught.value.retry_after <= 0.4
+        async with dibs.hold(KEY, ttl=2, limit=2, wait=10):
+            assert await dibs.try_hold(KEY, ttl=2, limit=2) is None
+        assert 50_000 < server.client().pttl(KEY) <= 60_000
+
+
+async def test_no_key_outlives_its_permits(valkey: Server) -> None:
+    """Every permit is dropped without a release: the key is gone with the last of them."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await taken(dibs, 3, ttl=0.3, fence=False)
+        assert 0 < valkey.client().pttl(KEY) <= 300
+        await eventually(lambda: not valkey.client().exists(KEY))
+
+
+async def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
+    """Long before it would look by itself; and by each release, not only by the last."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        leases = await taken(one, 2)
+
+        async def wait() -> AsyncLease | None:
+            return await two.try_hold(KEY, ttl=60, limit=2, wait=30)
+
+        for lease in leases:
+            waiting = Beside(wait)
+            await sleep(0.2)
+            assert await lease.release()
+            assert await waiting.result() is not None
+        assert await two.try_hold(KEY, ttl=60, limit=2) is None
+
+
+async def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> None:
+    """Those who came first get the next permits."""
+    order: list[int] = []
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        leases = await taken(dibs, 2)
+
+        async def wait(number: int) -> None:
+            async with dibs.hold(KEY, ttl=60, limit=2, wait=30):
+                order.append(number)
+                await sleep(0.02)
+
+        waiting: list[Beside] = []
+        for number in range(6):
+            waiting.append(Beside(wait, number))
+            await sleep(0.05)
+        for lease in leases:
+            await lease.release()
+        for each in waiting:
+            await each.result()
+    assert sorted(order[:2]) == [0, 1] and sorted(order[2:4]) == [2, 3]
+    assert valkey.keys() == []
+
+
+async def test_a_release_between_refusal_and_registration_is_not_missed(valkey: Server) -> None:
+    """The waiter counts the permits when it registers: one that came back meanwhile is seen."""
+    with FaultProxy(valkey.port) as line:
+        async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(line.url, budget=5) as two:
+            leases = await taken(one, 2)
+            await two.peek("warm:up")
+            line.delay(replies=0.15)  # the release comes before the refusal is heard
+
+            async def wait() -> AsyncLease | None:
+                return await two.try_hold(KEY, ttl=60, limit=2, wait=1.5)
+
+            waiting = Beside(wait)
+            await sleep(0.07)
+            await leases[0].release()
+            assert await waiting.result() is not None, "before it would look by itself"
+
+
+async def test_a_permit_is_renewed_and_told_when_it_is_lost(server: Server) -> None:
+    """As any lease; a lost permit never touches the others."""
+    events: list[Event] = []
+    async with (
+        AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs,
+        AsyncDibs(server.url, budget=5) as other,
+    ):
+        async with other.hold(KEY, ttl=60, limit=2) as theirs:
+            with pytest.raises(LeaseLost):
+                async with dibs.hold(KEY, ttl=2, limit=2, renew=True, on_late="raise") as kept:
+                    await eventually(lambda: "renewed" in kinds(events))
+                    assert not kept.lost and await dibs.try_hold(KEY, ttl=5, limit=2) is None
+                    server.client().zrem(KEY, kept.token)
+                    await eventually(lambda: kept.lost)
+            assert kept.lost and not theirs.lost and await theirs.extend(30)
+
+
+async def test_a_permit_is_extended_and_released_once(server: Server) -> None:
+    """True while it is ours; afterwards False, and the key of the others stays."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        one, two = await taken(dibs, 2, ttl=5)
+        assert await one.extend(60) and one.remaining > 50
+        assert server.client().pttl(KEY) > 50_000
+        assert await one.release() and not await one.release() and not await one.extend(5)
+        server.client().zrem(KEY, two.token)
+        assert not await two.extend(5) and two.lost
+        assert server.keys() == []
+
+
+async def test_a_permit_stays_taken_for_at_least_so_long(server: Server) -> None:
+    """Released at once, it is free when its `at_least` is over; the others are not touched."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        (lease,) = await taken(dibs, 1, at_least=0.5)
+        assert await lease.release()
+        assert server.client().pttl(KEY) <= 500, "nor does the key stay for longer"
+        with pytest.raises(Busy) as caught:
+            async with dibs.hold(KEY, ttl=5, limit=1):
+                pytest.fail("too early")
+        assert 0 < caught.value.retry_after <= 0.5
+        async with dibs.hold(KEY, ttl=5, limit=1, wait=10):
+            pass
+        assert server.keys() == []
+
+
+async def test_every_permit_has_a_greater_fence(server: Server) -> None:
+    """In the order in which they were taken; the counter outlives them."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        leases = await taken(dibs, 3, fence=True)
+        fences = [lease.fence for lease in leases if lease.fence is not None]
+        assert len(set(fences)) == 3 and fences == sorted(fences)
+        await leases[0].release()
+        (last,) = [await dibs.try_hold(KEY, ttl=5, limit=3, fence=True)]
+        assert last and last.fence and last.fence > fences[-1]
+
+
+async def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
+    """Nobody: None. A permit that has expired is nobody's."""
+    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
+        await taken(dibs, 2, ttl=60)
+        assert await other.try_hold(KEY, ttl=5, limit=3)
+        found = await dibs.peek(KEY)
+        assert found and 0 < found.remaining <= 5
+        assert found.holder == other._leases.identity.holder
+        server.client().delete(KEY)
+        assert await dibs.peek(KEY) is None
+
+
+async def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
+    """A deployment that lowers the limit: a new process gets none while more are out."""
+    async with AsyncDibs(valkey.url, budget=5) as old, AsyncDibs(valkey.url, budget=5) as new:
+        leases = await taken(old, 3)
+        assert await new.try_hold(KEY, ttl=5, limit=2) is None
+        assert await leases[0].release()
+        assert await new.try_hold(KEY, ttl=5, limit=2) is None
+        assert await old.try_hold(KEY, ttl=5, limit=3)
+        assert await leases[1].release() and await leases[2].release()
+        assert await new.try_hold(KEY, ttl=5, limit=2)
+
+
+# ---- another use of the key
+
+
+async def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
+    """UsageError, in the same process as well; nobody's lease is touched."""
+    async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
+        async with dibs.hold(KEY, ttl=60) as lease:
+            for each in (dibs, other):
+                with pytest.raises(UsageError, match="limit="):
+                    await each.try_hold(KEY, ttl=5, limit=3)
+            assert server.client().get(KEY) == lease.token.encode() and not lease.lost
+        async with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            for each in (dibs, other):
+                with pytest.raises(UsageError, match="limit="):
+                    await each.try_hold(KEY, ttl=5)
+                with pytest.raises(UsageError, match="limit="):
+                    async with each.claim(KEY, window=5):
+                        pytest.fail("claimed")
+            assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+
+
+async def test_nothing_is_cached_under_a_limited_key(valkey: Server) -> None:
+    """UsageError; the permits are not touched."""
+
+    async def load() -> int:
+        return 17
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            with pytest.raises(UsageError):
+                await dibs.get_or_load(KEY, load, ttl=5)
+            assert valkey.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+            assert not lease.lost
+
+
+async def test_a_sorted_set_of_another_program_is_not_touched(server: Server) -> None:
+    """UsageError, however many members it has; neither its members nor its ttl change."""
+    client = server.client()
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        for members in ({"ann": 1.0}, {"ann": 1.0, "bob": 2e15, "cid": 3.0, "dan": 4.0}):
+            client.delete(KEY)
+            client.zadd(KEY, members)
+            with pytest.raises(UsageError):
+                await dibs.try_hold(KEY, ttl=5, limit=3)
+            assert client.zcard(KEY) == len(members) and client.pttl(KEY) == -1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "3", 100_001])
+async def test_a_limit_is_a_number_of_holders(limit: Any) -> None:
+    """UsageError before anything is sent."""
+    async with AsyncDibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match="limit"):
+            dibs.hold(KEY, ttl=5, limit=limit)
+
+
+async def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
+    """`exclusive` with a limit."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        inside: list[int] = []
+        most: list[int] = []
+
+        @dibs.exclusive("report:{number}", ttl=60, limit=2, wait=30)
+        async def work(number: int) -> None:
+            inside.append(number)
+            most.append(len(inside))
+            await sleep(0.02)
+            inside.pop()
+
+        running = [Beside(work, 1) for _ in range(8)]
+        for each in running:
+            await each.result()
+        assert len(most) == 8 and max(most) <= 2
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallow"])
+async def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
+    """The repeated request is recognised: one permit, also where it was the last one."""
+    with FaultProxy(valkey.port) as line:
+        lose = line.cut_after_request if fault == "cut" else line.swallow_replies
+        async with AsyncDibs(line.url, budget=1.5) as dibs:
+            await taken(dibs, 1)
+            lose(match=KEY.encode())
+            lease = await dibs.try_hold(KEY, ttl=60, limit=2, fence=True)
+            assert lease and lease.guarded and lease.fence and line.triggered == 1
+            assert valkey.client().zcard(KEY) == 2
+            lose(match=KEY.encode())
+            assert await lease.release()
+            assert valkey.client().zcard(KEY) == 1
+
+
+async def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
+    """open: unguarded; closed: Unavailable. What was taken unheard is given back."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as line:
+        async with AsyncDibs(line.url, budget=0.3, listeners=[events.append]) as dibs:
+            await dibs.peek("warm:up")
+            line.stall(replies=True)
+            async with dibs.hold(KEY, ttl=60, limit=3) as lease:
+                assert not lease.guarded and not lease.lost
+            with pytest.raises(Unavailable):
+                await dibs.try_hold(KEY, ttl=60, limit=3, on_outage="closed")
+            line.heal()
+            await eventually(lambda: "recovered" in kinds(events), within=10)
+            await eventually(lambda: valkey.keys() == [])
+
+
+async def test_a_server_without_evalsha_gives_permits(valkey: Server) -> None:
+    """EVAL is all that is needed; a wait without tracking looks again and again."""
+    events: list[Event] = []
+    with CommandFilter(valkey.port) as proxy:
+        proxy.refuse("EVALSHA", "CLIENT", "HELLO")
+        async with AsyncDibs(proxy.url, budget=5, listeners=[events.append]) as dibs:
+            leases = await taken(dibs, 2, fence=True)
+            assert await leases[0].extend(30)
+            assert await dibs.try_hold(KEY, ttl=5, limit=2) is None
+            await leases[0].release()
+            async with dibs.hold(KEY, ttl=2, limit=2, wait=5, renew=True) as lease:
+                await eventually(lambda: "renewed" in kinds(events))
+                assert not lease.lost
+
+
+async def test_a_limited_lease_is_not_handed_over(valkey: Server) -> None:
+    """UsageError, and the permit is kept."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            with pytest.raises(UsageError, match="limit="):
+                await lease.detach(ttl=5)
+            assert await lease.extend(5)
+        with pytest.raises(UsageError, match="limit="):
+            dibs.hold(KEY, ttl=5, limit=3, token="hold:1-1")

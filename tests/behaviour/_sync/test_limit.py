@@ -1,0 +1,343 @@
+# Printed from tests/behaviour/_async/test_limit.py by tools/unasync.py – do not edit.
+"""`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
+
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Lease, Busy, Event, LeaseLost, Unavailable, UsageError
+from dibs.testing import CommandFilter, FaultProxy, Server
+
+from .._threads import Beside, eventually, sleep
+from ..events import kinds
+
+KEY = "report:1"
+
+
+def taken(dibs: Dibs, number: int, **options: Any) -> list[Lease]:
+    """So many permits."""
+    options = {"ttl": 60, "limit": number, **options}
+    leases = [dibs.try_hold(KEY, **options) for _ in range(number)]
+    assert all(leases)
+    return [lease for lease in leases if lease]
+
+
+def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
+    """Three get a permit, in this process or another; the fourth is Busy until one is released."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        with one.hold(KEY, ttl=60, limit=3) as first, one.hold(KEY, ttl=5, limit=3) as soon:
+            with two.hold(KEY, ttl=60, limit=3) as third:
+                assert len({first.token, soon.token, third.token}) == 3
+                for dibs in (one, two):
+                    assert dibs.try_hold(KEY, ttl=60, limit=3) is None
+                    with pytest.raises(Busy) as caught:
+                        with dibs.hold(KEY, ttl=60, limit=3):
+                            pytest.fail("a fourth")
+                    assert 0 < caught.value.retry_after <= 5, "the first of them to end"
+                    assert caught.value.holder == one._leases.identity.holder
+            with two.hold(KEY, ttl=60, limit=3):
+                assert two.try_hold(KEY, ttl=60, limit=3) is None
+        assert server.keys() == []
+
+
+def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
+    """Taken by one script, given back by one command."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
+            pass
+        before = valkey.commands()
+        with dibs.hold(KEY, ttl=5, limit=3):
+            pass
+        assert valkey.commands() - before <= 8, "those inside of the script are counted as well"
+
+
+def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server) -> None:
+    """Each permit expires for itself; the key stays for the longest of them, and no longer."""
+    with Dibs(server.url, budget=5) as crashed, Dibs(server.url, budget=5) as dibs:
+        assert crashed.try_hold(KEY, ttl=0.4, limit=2)
+        assert crashed.try_hold(KEY, ttl=60, limit=2)
+        with pytest.raises(Busy) as caught:
+            with dibs.hold(KEY, ttl=2, limit=2):
+                pytest.fail("a third")
+        assert 0 < caught.value.retry_after <= 0.4
+        with dibs.hold(KEY, ttl=2, limit=2, wait=10):
+            assert dibs.try_hold(KEY, ttl=2, limit=2) is None
+        assert 50_000 < server.client().pttl(KEY) <= 60_000
+
+
+def test_no_key_outlives_its_permits(valkey: Server) -> None:
+    """Every permit is dropped without a release: the key is gone with the last of them."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        taken(dibs, 3, ttl=0.3, fence=False)
+        assert 0 < valkey.client().pttl(KEY) <= 300
+        eventually(lambda: not valkey.client().exists(KEY))
+
+
+def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
+    """Long before it would look by itself; and by each release, not only by the last."""
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+        leases = taken(one, 2)
+
+        def wait() -> Lease | None:
+            return two.try_hold(KEY, ttl=60, limit=2, wait=30)
+
+        for lease in leases:
+            waiting = Beside(wait)
+            sleep(0.2)
+            assert lease.release()
+            assert waiting.result() is not None
+        assert two.try_hold(KEY, ttl=60, limit=2) is None
+
+
+def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> None:
+    """Those who came first get the next permits."""
+    order: list[int] = []
+    with Dibs(valkey.url, budget=5) as dibs:
+        leases = taken(dibs, 2)
+
+        def wait(number: int) -> None:
+            with dibs.hold(KEY, ttl=60, limit=2, wait=30):
+                order.append(number)
+                sleep(0.02)
+
+        waiting: list[Beside] = []
+        for number in range(6):
+            waiting.append(Beside(wait, number))
+            sleep(0.05)
+        for lease in leases:
+            lease.release()
+        for each in waiting:
+            each.result()
+    assert sorted(order[:2]) == [0, 1] and sorted(order[2:4]) == [2, 3]
+    assert valkey.keys() == []
+
+
+def test_a_release_between_refusal_and_registration_is_not_missed(valkey: Server) -> None:
+    """The waiter counts the permits when it registers: one that came back meanwhile is seen."""
+    with FaultProxy(valkey.port) as line:
+        with Dibs(valkey.url, budget=5) as one, Dibs(line.url, budget=5) as two:
+            leases = taken(one, 2)
+            two.peek("warm:up")
+            line.delay(replies=0.15)  # the release comes before the refusal is heard
+
+            def wait() -> Lease | None:
+                return two.try_hold(KEY, ttl=60, limit=2, wait=1.5)
+
+            waiting = Beside(wait)
+            sleep(0.07)
+            leases[0].release()
+            assert waiting.result() is not None, "before it would look by itself"
+
+
+def test_a_permit_is_renewed_and_told_when_it_is_lost(server: Server) -> None:
+    """As any lease; a lost permit never touches the others."""
+    events: list[Event] = []
+    with (
+        Dibs(server.url, budget=5, listeners=[events.append]) as dibs,
+        Dibs(server.url, budget=5) as other,
+    ):
+        with other.hold(KEY, ttl=60, limit=2) as theirs:
+            with pytest.raises(LeaseLost):
+                with dibs.hold(KEY, ttl=2, limit=2, renew=True, on_late="raise") as kept:
+                    eventually(lambda: "renewed" in kinds(events))
+                    assert not kept.lost and dibs.try_hold(KEY, ttl=5, limit=2) is None
+                    server.client().zrem(KEY, kept.token)
+                    eventually(lambda: kept.lost)
+            assert kept.lost and not theirs.lost and theirs.extend(30)
+
+
+def test_a_permit_is_extended_and_released_once(server: Server) -> None:
+    """True while it is ours; afterwards False, and the key of the others stays."""
+    with Dibs(server.url, budget=5) as dibs:
+        one, two = taken(dibs, 2, ttl=5)
+        assert one.extend(60) and one.remaining > 50
+        assert server.client().pttl(KEY) > 50_000
+        assert one.release() and not one.release() and not one.extend(5)
+        server.client().zrem(KEY, two.token)
+        assert not two.extend(5) and two.lost
+        assert server.keys() == []
+
+
+def test_a_permit_stays_taken_for_at_least_so_long(server: Server) -> None:
+    """Released at once, it is free when its `at_least` is over; the others are not touched."""
+    with Dibs(server.url, budget=5) as dibs:
+        (lease,) = taken(dibs, 1, at_least=0.5)
+        assert lease.release()
+        assert server.client().pttl(KEY) <= 500, "nor does the key stay for longer"
+        with pytest.raises(Busy) as caught:
+            with dibs.hold(KEY, ttl=5, limit=1):
+                pytest.fail("too early")
+        assert 0 < caught.value.retry_after <= 0.5
+        with dibs.hold(KEY, ttl=5, limit=1, wait=10):
+            pass
+        assert server.keys() == []
+
+
+def test_every_permit_has_a_greater_fence(server: Server) -> None:
+    """In the order in which they were taken; the counter outlives them."""
+    with Dibs(server.url, budget=5) as dibs:
+        leases = taken(dibs, 3, fence=True)
+        fences = [lease.fence for lease in leases if lease.fence is not None]
+        assert len(set(fences)) == 3 and fences == sorted(fences)
+        leases[0].release()
+        (last,) = [dibs.try_hold(KEY, ttl=5, limit=3, fence=True)]
+        assert last and last.fence and last.fence > fences[-1]
+
+
+def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
+    """Nobody: None. A permit that has expired is nobody's."""
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
+        taken(dibs, 2, ttl=60)
+        assert other.try_hold(KEY, ttl=5, limit=3)
+        found = dibs.peek(KEY)
+        assert found and 0 < found.remaining <= 5
+        assert found.holder == other._leases.identity.holder
+        server.client().delete(KEY)
+        assert dibs.peek(KEY) is None
+
+
+def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
+    """A deployment that lowers the limit: a new process gets none while more are out."""
+    with Dibs(valkey.url, budget=5) as old, Dibs(valkey.url, budget=5) as new:
+        leases = taken(old, 3)
+        assert new.try_hold(KEY, ttl=5, limit=2) is None
+        assert leases[0].release()
+        assert new.try_hold(KEY, ttl=5, limit=2) is None
+        assert old.try_hold(KEY, ttl=5, limit=3)
+        assert leases[1].release() and leases[2].release()
+        assert new.try_hold(KEY, ttl=5, limit=2)
+
+
+# ---- another use of the key
+
+
+def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
+    """UsageError, in the same process as well; nobody's lease is touched."""
+    with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
+        with dibs.hold(KEY, ttl=60) as lease:
+            for each in (dibs, other):
+                with pytest.raises(UsageError, match="limit="):
+                    each.try_hold(KEY, ttl=5, limit=3)
+            assert server.client().get(KEY) == lease.token.encode() and not lease.lost
+        with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            for each in (dibs, other):
+                with pytest.raises(UsageError, match="limit="):
+                    each.try_hold(KEY, ttl=5)
+                with pytest.raises(UsageError, match="limit="):
+                    with each.claim(KEY, window=5):
+                        pytest.fail("claimed")
+            assert server.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+
+
+def test_nothing_is_cached_under_a_limited_key(valkey: Server) -> None:
+    """UsageError; the permits are not touched."""
+
+    def load() -> int:
+        return 17
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            with pytest.raises(UsageError):
+                dibs.get_or_load(KEY, load, ttl=5)
+            assert valkey.client().zrange(KEY, 0, -1) == [lease.token.encode()]
+            assert not lease.lost
+
+
+def test_a_sorted_set_of_another_program_is_not_touched(server: Server) -> None:
+    """UsageError, however many members it has; neither its members nor its ttl change."""
+    client = server.client()
+    with Dibs(server.url, budget=5) as dibs:
+        for members in ({"ann": 1.0}, {"ann": 1.0, "bob": 2e15, "cid": 3.0, "dan": 4.0}):
+            client.delete(KEY)
+            client.zadd(KEY, members)
+            with pytest.raises(UsageError):
+                dibs.try_hold(KEY, ttl=5, limit=3)
+            assert client.zcard(KEY) == len(members) and client.pttl(KEY) == -1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "3", 100_001])
+def test_a_limit_is_a_number_of_holders(limit: Any) -> None:
+    """UsageError before anything is sent."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        with pytest.raises(UsageError, match="limit"):
+            dibs.hold(KEY, ttl=5, limit=limit)
+
+
+def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
+    """`exclusive` with a limit."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        inside: list[int] = []
+        most: list[int] = []
+
+        @dibs.exclusive("report:{number}", ttl=60, limit=2, wait=30)
+        def work(number: int) -> None:
+            inside.append(number)
+            most.append(len(inside))
+            sleep(0.02)
+            inside.pop()
+
+        running = [Beside(work, 1) for _ in range(8)]
+        for each in running:
+            each.result()
+        assert len(most) == 8 and max(most) <= 2
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallow"])
+def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
+    """The repeated request is recognised: one permit, also where it was the last one."""
+    with FaultProxy(valkey.port) as line:
+        lose = line.cut_after_request if fault == "cut" else line.swallow_replies
+        with Dibs(line.url, budget=1.5) as dibs:
+            taken(dibs, 1)
+            lose(match=KEY.encode())
+            lease = dibs.try_hold(KEY, ttl=60, limit=2, fence=True)
+            assert lease and lease.guarded and lease.fence and line.triggered == 1
+            assert valkey.client().zcard(KEY) == 2
+            lose(match=KEY.encode())
+            assert lease.release()
+            assert valkey.client().zcard(KEY) == 1
+
+
+def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
+    """open: unguarded; closed: Unavailable. What was taken unheard is given back."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as line:
+        with Dibs(line.url, budget=0.3, listeners=[events.append]) as dibs:
+            dibs.peek("warm:up")
+            line.stall(replies=True)
+            with dibs.hold(KEY, ttl=60, limit=3) as lease:
+                assert not lease.guarded and not lease.lost
+            with pytest.raises(Unavailable):
+                dibs.try_hold(KEY, ttl=60, limit=3, on_outage="closed")
+            line.heal()
+            eventually(lambda: "recovered" in kinds(events), within=10)
+            eventually(lambda: valkey.keys() == [])
+
+
+def test_a_server_without_evalsha_gives_permits(valkey: Server) -> None:
+    """EVAL is all that is needed; a wait without tracking looks again and again."""
+    events: list[Event] = []
+    with CommandFilter(valkey.port) as proxy:
+        proxy.refuse("EVALSHA", "CLIENT", "HELLO")
+        with Dibs(proxy.url, budget=5, listeners=[events.append]) as dibs:
+            leases = taken(dibs, 2, fence=True)
+            assert leases[0].extend(30)
+            assert dibs.try_hold(KEY, ttl=5, limit=2) is None
+            leases[0].release()
+            with dibs.hold(KEY, ttl=2, limit=2, wait=5, renew=True) as lease:
+                eventually(lambda: "renewed" in kinds(events))
+                assert not lease.lost
+
+
+def test_a_limited_lease_is_not_handed_over(valkey: Server) -> None:
+    """UsageError, and the permit is kept."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        with dibs.hold(KEY, ttl=60, limit=3) as lease:
+            with pytest.raises(UsageError, match="limit="):
+                lease.detach(ttl=5)
+            assert lease.extend(5)
+        with pytest.raises(UsageError, match="limit="):
+            dibs.hold(KEY, ttl=5, limit=3, token="hold:1-1")

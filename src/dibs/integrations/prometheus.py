@@ -335,8 +335,7 @@ class PrometheusListener:
         return lambda event: leaked.labels(name, causes.get(event.cause or "", OTHER)).inc()
 
     def _note_open(self, event: Event) -> None:
-        # The event comes before the claim counts as open.
-        self._metrics.open.set(open_claims() + (event.kind == "claimed"))
+        self._metrics.open.set(open_claims())
 
     def _note_recovered(self, event: Event) -> None:
         self._metrics.out.inc(max(event.lasted or 0.0, 0.0))

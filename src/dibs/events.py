@@ -17,6 +17,8 @@ Kind = Literal[
     "claimed", "completed", "duplicate", "replayed", "mismatch", "leaked",
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
+    "elected", "resigned", "deposed",
+    "fired", "finished", "failed", "missed",
 ]  # fmt: skip
 
 Listener = Callable[["Event"], object]
@@ -31,20 +33,22 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released, detached, resumed: False when the store was out and the policy
-    let it through."""
+    """acquired, claimed, released, detached, resumed, elected, fired: False when the store was out
+    and the policy let it through."""
     waited: float | None = None
-    """acquired, busy, waited, claimed, replayed, duplicate: seconds spent waiting for others."""
+    """acquired, busy, waited, claimed, replayed, duplicate, elected: seconds spent waiting for
+    others."""
     held: float | None = None
-    """released, completed, late, lost, leaked, detached: seconds since it was acquired."""
+    """released, completed, late, lost, leaked, detached, resigned, deposed: seconds since it was
+    acquired."""
     retry_after: float | None = None
     """busy, duplicate: seconds until the key is free at the latest."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
     fence: int | None = None
-    """acquired, resumed: the fence, where one was asked for."""
+    """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost, leaked, degraded, rejected_write: why, as a code that does not change:
+    """outage, lost, leaked, degraded, rejected_write, failed: why, as a code that does not change:
     "silent", "refused", "readonly" … recovered: what the outage began with.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
@@ -52,4 +56,8 @@ class Event:
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None
-    """loaded, degraded: seconds that the load took."""
+    """loaded, degraded: seconds that the load took. finished, failed: that the function ran."""
+    delay: float | None = None
+    """fired: seconds after its scheduled time."""
+    count: int | None = None
+    """missed: how many fires nobody ran."""

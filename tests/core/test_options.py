@@ -17,6 +17,7 @@ from dibs._core.options import (
     TryHoldKeywords,
     is_disabled,
 )
+from dibs._core.schedule import ScheduleKeywords, ScheduleOptions
 
 NOWHERE = "redis://127.0.0.1:1"
 SETTINGS = Settings(namespace="", on_outage="open")
@@ -24,7 +25,12 @@ SETTINGS = Settings(namespace="", on_outage="open")
 
 @pytest.mark.parametrize(
     ("keywords", "options"),
-    [(HoldKeywords, HoldOptions), (ClaimKeywords, ClaimOptions), (CacheKeywords, CacheOptions)],
+    [
+        (HoldKeywords, HoldOptions),
+        (ClaimKeywords, ClaimOptions),
+        (CacheKeywords, CacheOptions),
+        (ScheduleKeywords, ScheduleOptions),
+    ],
     ids=lambda each: each.__name__,
 )
 def test_what_may_be_written_is_what_is_checked(keywords: Any, options: Any) -> None:

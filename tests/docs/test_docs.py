@@ -219,7 +219,8 @@ def test_every_error_and_its_facts_are_in_the_reference(error: type[DibsError]) 
 
 
 VERBS = [
-    *[Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive],
+    *[Dibs, Dibs.hold, Dibs.try_hold, Dibs.exclusive, Dibs.leader],
+    *[Dibs.scheduled, Dibs.scheduler],
     *[Dibs.cached, Dibs.cached_many, Dibs.get_or_load, Dibs.invalidate],
 ]
 

@@ -46,6 +46,20 @@ async def asynchronous() -> None:
     if holding is not None:
         assert_type(holding.remaining, float)
 
+    async with adibs.leader("indexer", ttl=15, wait=3) as leader:
+        assert_type(leader, AsyncLease)
+
+    @adibs.scheduled("0 3 * * *", key="nightly", timezone="Asia/Taipei", missed="skip")
+    async def nightly() -> int:
+        return 1
+
+    @adibs.scheduled(every=timedelta(minutes=5), key="often", at_least=60)
+    async def often() -> None: ...
+
+    assert_type(await nightly(), int)
+    async with adibs.scheduler(drain=30) as scheduler:
+        scheduler.look()
+
     @adibs.exclusive("a:{user_id}", ttl=5, busy=lambda error: None)
     async def work(user_id: str, *, times: int = 1) -> int:
         return times

@@ -70,6 +70,19 @@ async def _second_is_refused(app: Any, dibs: Any) -> None:
     assert statuses == [200, 429], statuses
 
 
+def cron(url: str) -> None:
+    """A cron expression is read; without the extra it is an error that names it."""
+    from dibs import Dibs
+
+    with Dibs(url, namespace="cron:") as dibs:
+
+        @dibs.scheduled("*/5 * * * *", key="smoke")
+        def work() -> None: ...
+
+        with dibs.scheduler():
+            pass
+
+
 def starlette(url: str) -> None:
     """The second of two equal requests is refused."""
     from starlette.applications import Starlette
@@ -330,6 +343,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "arq": arq,
     "celery": celery,
+    "cron": cron,
     "django": django,
     "dramatiq": dramatiq,
     "drf": drf,

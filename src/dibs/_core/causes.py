@@ -53,6 +53,10 @@ SENTENCES = {
     "load_cancelled": "the load was cancelled",
     "wait_over": "the wait for a load in another process timed out",
     "superseded": "the value was deleted or loaded elsewhere meanwhile",
+    # Why a fire of a scheduled function failed.
+    "raised": "the function raised an exception",
+    "lease_lost": "its lease was lost; another machine takes over",
+    "stopped": "the scheduler was stopped; another machine takes over",
     OTHER: "an error without a specific code",
 }
 """Every code, and what it means."""

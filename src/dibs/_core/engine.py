@@ -29,6 +29,7 @@ SCRIPTS = (
     "cache_tag",
     "cache_unlock",
     "once_complete",
+    "schedule_record",
 )
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
-from .._core.cache import DAY, cache_keys, lock_of
-from .._core.cache_options import CacheKeywords, CacheOptions
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
+    LONGEST_TTL,
     Seconds,
     checked_namespace,
     checked_paths,
@@ -34,27 +33,30 @@ from .._core.options import (
     is_disabled,
     takes,
 )
-from .._core.shapes import returned_type, returned_values_type
-from .._core.tags import checked_tags, tag_key
+from .._core.schedule import ScheduleKeywords, ScheduleOptions
+from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import WRONG_WORLD, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import Cache
-from .cached import Cached, inner
-from .cached_many import CachedMany
+from .caching import Caching
 from .claiming import Claiming, Submission, once
+from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
 from .leases import Leases
 from .peek import peek
+from .scheduled import ScheduledFunction, register
+from .scheduler import Scheduler
 from .store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Dibs:
+class Dibs(Caching):
     """Only one of you should do this: short leases in Redis or Valkey.
 
     *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
@@ -81,22 +83,21 @@ class Dibs:
         off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
         policy = checked_policy(on_outage)
         limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
-        self._settings = settings = Settings(namespace, "open" if off else policy, off)
+        settings = Settings(namespace, "open" if off else policy, off)
         self._events = EventSink(tuple(listeners))
         self._store = Store(target, limits, self._events, settings.on_outage, is_disabled=off)
         self._leases = Leases(self._store, self._events)
-        self._cache = Cache(self._store, self._events, self._leases)
+        super().__init__(settings, Cache(self._store, self._events, self._leases))
         reopen_after_fork(self._events, self._store, self._leases, self._cache)
         holding = functools.partial(HoldOptions, settings)
-        caching = functools.partial(CacheOptions, settings)
         self._hold_options = Remembered(Dibs.hold, holding)
         self._try_hold_options = Remembered(Dibs.try_hold, holding)
         self._exclusive_options = Remembered(Dibs.exclusive, holding)
         self._claim_options = Remembered(Dibs.claim, ClaimOptions)
         self._once_options = Remembered(Dibs.once, ClaimOptions)
-        self._cached_options = Remembered(Dibs.cached, caching)
-        self._cached_many_options = Remembered(Dibs.cached_many, caching)
-        self._load_options = Remembered(Dibs.get_or_load, caching)
+        scheduling = functools.partial(ScheduleOptions, settings)
+        self._schedule_options = Remembered(Dibs.scheduled, scheduling)
+        self._schedules: dict[str, ScheduledFunction] = {}
 
     # ---- hold
 
@@ -168,6 +169,63 @@ class Dibs:
             return exclusive(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
+
+    # ---- leader
+
+    def leader(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 15,
+        wait: Seconds | None = None,
+        name: str | None = None,
+    ) -> Leadership:
+        """Lead for the length of an `with` block, which begins when this process is elected.
+
+        The block gets a lease with a fence, which is renewed; if it is lost, the body is cancelled
+        and LeaseLost raised. While Redis is unavailable nobody is elected. *ttl*: how long a leader
+        that crashed keeps others from being elected. *wait*: how long to wait for the election,
+        None: for ever; after it Busy is raised, or Unavailable. *name*: what events and log lines
+        call the key (default: the key, up to its first colon).
+        """
+        options = functools.partial(_leader_options, self._settings, seconds(ttl, "ttl"))
+        longest = LONGEST_TTL if wait is None else seconds(wait, "wait", zero=True)
+        called = leader_name(key) if name is None else name
+        call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
+        return Leadership(self._leases, call, options)
+
+    # ---- scheduled
+
+    @takes(ScheduleKeywords, ScheduleOptions)
+    def scheduled(
+        self, cron: str | None = None, **options: Unpack[ScheduleKeywords]
+    ) -> Callable[[F], F]:
+        """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
+
+        *cron*: five fields, or six with seconds first; or else `every=`. The function is returned
+        as it is, and runs while a `scheduler()` does. It takes no argument, or one that is called
+        `fire`. UsageError: an option makes no sense, or another function has the key.
+        """
+        chosen = self._schedule_options(options)
+        rule = chosen.rule(cron)
+
+        def decorate(function: F) -> F:
+            if not fits(function):
+                raise UsageError(WRONG_WORLD)
+            made = ScheduledFunction(function, rule, chosen, self._settings)
+            register(self._schedules, made)
+            return function
+
+        return decorate
+
+    def scheduler(self, *, drain: Seconds = 10) -> Scheduler:
+        """Run the scheduled functions for the length of an `with` block.
+
+        *drain*: how long functions that are running may go on when the block ends; then they are
+        cancelled, and another machine takes over. (A thread cannot be cancelled: it goes on.)
+        """
+        wait = seconds(drain, "drain", zero=True)
+        return Scheduler(self._leases, self._schedules, wait)
 
     # ---- once
 
@@ -253,103 +311,6 @@ class Dibs:
 
         return decorate
 
-    # ---- cached
-
-    @takes(CacheKeywords, CacheOptions)
-    def cached(
-        self,
-        template: str,
-        *,
-        lock_key: str | None = None,
-        tags: Iterable[str] = (),
-        **options: Unpack[CacheKeywords],
-    ) -> Callable[[Callable[P, T]], Cached[P, T]]:
-        """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
-
-        One caller loads, in one process; all others wait for it, for *wait* at most. *lock_key*:
-        the template of the key that is locked meanwhile. *tags*: templates of tags, by which many
-        values are invalidated at once. UsageError: an option makes no sense.
-        """
-        self._cached_options(options)
-        listed = checked_tags(tags)
-
-        def decorate(function: Callable[P, T]) -> Cached[P, T]:
-            if not fits(inner(function)):
-                raise UsageError(WRONG_WORLD)
-            of = options.get("type")
-            of = returned_type(inner(function)) if of is None else of
-            made = self._cached_options({**options, "type": of})
-            return Cached(
-                function, self._cache, self._settings, template, made, lock_key, listed
-            )
-
-        return decorate
-
-    @takes(CacheKeywords, CacheOptions)
-    def cached_many(
-        self, template: str, *, tags: Iterable[str] = (), **options: Unpack[CacheKeywords]
-    ) -> Callable[[Callable[P, T]], CachedMany[P, T]]:
-        """Cache what a function of many items returns for each: one read, one call for the rest.
-
-        `@dibs.cached_many("menu:{branch_id}", ttl=180)` above `menus(branch_ids) -> dict[str,
-        Menu]`. The first parameter is the list; the field that is no parameter stands for an item
-        of it. *type* is that of one value. UsageError: an option makes no sense.
-        """
-        self._cached_many_options(options)
-        listed = checked_tags(tags)
-
-        def decorate(function: Callable[P, T]) -> CachedMany[P, T]:
-            if not fits(function):
-                raise UsageError(WRONG_WORLD)
-            of = options.get("type")
-            of = returned_values_type(function) if of is None else of
-            made = self._cached_many_options({**options, "type": of})
-            return CachedMany(function, self._cache, self._settings, template, made, listed)
-
-        return decorate
-
-    @takes(CacheKeywords, CacheOptions)
-    def get_or_load(
-        self,
-        key: str,
-        loader: Callable[[], T],
-        *,
-        lock_key: str | None = None,
-        tags: Iterable[str] = (),
-        name: str | None = None,
-        **options: Unpack[CacheKeywords],
-    ) -> T:
-        """The value of *key*; where there is none, what *loader* returns, kept for *ttl*.
-
-        *lock_key*: the key that is locked meanwhile. *tags*: as in `cached`, without fields.
-        *name*: what events call the key, as in `hold`. UsageError: an option makes no sense.
-        """
-        chosen = self._load_options(options)
-        called = public_name(key) if name is None else name
-        listed = checked_tags(tags) if tags else ()
-        keys = cache_keys(self._settings, chosen, called, key, lock_key, listed)
-        return self._cache.get(keys, loader, (), {})
-
-    def invalidate(
-        self, key: str, *, lock_key: str | None = None, name: str | None = None
-    ) -> bool:
-        """Delete the cached value of *key*, as `invalidate` of a cached function does.
-
-        False: the store is out; it is deleted when the store is back. UsageError: it is no value.
-        """
-        space, called = self._settings.namespace, public_name(key) if name is None else name
-        data = expand(space, key)
-        lock = lock_of(space, data) if lock_key is None else expand(space, lock_key)
-        return self._cache.delete(data, lock, called, DAY, self._settings.on_outage)
-
-    def invalidate_tag(self, tag: str) -> bool:
-        """Invalidate every value that has *tag*, in all processes, by one command.
-
-        False: the store is out; it is done when the store is back.
-        """
-        key = tag_key(self._settings.namespace, tag)
-        return self._cache.invalidate_tag(key, self._settings.on_outage)
-
     # ---- the end
 
     def close(self) -> None:
@@ -376,3 +337,9 @@ class Dibs:
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"
+
+
+def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:
+    return HoldOptions(
+        settings, ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise", on_outage="closed"
+    )

@@ -45,8 +45,10 @@ _LEAKS = ("cleared", "dropped", "outage", "closed")
 
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
 _WAITED = ("acquired", "busy", "waited")
-_ANSWERED = ("acquired", "claimed", "released", "completed", "late")
+_ANSWERED = ("acquired", "claimed", "elected", "fired", "released", "completed", "late")
 """Redis has answered, if the event is guarded. A refusal may come from this process alone."""
+
+_LEADS = {"elected": 1, "resigned": 0, "deposed": 0}
 
 _log = logging.getLogger("dibs")
 _Note = Callable[[Event], object]
@@ -104,6 +106,30 @@ class _Metrics:
             f"{prefix}_wait_seconds", "Time that callers waited for other holders."
         )
         self.loaded = _histogram(f"{prefix}_load_seconds", "Time that loads of cached values took.")
+        self.leader = Gauge(
+            f"{prefix}_leader",
+            "1 while this process is the leader.",
+            ["name"],
+            registry=None,
+            multiprocess_mode="livesum",
+        )
+        self.ran = _histogram(
+            f"{prefix}_scheduled_seconds",
+            "Time that scheduled functions ran, also those that failed.",
+        )
+        self.delay = _histogram(
+            f"{prefix}_scheduled_delay_seconds", "Time from the fire of a function to its run."
+        )
+        self.missed = Counter(
+            f"{prefix}_scheduled_missed", "Fires that nobody ran.", ["name"], registry=None
+        )
+        self.succeeded = Gauge(
+            f"{prefix}_scheduled_success_timestamp_seconds",
+            "When a scheduled function last returned in this process.",
+            ["name"],
+            registry=None,
+            multiprocess_mode="max",
+        )
 
     def register(self, registry: CollectorRegistry) -> None:
         """Register all metrics or none. ValueError: a name is taken."""
@@ -150,6 +176,8 @@ class PrometheusListener:
         self._names: dict[str, str] = {}
         self._claims: set[str] = set()
         """Names of claims: a `released` event may be of a lease."""
+        self._long: set[str] = set()
+        """Names of elections and schedules, whose leases may be held for hours."""
         self._notes: dict[tuple[str, str], list[_Note]] = {}
         self._is_out = False
         self._has_failed = False
@@ -193,6 +221,8 @@ class PrometheusListener:
             *self._notes_on_claims(kind, name),
             *self._notes_on_times(kind, name),
             *self._notes_on_outages(kind, name),
+            *self._notes_on_leaders(kind, name),
+            *self._notes_on_schedules(kind, name),
         ]
         self._notes[kind, name] = notes
         return notes
@@ -213,10 +243,7 @@ class PrometheusListener:
     def _notes_on_times(self, kind: str, name: str) -> list[_Note]:
         notes: list[_Note] = []
         if kind in _HELD:
-            held = self._metrics.held.labels(name).observe
-            notes.append(
-                lambda event: event.guarded and event.held is not None and held(event.held)
-            )
+            notes.append(self._note_held(name))
         if kind in _WAITED:
             waited = self._metrics.waited.labels(name).observe
             notes.append(lambda event: event.waited and waited(event.waited))
@@ -235,12 +262,47 @@ class PrometheusListener:
         if kind not in _ANSWERED:
             return []
         notes: list[_Note] = [lambda event: event.guarded and self._out(is_out=False)]
-        if kind in ("acquired", "claimed"):
+        if kind in ("acquired", "claimed", "elected", "fired"):
             unguarded = self._metrics.unguarded.labels(name).inc
             notes.append(lambda event: event.guarded is False and unguarded())
         return notes
 
+    def _notes_on_leaders(self, kind: str, name: str) -> list[_Note]:
+        if kind not in _LEADS:
+            return []
+        self._long.add(name)
+        leader, leads = self._metrics.leader.labels(name), _LEADS[kind]
+        return [lambda event: leader.set(leads)]
+
+    def _notes_on_schedules(self, kind: str, name: str) -> list[_Note]:
+        metrics = self._metrics
+        if kind == "missed":
+            missed = metrics.missed.labels(name)
+            return [lambda event: missed.inc(event.count or 0)]
+        if kind == "fired":
+            self._long.add(name)
+            metrics.missed.labels(name)  # begins at 0, so that the first one is an increase
+            delay = metrics.delay.labels(name).observe
+            return [lambda event: event.delay is not None and delay(event.delay)]
+        if kind not in ("finished", "failed"):
+            return []
+        ran = metrics.ran.labels(name).observe
+        notes: list[_Note] = [lambda event: event.took is not None and ran(event.took)]
+        if kind == "finished":
+            succeeded = metrics.succeeded.labels(name).set
+            notes.append(lambda event: succeeded(event.at))
+        return notes
+
     # ---- updating the metrics
+
+    def _note_held(self, name: str) -> _Note:
+        held = self._metrics.held.labels(name).observe
+
+        def note(event: Event) -> None:
+            if event.guarded and event.held is not None and name not in self._long:
+                held(event.held)
+
+        return note
 
     def _expect_claims(self, name: str) -> None:
         """Begin every series at 0, so that the first failure is an increase."""

@@ -129,6 +129,38 @@ def test_each_way_to_leak_has_its_cause(own_server: Server, counted: Counted) ->
     assert counted.get("dibs_open_claims") == 0
 
 
+def test_who_leads_is_a_gauge(valkey: Server, counted: Counted) -> None:
+    """1 while this process leads; the hours in office are no long hold that needs an alert."""
+    with Dibs(valkey.url, listeners=[counted.listener]) as ours:
+        with ours.leader("indexer"):
+            assert counted.get("dibs_leader", name="indexer") == 1
+        assert counted.get("dibs_leader", name="indexer") == 0
+    assert counted.get("dibs_events_total", kind="elected", name="indexer") == 1
+    assert counted.get("dibs_events_total", kind="resigned", name="indexer") == 1
+    assert counted.get("dibs_hold_seconds_count", name="indexer") in (None, 0)
+
+
+def test_scheduled_functions_are_measured(valkey: Server, counted: Counted) -> None:
+    """Runs, their delay, missed fires, and when it last went well: for an alert if that is old."""
+    clock = [1_794_484_800.0]
+    with Dibs(valkey.url, budget=5, listeners=[counted.listener]) as ours:
+
+        @ours.scheduled(every=60, key="tick")
+        def tick() -> None: ...
+
+        scheduler = ours.scheduler()
+        scheduler.clock = lambda: clock[0]
+        with scheduler:
+            eventually(lambda: valkey.client().exists("scheduled-last:tick"))
+            clock[0] += 190
+            scheduler.look()
+            eventually(lambda: counted.get("dibs_scheduled_seconds_count", name="tick") == 1)
+    assert counted.get("dibs_scheduled_delay_seconds_sum", name="tick") == 10
+    assert counted.get("dibs_scheduled_missed_total", name="tick") == 2
+    assert (counted.get("dibs_scheduled_success_timestamp_seconds", name="tick") or 0) > 1e9
+    assert counted.get("dibs_hold_seconds_count", name="tick") in (None, 0)
+
+
 def test_a_name_that_is_held_and_then_claimed(counted: Counted) -> None:
     """Ends count as those of claims from the first claim on."""
     counted.hear("released", held=1.0, guarded=True)

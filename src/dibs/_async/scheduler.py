@@ -1,0 +1,65 @@
+"""Runs the scheduled functions of a client for the length of a `with` block."""
+
+from collections.abc import Callable
+from time import time
+
+from .._tasks import monotonic
+from ..errors import UsageError
+from .leases import AsyncLeases
+from .runner import AsyncRunner
+from .scheduled import AsyncScheduledFunction
+
+
+class AsyncScheduler:
+    """`async with dibs.scheduler():`; runs what `scheduled` has registered until the block ends."""
+
+    def __init__(
+        self, leases: AsyncLeases, schedules: dict[str, AsyncScheduledFunction], drain: float
+    ) -> None:
+        self.clock: Callable[[], float] = time
+        """The wall clock, in seconds since the epoch. A test may set another one before it starts.
+        """
+        self._leases = leases
+        self._schedules = schedules
+        self._drain = drain
+        self._runners: list[AsyncRunner] = []
+
+    async def __aenter__(self) -> "AsyncScheduler":
+        if self._runners:
+            raise UsageError("this scheduler is already running")
+        self._leases.store.must_be_open()
+        if not self._schedules:
+            raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
+        runners = [AsyncRunner(self._leases, each, self._read) for each in self._schedules.values()]
+        self._runners = runners
+        try:
+            for runner in runners:
+                runner.start()
+        except BaseException:  # no thread to be had
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        runners, self._runners = self._runners, []
+        until = monotonic() + self._drain
+        for runner in runners:
+            runner.stop()
+        try:
+            for runner in runners:
+                await runner.ended(until)
+        finally:  # also where the end itself is cancelled
+            for runner in runners:
+                await runner.cancel()
+
+    def _read(self) -> float:
+        return self.clock()
+
+    def look(self) -> None:
+        """Look at the clock now; done by itself every 30 s, and when a fire is due."""
+        for runner in self._runners:
+            runner.look()
+
+    def __repr__(self) -> str:
+        state = "running" if self._runners else "not running"
+        return f"<{type(self).__name__}: {len(self._schedules)} functions, {state}>"

@@ -1,0 +1,305 @@
+"""When a scheduled function is due, and what becomes of fires that nobody ran.
+
+A *fire* is a moment at which a function is due, as milliseconds since the epoch: the same number on
+every machine. For each schedule the store keeps the last fire that is over. Whoever runs a fire
+holds the lease of the schedule, and a fire is run only if it is later than the last one.
+"""
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, tzinfo
+from importlib import import_module
+from typing import Any, Final, Literal, NamedTuple, Protocol, Required, TypedDict
+from zoneinfo import ZoneInfo
+
+from ..errors import UsageError
+from .engine import run_whole_script
+from .keys import Seconds, expand, milliseconds, seconds
+from .options import HoldOptions, OutagePolicy, Settings
+from .request import Reply, Request, pack
+
+Missed = Literal["once", "skip"]
+
+GRACE_MS = 60_000
+"""A fire that is late by less is not missed."""
+MOST_AHEAD_MS = 3_600_000
+"""A record that is further ahead of this machine's clock was made by a wrong clock."""
+KEPT_MS = 30 * 86_400_000
+"""How long the last fire is remembered after the next one is due."""
+LONGEST_LOOK = 30.0
+"""Seconds after which the clock is looked at again: it may be set, or the machine may sleep."""
+MOST_COUNTED = 1000
+"""Missed fires of a cron expression are counted up to this number."""
+_SOON = 1_767_225_600_000
+"""Some moment (the beginning of 2026), to see whether an expression ever fires."""
+
+
+# ---- rules
+
+
+class Rule(Protocol):
+    """Says when a function is due."""
+
+    zone: tzinfo
+    """In which a fire is shown to people."""
+
+    def latest(self, now: int) -> int:
+        """The last fire that is not after *now*."""
+        ...
+
+    def following(self, after: int) -> int:
+        """The first fire after *after*."""
+        ...
+
+    def count(self, after: int, until: int) -> int:
+        """How many fires there are after *after*, up to *until*."""
+        ...
+
+
+class Interval:
+    """Every so many seconds, counted from the epoch: all machines agree without talking."""
+
+    def __init__(self, every: Seconds) -> None:
+        self._step = milliseconds(seconds(every, "every"))
+        if self._step < 1000:
+            raise UsageError(f"every must be at least 1 s, not {every!r}")
+        self.zone: tzinfo = UTC
+
+    def latest(self, now: int) -> int:
+        """The last fire that is not after *now*."""
+        return now - now % self._step
+
+    def following(self, after: int) -> int:
+        """The first fire after *after*."""
+        return self.latest(after) + self._step
+
+    def count(self, after: int, until: int) -> int:
+        """How many fires there are after *after*, up to *until*."""
+        return max(until // self._step - after // self._step, 0)
+
+    def __repr__(self) -> str:
+        return f"every {self._step / 1000:g} s"
+
+
+class Cron:
+    """A cron expression, in a time zone. UsageError: it cannot be read, or never fires."""
+
+    def __init__(self, expression: str, zone: tzinfo) -> None:
+        self._expression = expression
+        self.zone = zone
+        self._fires: Callable[..., Iterator[datetime]] = functools.partial(
+            _cronsim().CronSim, expression
+        )
+        try:
+            self.following(_SOON)
+        except StopIteration:
+            raise UsageError(f"the cron expression {expression!r} never fires") from None
+        except Exception as error:
+            said = f"the cron expression {expression!r} cannot be read: {error}"
+            raise UsageError(said) from None
+
+    def latest(self, now: int) -> int:
+        """The last fire that is not after *now*; 0: there was none for fifty years."""
+        back = self._fires(self._moment(now), reverse=True)
+        # Where clocks are changed, an expression counts backwards a little differently: begin some
+        # fires earlier, and count as `following` does.
+        found: list[datetime] = list(itertools.islice(back, 3))
+        fire = _milliseconds(found[-1]) if found else _SOON
+        while (later := self.following(fire)) <= now:
+            fire = later
+        return fire if fire <= now else 0
+
+    def following(self, after: int) -> int:
+        """The first fire after *after*."""
+        fires = self._fires(self._moment(after))
+        # In the hour that comes twice, the first answer may be in its first half: not after it.
+        while (fire := _milliseconds(next(fires))) <= after:
+            pass
+        return fire
+
+    def count(self, after: int, until: int) -> int:
+        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
+        number = 0
+        while number < MOST_COUNTED and (after := self.following(after)) <= until:
+            number += 1
+        return number
+
+    def _moment(self, time: int) -> datetime:
+        return datetime.fromtimestamp(time // 1000, self.zone)
+
+    def __repr__(self) -> str:
+        return f"{self._expression!r} in {self.zone}"
+
+
+def _cronsim() -> Any:
+    try:
+        return import_module("cronsim")
+    except ImportError:
+        said = "a cron expression needs the package cronsim: pip install 'dibs[cron]'"
+        raise UsageError(f"{said}; every= needs nothing") from None
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1000
+
+
+def _zone(timezone: str | tzinfo) -> tzinfo:
+    if isinstance(timezone, tzinfo):
+        return timezone
+    if timezone == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(timezone)
+    except Exception:  # not a string, not a name, not there, or no zone database at all
+        said = f"there is no time zone {timezone!r} here"
+        raise UsageError(f"{said}; without a zone database: pip install tzdata") from None
+
+
+# ---- options
+
+
+class ScheduleKeywords(TypedDict, total=False):
+    """Options of `scheduled`."""
+
+    key: Required[str]
+    """Names the schedule, the same on all machines. Log lines and events show it."""
+    every: Seconds | None
+    """In place of a cron expression: an interval, counted from the epoch."""
+    timezone: str | tzinfo
+    """In which the cron expression is read: a name such as "Asia/Taipei", or a tzinfo."""
+    missed: Missed
+    """What becomes of fires that nobody ran: "once" runs the last of them late, "skip" none."""
+    ttl: Seconds
+    """How long a crash of the machine that runs a fire keeps others from taking over."""
+    at_least: Seconds
+    """The least time from the beginning of a run to the beginning of the next one."""
+    on_outage: OutagePolicy
+    """"closed" runs nothing while Redis is unavailable, "open" runs fires on every machine."""
+
+
+class ScheduleOptions:
+    """How a function is scheduled. UsageError: one of the options makes no sense."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        key: str,
+        every: Seconds | None = None,
+        timezone: str | tzinfo = "UTC",
+        missed: Missed = "once",
+        ttl: Seconds = 10,
+        at_least: Seconds = 0,
+        on_outage: OutagePolicy = "closed",
+    ) -> None:
+        if missed not in ("once", "skip"):  # callers without a type checker
+            raise UsageError(f'missed must be "once" or "skip", not {missed!r}')
+        expand(settings.namespace, key)  # UsageError: no string, empty, or too long
+        self.key: Final = key
+        self.every: Final = every
+        self.zone: Final = _zone(timezone)
+        self.missed: Final[Missed] = missed
+        self.at_least: Final = seconds(at_least, "at_least", zero=True)
+        self.lease: Final = HoldOptions(
+            settings, ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True, on_outage=on_outage
+        )
+        """How the key of the schedule is held while a fire runs."""
+
+    def rule(self, cron: str | None) -> Rule:
+        """When the function is due. UsageError: not exactly one of *cron* and `every`."""
+        if (cron is None) == (self.every is None):
+            raise UsageError("pass either a cron expression or every=")
+        if self.every is None:
+            assert cron is not None
+            return Cron(cron, self.zone)
+        if self.zone is not UTC:
+            raise UsageError("every= is counted from the epoch and has no timezone; use a cron")
+        return Interval(self.every)
+
+
+# ---- what to do now
+
+
+class Step(NamedTuple):
+    """What a machine does next."""
+
+    run: int | None = None
+    """Run this fire."""
+    skip: int | None = None
+    """Record this fire as over, without running it."""
+    missed: int = 0
+    """How many fires nobody ran, nor will."""
+    look_at: int = 0
+    """If there is nothing to do: when there will be."""
+
+
+def next_step(rule: Rule, last: int, now: int, missed: Missed, awaited: int | None) -> Step:
+    """What to do at *now*, if *last* is the last fire that is over.
+
+    Only the latest fire is ever run: where there are several, it stands for all of them. *awaited*:
+    the fire that this machine waits to take over from another one; it is not late for us.
+    """
+    latest = rule.latest(now)
+    if latest <= last:
+        return Step(look_at=rule.following(max(now, last)))
+    number = rule.count(last, latest)
+    if missed == "skip" and now - latest > GRACE_MS and latest != awaited:
+        return Step(skip=latest, missed=number)
+    return Step(run=latest, missed=number - 1)
+
+
+def pause(look_at: int, now: int) -> float:
+    """Seconds until the clock is looked at again."""
+    return min(max((look_at - now) / 1000, 0.0), LONGEST_LOOK)
+
+
+# ---- the last fire, in the store
+
+
+def last_request(key: bytes) -> Request:
+    """Ask for the last fire that is over."""
+    return Request(pack("GET", key), 1, key)
+
+
+def begin_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
+    """Record *fire* as the last one, if the store knows none: the schedule is new."""
+    return Request(pack("SET", key, b"%d %b" % (fire, holder), "NX", "PX", kept_ms), 1, key)
+
+
+def record_request(
+    key: bytes, fire: int, holder: bytes, kept_ms: int, now: int, until: float
+) -> Request:
+    """Record that *fire* is over; worth delivering until the (local) time *until*."""
+    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, now + MOST_AHEAD_MS)
+    return Request(script, 1, key, until)
+
+
+def kept_ms(rule: Rule, fire: int) -> int:
+    """How long *fire* is remembered: past the next fire, and past a long time without machines."""
+    return rule.following(fire) - fire + KEPT_MS
+
+
+def read_last(reply: Reply) -> int | None:
+    """The last fire that is over; None: the store knows none."""
+    digits = reply.partition(b" ")[0] if isinstance(reply, bytes) else b""
+    return int(digits) if digits.isdigit() else None
+
+
+def believed(last: int | None, now: int) -> int | None:
+    """*last*, unless it was recorded by a machine whose clock is wrong."""
+    return None if last is None or last > now + MOST_AHEAD_MS else last
+
+
+def takes_fire(parameters: list[inspect.Parameter]) -> bool:
+    """Whether a function with *parameters* asks for its fire. UsageError: for anything else."""
+    needed = [
+        each.name
+        for each in parameters
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    if set(needed) - {"fire"}:
+        said = "a scheduled function takes no argument, or one that is called fire"
+        raise UsageError(f"{said}; not {', '.join(needed)}")
+    return any(each.name == "fire" for each in parameters)

@@ -1,0 +1,297 @@
+# Printed from src/dibs/_async/runner.py by tools/unasync.py – do not edit.
+"""One scheduled function on this machine: waiting for a fire, getting it, running it."""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from .._core.breaker import Outage
+from .._core.causes import cause_for
+from .._core.lease import HoldCall, Holding, LeaseState
+from .._core.request import Request
+from .._core.schedule import (
+    Step,
+    begin_request,
+    believed,
+    kept_ms,
+    last_request,
+    next_step,
+    pause,
+    read_last,
+    record_request,
+)
+from .._threads import BackgroundTasks, Signal, monotonic
+from ..errors import LeaseLost, Unavailable, UsageError
+from ..events import Kind
+from .lease import Hold, Lease
+from .leases import Leases
+from .scheduled import Fire, ScheduledFunction
+
+_log = logging.getLogger("dibs")
+
+_AFTER_OUTAGE = 1.0
+"""Seconds until the next try, if Redis is unavailable."""
+_AFTER_ERROR = 10.0
+"""Seconds until the next try after an error that nobody expected: each is logged."""
+_DELIVER_FOR = 3600.0
+"""How long the end of a fire is worth recording if Redis is unavailable at that moment."""
+
+
+class Runner:
+    """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
+
+    def __init__(
+        self, leases: Leases, scheduled: ScheduledFunction, clock: Callable[[], float]
+    ) -> None:
+        self._leases = leases
+        self._scheduled = scheduled
+        self._clock = clock
+        self._since = self._now()
+        self._last: int | None = None
+        """The last fire that is over, as far as is known here; None: the store was not asked."""
+        self._awaited: int | None = None
+        """The fire that this machine runs, or waits to take over."""
+        self._is_delayed = False
+        """A fire is due, Redis is unavailable, and that was logged."""
+        self._is_started = self._stopping = False
+        self._wake = Signal()
+        self._end = Signal()
+        self._threads = BackgroundTasks()
+
+    # ---- beginning and end
+
+    def start(self) -> None:
+        """Begin. RuntimeError: the system has no thread for it."""
+        rule, moment = self._scheduled.rule, self._scheduled.moment
+        following = moment(rule.following(self._since)).isoformat()
+        _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
+        self._is_started = self._threads.spawn(self._run)
+        if not self._is_started:
+            raise RuntimeError("no thread could be started for a scheduled function")
+
+    def stop(self) -> None:
+        """Take no further fires."""
+        self._stopping = True
+        self.look()
+        self._leases.waiters.wake_next(self._scheduled.call.key)
+
+    def look(self) -> None:
+        """Look at the clock now."""
+        self._wake.set()
+
+    def ended(self, until: float) -> None:
+        """Wait until it has ended, or until *until*."""
+        if self._is_started and not self._end.wait(until - monotonic()):
+            _log.warning("%s: still running when the scheduler ends", self._scheduled.key)
+
+    def cancel(self) -> None:
+        """End a task, and wait until it has ended. A thread is left alone."""
+        self._threads.stop()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping and not self._leases.store.is_closed:
+                self._wake.wait(self._try_step())
+        finally:
+            self._end.set()
+
+    def _try_step(self) -> float:
+        """What is to be done now. If it fails: after how many seconds it is worth another try."""
+        self._wake.clear()
+        try:
+            self._step()
+        except Unavailable as error:
+            self._report_delay(error)
+            return _AFTER_OUTAGE
+        except Exception:
+            if not self._leases.store.is_closed:
+                _log.exception("%s: scheduling failed; it is tried again", self._scheduled.key)
+            return _AFTER_ERROR
+        self._is_delayed = False
+        return 0.0
+
+    # ---- what to do now
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _plan(self) -> Step:
+        rule, now = self._scheduled.rule, self._now()
+        if believed(self._last, now) is None:  # the clock was wrong, and has been set
+            self._last = rule.latest(now)
+        assert self._last is not None
+        return next_step(rule, self._last, now, self._scheduled.options.missed, self._awaited)
+
+    def _step(self) -> None:
+        """Run what is due, skip what is too late; if there is nothing, wait for it."""
+        if self._last is None:
+            self._begin()
+        step = self._plan()
+        if step.run is None and step.skip is None:
+            if not self._stopping:
+                self._wake.wait(pause(step.look_at, self._now()))
+            return
+        self._refresh()
+        step = self._plan()
+        if step.skip is not None:
+            self._skip(step.skip)
+        elif step.run is not None:
+            self._take(step.run)
+
+    def _take(self, fire: int) -> None:
+        """Wait until *fire* is over elsewhere, or is ours to run."""
+        self._awaited = fire
+        attempt = functools.partial(self._attempt, fire)
+        taken = self._leases.waiters.take(self._scheduled.call, attempt)
+        if taken is None or isinstance(taken, Holding):
+            return  # it is over, we are stopped, or somebody still runs it: look at the clock
+        try:
+            with Hold(self._leases, self._scheduled.call, taken) as lease:
+                self._refresh()
+                step = self._plan()
+                if step.run is not None and not self._stopping:
+                    self._execute(step.run, step.missed, lease, taken)
+        except LeaseLost:
+            _log.warning(
+                "%s: its lease was lost; another machine may take over", self._scheduled.key
+            )
+
+    def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
+        """One try to get *fire*. None: there is nothing to get."""
+        if self._stopping:
+            return None
+        self._refresh()
+        if self._last is not None and self._last >= fire:
+            return None
+        return self._leases.attempt(call)
+
+    # ---- running a fire
+
+    def _execute(self, fire: int, missed: int, lease: Lease, state: LeaseState) -> None:
+        self._report_missed(missed)
+        self._report_fired(fire, lease)
+        since = monotonic()
+        try:
+            self._scheduled(Fire(self._scheduled.moment(fire), lease))
+        except Exception as error:
+            if lease.lost:  # it was told so, by `check()`: another machine takes over
+                self._report_end("failed", fire, since, cause=cause_for("lease_lost"))
+                return
+            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
+        except BaseException:
+            code = "lease_lost" if lease.lost else "stopped"
+            self._report_end("failed", fire, since, cause=cause_for(code))
+            raise
+        else:
+            self._report_end("finished", fire, since)
+            if lease.lost:  # a thread, which cannot be cancelled
+                said = "%s: its lease was lost while it ran; another machine may have run it, too"
+                _log.warning(said, self._scheduled.key)
+        self._record(fire)
+        self._keep(lease, state)
+
+    def _keep(self, lease: Lease, state: LeaseState) -> None:
+        """With `at_least`: leave the lease to run out at that time, in place of releasing it."""
+        left = state.since + self._scheduled.options.at_least - monotonic()
+        if left > 0 and lease.guarded and lease.extend(max(left, 0.001)):
+            self._leases.drop(state)
+
+    def _skip(self, fire: int) -> None:
+        """Record *fire* as over, unless another machine is running: then wait for its end."""
+        taken = self._leases.attempt(self._scheduled.call)
+        if isinstance(taken, Holding):
+            self._awaited = fire
+            return
+        with Hold(self._leases, self._scheduled.call, taken):
+            self._refresh()
+            step = self._plan()
+            if step.skip is not None:
+                self._report_missed(step.missed)
+                self._record(step.skip)
+
+    # ---- the last fire that is over
+
+    def _begin(self) -> None:
+        """Learn the last fire. A schedule that the store does not know begins now."""
+        scheduled = self._scheduled
+        latest = scheduled.rule.latest(self._since)
+        self._refresh()
+        if self._last is None:
+            self._last = latest
+            kept = kept_ms(scheduled.rule, latest)
+            request = begin_request(scheduled.last_key, latest, self._holder, kept)
+            self._ask(request)
+
+    def _refresh(self) -> None:
+        """Learn which fires are over by now."""
+        reply = self._ask(last_request(self._scheduled.last_key))
+        last = believed(read_last(reply), self._now())
+        if last is not None and (self._last is None or last > self._last):
+            self._last, self._awaited = last, None
+
+    def _record(self, fire: int) -> None:
+        """*fire* is over."""
+        scheduled, now = self._scheduled, monotonic()
+        self._last, self._awaited = max(self._last or 0, fire), None
+        kept = kept_ms(scheduled.rule, fire)
+        request = record_request(
+            scheduled.last_key, fire, self._holder, kept, self._now(), now + _DELIVER_FOR
+        )
+        try:
+            self._leases.store.must_be_open()
+            self._leases.store.ask(request, now)
+        except Outage as outage:
+            said = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
+            _log.warning(said, scheduled.key, outage.cause)
+            self._leases.events.emit("outage", scheduled.key, cause=outage.cause)
+        except UsageError as error:  # a thread that went on when the scheduler had ended
+            _log.error("%s: the end of a fire could not be recorded: %s", scheduled.key, error)
+            raise
+
+    def _ask(self, request: Request) -> Any:
+        """The reply; None: Redis is unavailable, the policy is "open". Unavailable: "closed"."""
+        try:
+            now, _ = self._leases.store.opened()
+            return self._leases.store.ask(request, now)
+        except Outage as outage:
+            policy = self._scheduled.options.lease.on_outage
+            self._leases.store.outage(self._scheduled.key, outage.cause, policy)
+            return None
+
+    @property
+    def _holder(self) -> bytes:
+        return self._leases.identity.holder.encode()
+
+    # ---- events and log lines
+
+    def _report_fired(self, fire: int, lease: Lease) -> None:
+        key, delay = self._scheduled.key, max(self._now() - fire, 0) / 1000
+        moment = self._scheduled.moment(fire).isoformat()
+        _log.info("%s: running the fire of %s, %.1f s after it", key, moment, delay)
+        facts = {"guarded": lease.guarded, "fence": lease.fence}
+        self._leases.events.emit("fired", key, delay=delay, **facts)
+
+    def _report_end(
+        self, kind: Kind, fire: int, since: float, error: Exception | None = None, **facts: Any
+    ) -> None:
+        key, took = self._scheduled.key, monotonic() - since
+        moment = self._scheduled.moment(fire).isoformat()
+        if kind == "finished":
+            _log.info("%s: finished the fire of %s in %.1f s", key, moment, took)
+        else:
+            level = logging.WARNING if error is None else logging.ERROR
+            said = "%s: the fire of %s failed after %.1f s: %s"
+            _log.log(level, said, key, moment, took, facts["cause"], exc_info=error)
+        self._leases.events.emit(kind, key, took=took, **facts)
+
+    def _report_missed(self, count: int) -> None:
+        if count > 0:
+            key = self._scheduled.key
+            _log.warning("%s: %d fires were missed and are not run", key, count)
+            self._leases.events.emit("missed", key, count=count)
+
+    def _report_delay(self, error: Unavailable) -> None:
+        if not self._is_delayed:
+            self._is_delayed = True
+            _log.warning("%s: waiting for Redis: %s", self._scheduled.key, error.detail)

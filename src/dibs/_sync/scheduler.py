@@ -1,0 +1,66 @@
+# Printed from src/dibs/_async/scheduler.py by tools/unasync.py – do not edit.
+"""Runs the scheduled functions of a client for the length of a `with` block."""
+
+from collections.abc import Callable
+from time import time
+
+from .._threads import monotonic
+from ..errors import UsageError
+from .leases import Leases
+from .runner import Runner
+from .scheduled import ScheduledFunction
+
+
+class Scheduler:
+    """`with dibs.scheduler():`; runs what `scheduled` has registered until the block ends."""
+
+    def __init__(
+        self, leases: Leases, schedules: dict[str, ScheduledFunction], drain: float
+    ) -> None:
+        self.clock: Callable[[], float] = time
+        """The wall clock, in seconds since the epoch. A test may set another one before it starts.
+        """
+        self._leases = leases
+        self._schedules = schedules
+        self._drain = drain
+        self._runners: list[Runner] = []
+
+    def __enter__(self) -> "Scheduler":
+        if self._runners:
+            raise UsageError("this scheduler is already running")
+        self._leases.store.must_be_open()
+        if not self._schedules:
+            raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
+        runners = [Runner(self._leases, each, self._read) for each in self._schedules.values()]
+        self._runners = runners
+        try:
+            for runner in runners:
+                runner.start()
+        except BaseException:  # no thread to be had
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        runners, self._runners = self._runners, []
+        until = monotonic() + self._drain
+        for runner in runners:
+            runner.stop()
+        try:
+            for runner in runners:
+                runner.ended(until)
+        finally:  # also where the end itself is cancelled
+            for runner in runners:
+                runner.cancel()
+
+    def _read(self) -> float:
+        return self.clock()
+
+    def look(self) -> None:
+        """Look at the clock now; done by itself every 30 s, and when a fire is due."""
+        for runner in self._runners:
+            runner.look()
+
+    def __repr__(self) -> str:
+        state = "running" if self._runners else "not running"
+        return f"<{type(self).__name__}: {len(self._schedules)} functions, {state}>"

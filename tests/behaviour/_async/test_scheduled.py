@@ -1,0 +1,488 @@
+"""What `scheduled` promises: each fire is run by one machine, on time or late, or is skipped."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dibs import AsyncDibs, Event, UsageError
+from dibs.testing import Server
+
+from .._tasks import Beside, eventually, sleep
+from ..events import kinds
+from .schedules import NOON, Clock, has_begun
+
+
+def of(events: list[Event], *wanted: str) -> list[Event]:
+    return [event for event in events if event.kind in wanted]
+
+
+async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
+    """Three machines, one clock: once for each fire, on whichever is first."""
+    runs: list[datetime] = []
+    clock = Clock()
+    async with (
+        AsyncDibs(server.url, budget=5) as one,
+        AsyncDibs(server.url, budget=5) as two,
+        AsyncDibs(server.url, budget=5) as three,
+    ):
+        for dibs in (one, two, three):
+
+            @dibs.scheduled(every=60, key="tick")
+            async def tick(fire: Any) -> None:
+                fire.lease.check()
+                runs.append(fire.at)
+
+        async with clock.scheduler(one), clock.scheduler(two), clock.scheduler(three):
+            await eventually(has_begun(server, "tick"))
+            for minute in (1, 2, 3):
+                clock.set(NOON + 60 * minute)
+                await eventually(lambda minute=minute: len(runs) == minute)
+    assert runs == [datetime.fromtimestamp(NOON + 60 * minute, UTC) for minute in (1, 2, 3)]
+
+
+async def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
+    """The machine whose clock is ahead runs it; those behind see that it is over."""
+    runs: list[str] = []
+    ahead, behind = Clock(NOON + 15), Clock(NOON - 15)
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+
+        @one.scheduled(every=10, key="tick")
+        async def early(fire: Any) -> None:
+            runs.append(f"early {fire.at:%M:%S}")
+
+        @two.scheduled(every=10, key="tick")
+        async def late(fire: Any) -> None:
+            runs.append(f"late {fire.at:%M:%S}")
+
+        async with ahead.scheduler(one):
+            await eventually(has_begun(valkey, "tick"))
+            async with behind.scheduler(two):
+                for second in (20, 30, 40):
+                    ahead.set(NOON + second)
+                    await eventually(lambda second=second: runs[-1:] == [f"early 00:{second}"])
+                for second in (0, 10, 20, 30, 40):
+                    behind.set(NOON + second)
+                    await sleep(0.05)
+                behind.set(NOON + 50)
+                await eventually(lambda: runs[-1] == "late 00:50")
+    assert runs == ["early 00:20", "early 00:30", "early 00:40", "late 00:50"]
+
+
+async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) -> None:
+    """Deployed at noon for three o'clock in the morning: nothing runs at noon."""
+    runs: list[datetime] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled("0 3 * * *", key="nightly", timezone="Asia/Taipei")
+        async def nightly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "nightly"))
+            clock.set(NOON + 6.9 * 3600)
+            await sleep(0.1)
+            assert runs == []
+            clock.set(NOON + 7 * 3600)
+            await eventually(lambda: len(runs) == 1)
+    assert runs[0].isoformat() == "2026-11-13T03:00:00+08:00"
+
+
+async def test_fires_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
+    """missed="once": the last of them runs late, with its own time; the others are counted."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=3600, key="hourly")
+        async def hourly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        async with Clock().scheduler(dibs):
+            await eventually(has_begun(valkey, "hourly"))
+        async with Clock(NOON + 5.5 * 3600).scheduler(dibs):
+            await eventually(lambda: len(of(events, "finished")) == 1)
+    assert runs == [datetime.fromtimestamp(NOON + 5 * 3600, UTC)]
+    [fired] = of(events, "fired")
+    [missed] = of(events, "missed")
+    assert fired.delay == 1800 and fired.guarded is True and fired.fence is not None
+    assert missed.count == 4 and missed.name == "hourly"
+
+
+async def test_fires_of_a_time_without_machines_can_be_skipped(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """missed="skip": counted once in the fleet, and the next one runs when it is due."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    clock = Clock(NOON + 5.5 * 3600)
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=3600, key="hourly", missed="skip")
+        async def hourly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        async with Clock().scheduler(dibs):
+            await eventually(has_begun(server, "hourly"))
+        for _ in range(2):
+            async with clock.scheduler(dibs):
+                await eventually(lambda: len(of(events, "missed")) == 1)
+        async with clock.scheduler(dibs):
+            clock.set(NOON + 6 * 3600)
+            await eventually(lambda: len(runs) == 1)
+    assert runs == [datetime.fromtimestamp(NOON + 6 * 3600, UTC)]
+    assert [event.count for event in of(events, "missed")] == [5]
+    assert any("hourly: 5 fires were missed" in line for line in caplog.messages)
+
+
+async def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Server) -> None:
+    """The next machine waits for its end, and then runs the latest fire once."""
+    runs: list[str] = []
+    clock = Clock()
+    going: list[bool] = [True]
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="long")
+            async def long(fire: Any) -> None:
+                runs.append(f"begin {fire.at:%M}")
+                while going[0]:
+                    await sleep(0.01)
+                runs.append(f"end {fire.at:%M}")
+
+        async with clock.scheduler(one), clock.scheduler(two):
+            await eventually(has_begun(valkey, "long"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["begin 01"])
+            for minute in (2, 3, 4):
+                clock.set(NOON + 60 * minute)
+                await sleep(0.05)
+            assert runs == ["begin 01"]
+            going[0] = False
+            await eventually(lambda: len(runs) == 4)
+            clock.set(NOON + 300)
+            await eventually(lambda: len(runs) == 6)
+    assert runs == ["begin 01", "end 01", "begin 04", "end 04", "begin 05", "end 05"]
+
+
+async def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
+    """missed="skip": a machine that comes late waits for the end of a run, and takes over."""
+    events: list[Event] = []
+    runs: list[str] = []
+    going: list[bool] = [True]
+    clock = Clock()
+    async with (
+        AsyncDibs(valkey.url, budget=5) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+
+        @one.scheduled(every=3600, key="hourly", missed="skip")
+        async def long() -> None:
+            runs.append("one")
+            while going[0]:
+                await sleep(0.01)
+
+        @two.scheduled(every=3600, key="hourly", missed="skip")
+        async def late() -> None:
+            runs.append("two")
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "hourly"))
+            clock.set(NOON + 3600)
+            await eventually(lambda: runs == ["one"])
+            clock.set(NOON + 3600 + 900)
+            async with clock.scheduler(two):
+                await eventually(lambda: two._leases.waiters.queues != {})
+                valkey.client().delete("scheduled:hourly")  # as if its machine had died
+                await eventually(lambda: runs == ["one", "two"])
+            going[0] = False
+    assert of(events, "missed") == []
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
+    """It was a day ahead, and fires were run; when it is put right, it goes on from there."""
+    runs: list[str] = []
+    clock = Clock(NOON + 86400)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%d %H:%M}")
+
+        async with clock.scheduler(dibs) as scheduler:
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 86460)
+            await eventually(lambda: len(runs) == 1)
+            clock.set(NOON)
+            await eventually(lambda: scheduler._runners[0]._last == int(NOON) * 1000)
+            clock.set(NOON + 60)
+            await eventually(lambda: len(runs) == 2)
+    assert runs == ["13 12:01", "12 12:01"]
+
+
+async def test_a_scheduler_in_a_process_without_guards_runs_everything(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DIBS_DISABLED=1: every machine leads and runs its functions, as every verb goes on."""
+    monkeypatch.setenv("DIBS_DISABLED", "1")
+    events: list[Event] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick() -> None: ...
+
+        async with clock.scheduler(dibs):
+            clock.set(NOON + 60)
+            await eventually(lambda: len(of(events, "finished")) == 1)
+        async with dibs.leader("indexer") as leader:
+            assert not leader.guarded and not leader.lost
+    assert valkey.keys() == []
+
+
+async def test_a_function_that_raises_has_had_its_fire(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logged with its traceback, an event with a code; not tried again by every other machine."""
+    events: list[Event] = []
+    clock = Clock()
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="broken")
+            async def broken() -> None:
+                raise KeyError("of the function")
+
+        async with clock.scheduler(one), clock.scheduler(two):
+            await eventually(has_begun(valkey, "broken"))
+            for minute in (1, 2):
+                clock.set(NOON + 60 * minute)
+                await eventually(lambda minute=minute: len(of(events, "failed")) == minute)
+            await sleep(0.1)
+    assert kinds(of(events, "fired", "failed")) == ["fired", "failed"] * 2
+    assert {event.cause for event in of(events, "failed")} == {"raised"}
+    [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
+    assert record.levelno == logging.ERROR and record.exc_info is not None
+
+
+async def test_nothing_runs_while_redis_is_unavailable(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the policy of the client: five machines would run it five times. Then it is late."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    clock = Clock()
+    async with AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(fire.at)
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(own_server, "tick"))
+            own_server.freeze()
+            clock.set(NOON + 60)
+            await eventually(lambda: "outage" in kinds(events))
+            await sleep(0.3)
+            assert runs == []
+            own_server.thaw()
+            await eventually(lambda: len(runs) == 1)
+    assert any("tick: waiting for Redis" in line for line in caplog.messages)
+
+
+async def test_a_schedule_may_run_unguarded(own_server: Server) -> None:
+    """on_outage="open": each machine runs it, and says so."""
+    events: list[Event] = []
+    clock = Clock()
+    async with AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", on_outage="open")
+        async def tick() -> None: ...
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(own_server, "tick"))
+            own_server.freeze()
+            clock.set(NOON + 60)
+            await eventually(lambda: len(of(events, "finished")) == 1)
+            own_server.thaw()
+    assert [event.guarded for event in of(events, "fired")] == [False]
+
+
+async def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Server) -> None:
+    """It was done: nobody does it again because Redis was unavailable at that moment."""
+    runs: list[int] = []
+    clock = Clock()
+    async with AsyncDibs(own_server.url, budget=0.3) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick() -> None:
+            runs.append(1)
+            own_server.freeze()
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(own_server, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: len(runs) == 1)
+            await sleep(0.7)
+            own_server.thaw()
+            await eventually(
+                lambda: _last(own_server, "tick") == int(NOON + 60) * 1000,
+            )
+    assert runs == [1]
+
+
+def _last(server: Server, key: str) -> int:
+    return int(server.client().get(f"scheduled-last:{key}").split()[0])
+
+
+async def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
+    """Redis was flushed: machines that run remember which fires are over, and go on."""
+    runs: list[str] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "tick"))
+            for minute in (1, 2):
+                clock.set(NOON + 60 * minute)
+                await eventually(lambda minute=minute: len(runs) == minute)
+                await eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+                valkey.flush()
+    assert runs == ["01", "02"]
+
+
+async def test_a_machine_from_the_future_does_not_stop_the_others(server: Server) -> None:
+    """Its clock is a year ahead: its record is not believed, and is put right."""
+    runs: list[str] = []
+    clock = Clock()
+    async with AsyncDibs(server.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        ahead = int(NOON + 365 * 86400) * 1000
+        server.client().set("scheduled-last:tick", f"{ahead} wrong:1")
+        async with clock.scheduler(dibs):
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["01"])
+            await eventually(lambda: _last(server, "tick") == int(NOON + 60) * 1000)
+        assert 0 < server.client().pttl("scheduled-last:tick") <= (30 * 86400 + 60) * 1000
+
+
+async def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
+    """at_least: the lease stays taken after a quick run; a later fire waits for its end."""
+    runs: list[str] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", at_least=30)
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+            await eventually(lambda: 20_000 < valkey.client().pttl("scheduled:tick") <= 30_000)
+            clock.set(NOON + 120)
+            await sleep(0.2)
+            assert runs == ["01"]
+            valkey.client().delete("scheduled:tick")
+            await eventually(lambda: runs == ["01", "02"])
+
+
+async def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
+    """Within `drain`; no further fire is taken."""
+    runs: list[str] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick() -> None:
+            runs.append("begin")
+            clock.set(NOON + 120)
+            await sleep(0.5)
+            runs.append("end")
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["begin"])
+        assert runs == ["begin", "end"]
+        await eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+    assert _last(valkey, "tick") == int(NOON + 60) * 1000
+
+
+async def test_a_scheduler_that_waits_for_another_machine_ends_at_once(valkey: Server) -> None:
+    """Nobody waits for a run elsewhere to be shut down."""
+    clock = Clock()
+    going: list[bool] = [True]
+    begun: list[int] = []
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+
+        @one.scheduled(every=60, key="long")
+        async def long() -> None:
+            begun.append(1)
+            while going[0]:
+                await sleep(0.01)
+
+        @two.scheduled(every=60, key="long")
+        async def never() -> None:
+            raise AssertionError("the other one runs it")
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "long"))
+            clock.set(NOON + 60)
+            await eventually(lambda: begun == [1])
+
+            async def shut_down() -> bool:
+                async with clock.scheduler(two, drain=60):
+                    await eventually(lambda: two._leases.waiters.queues != {})
+                return True
+
+            assert await Beside(shut_down).result()
+            going[0] = False
+
+
+async def test_mistakes_are_told_before_anything_runs(valkey: Server) -> None:
+    """A function of the wrong kind, an argument too many, a key twice, nothing to run."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(UsageError, match="no function is scheduled"):
+            async with dibs.scheduler():
+                pass
+        with pytest.raises(UsageError, match="user_id"):
+
+            @dibs.scheduled(every=60, key="tick")
+            async def asks(user_id: str) -> None: ...
+
+        with pytest.raises(UsageError, match="empty"):
+            dibs.scheduled(every=60, key="")
+        with pytest.raises(TypeError, match="required keyword-only argument: 'key'"):
+            dibs.scheduled(every=60)  # type: ignore[call-arg]
+
+        @dibs.scheduled(every=60, key="tick")
+        async def first() -> None: ...
+
+        with pytest.raises(UsageError, match="two functions are scheduled with the key 'tick'"):
+
+            @dibs.scheduled(every=60, key="tick")
+            async def second() -> None: ...
+
+        with pytest.raises(UsageError):
+            dibs.scheduler(drain=-1)
+        scheduler = dibs.scheduler()
+        async with scheduler:
+            with pytest.raises(UsageError, match="already running"):
+                async with scheduler:
+                    pass
+        assert await first() is None  # still an ordinary function

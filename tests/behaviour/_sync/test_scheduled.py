@@ -1,0 +1,489 @@
+# Printed from tests/behaviour/_async/test_scheduled.py by tools/unasync.py – do not edit.
+"""What `scheduled` promises: each fire is run by one machine, on time or late, or is skipped."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Event, UsageError
+from dibs.testing import Server
+
+from .._threads import Beside, eventually, sleep
+from ..events import kinds
+from .schedules import NOON, Clock, has_begun
+
+
+def of(events: list[Event], *wanted: str) -> list[Event]:
+    return [event for event in events if event.kind in wanted]
+
+
+def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
+    """Three machines, one clock: once for each fire, on whichever is first."""
+    runs: list[datetime] = []
+    clock = Clock()
+    with (
+        Dibs(server.url, budget=5) as one,
+        Dibs(server.url, budget=5) as two,
+        Dibs(server.url, budget=5) as three,
+    ):
+        for dibs in (one, two, three):
+
+            @dibs.scheduled(every=60, key="tick")
+            def tick(fire: Any) -> None:
+                fire.lease.check()
+                runs.append(fire.at)
+
+        with clock.scheduler(one), clock.scheduler(two), clock.scheduler(three):
+            eventually(has_begun(server, "tick"))
+            for minute in (1, 2, 3):
+                clock.set(NOON + 60 * minute)
+                eventually(lambda minute=minute: len(runs) == minute)
+    assert runs == [datetime.fromtimestamp(NOON + 60 * minute, UTC) for minute in (1, 2, 3)]
+
+
+def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
+    """The machine whose clock is ahead runs it; those behind see that it is over."""
+    runs: list[str] = []
+    ahead, behind = Clock(NOON + 15), Clock(NOON - 15)
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+
+        @one.scheduled(every=10, key="tick")
+        def early(fire: Any) -> None:
+            runs.append(f"early {fire.at:%M:%S}")
+
+        @two.scheduled(every=10, key="tick")
+        def late(fire: Any) -> None:
+            runs.append(f"late {fire.at:%M:%S}")
+
+        with ahead.scheduler(one):
+            eventually(has_begun(valkey, "tick"))
+            with behind.scheduler(two):
+                for second in (20, 30, 40):
+                    ahead.set(NOON + second)
+                    eventually(lambda second=second: runs[-1:] == [f"early 00:{second}"])
+                for second in (0, 10, 20, 30, 40):
+                    behind.set(NOON + second)
+                    sleep(0.05)
+                behind.set(NOON + 50)
+                eventually(lambda: runs[-1] == "late 00:50")
+    assert runs == ["early 00:20", "early 00:30", "early 00:40", "late 00:50"]
+
+
+def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) -> None:
+    """Deployed at noon for three o'clock in the morning: nothing runs at noon."""
+    runs: list[datetime] = []
+    clock = Clock()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled("0 3 * * *", key="nightly", timezone="Asia/Taipei")
+        def nightly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "nightly"))
+            clock.set(NOON + 6.9 * 3600)
+            sleep(0.1)
+            assert runs == []
+            clock.set(NOON + 7 * 3600)
+            eventually(lambda: len(runs) == 1)
+    assert runs[0].isoformat() == "2026-11-13T03:00:00+08:00"
+
+
+def test_fires_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
+    """missed="once": the last of them runs late, with its own time; the others are counted."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=3600, key="hourly")
+        def hourly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        with Clock().scheduler(dibs):
+            eventually(has_begun(valkey, "hourly"))
+        with Clock(NOON + 5.5 * 3600).scheduler(dibs):
+            eventually(lambda: len(of(events, "finished")) == 1)
+    assert runs == [datetime.fromtimestamp(NOON + 5 * 3600, UTC)]
+    [fired] = of(events, "fired")
+    [missed] = of(events, "missed")
+    assert fired.delay == 1800 and fired.guarded is True and fired.fence is not None
+    assert missed.count == 4 and missed.name == "hourly"
+
+
+def test_fires_of_a_time_without_machines_can_be_skipped(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """missed="skip": counted once in the fleet, and the next one runs when it is due."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    clock = Clock(NOON + 5.5 * 3600)
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=3600, key="hourly", missed="skip")
+        def hourly(fire: Any) -> None:
+            runs.append(fire.at)
+
+        with Clock().scheduler(dibs):
+            eventually(has_begun(server, "hourly"))
+        for _ in range(2):
+            with clock.scheduler(dibs):
+                eventually(lambda: len(of(events, "missed")) == 1)
+        with clock.scheduler(dibs):
+            clock.set(NOON + 6 * 3600)
+            eventually(lambda: len(runs) == 1)
+    assert runs == [datetime.fromtimestamp(NOON + 6 * 3600, UTC)]
+    assert [event.count for event in of(events, "missed")] == [5]
+    assert any("hourly: 5 fires were missed" in line for line in caplog.messages)
+
+
+def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Server) -> None:
+    """The next machine waits for its end, and then runs the latest fire once."""
+    runs: list[str] = []
+    clock = Clock()
+    going: list[bool] = [True]
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="long")
+            def long(fire: Any) -> None:
+                runs.append(f"begin {fire.at:%M}")
+                while going[0]:
+                    sleep(0.01)
+                runs.append(f"end {fire.at:%M}")
+
+        with clock.scheduler(one), clock.scheduler(two):
+            eventually(has_begun(valkey, "long"))
+            clock.set(NOON + 60)
+            eventually(lambda: runs == ["begin 01"])
+            for minute in (2, 3, 4):
+                clock.set(NOON + 60 * minute)
+                sleep(0.05)
+            assert runs == ["begin 01"]
+            going[0] = False
+            eventually(lambda: len(runs) == 4)
+            clock.set(NOON + 300)
+            eventually(lambda: len(runs) == 6)
+    assert runs == ["begin 01", "end 01", "begin 04", "end 04", "begin 05", "end 05"]
+
+
+def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
+    """missed="skip": a machine that comes late waits for the end of a run, and takes over."""
+    events: list[Event] = []
+    runs: list[str] = []
+    going: list[bool] = [True]
+    clock = Clock()
+    with (
+        Dibs(valkey.url, budget=5) as one,
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+
+        @one.scheduled(every=3600, key="hourly", missed="skip")
+        def long() -> None:
+            runs.append("one")
+            while going[0]:
+                sleep(0.01)
+
+        @two.scheduled(every=3600, key="hourly", missed="skip")
+        def late() -> None:
+            runs.append("two")
+
+        with clock.scheduler(one):
+            eventually(has_begun(valkey, "hourly"))
+            clock.set(NOON + 3600)
+            eventually(lambda: runs == ["one"])
+            clock.set(NOON + 3600 + 900)
+            with clock.scheduler(two):
+                eventually(lambda: two._leases.waiters.queues != {})
+                valkey.client().delete("scheduled:hourly")  # as if its machine had died
+                eventually(lambda: runs == ["one", "two"])
+            going[0] = False
+    assert of(events, "missed") == []
+
+
+def test_a_clock_that_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
+    """It was a day ahead, and fires were run; when it is put right, it goes on from there."""
+    runs: list[str] = []
+    clock = Clock(NOON + 86400)
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%d %H:%M}")
+
+        with clock.scheduler(dibs) as scheduler:
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 86460)
+            eventually(lambda: len(runs) == 1)
+            clock.set(NOON)
+            eventually(lambda: scheduler._runners[0]._last == int(NOON) * 1000)
+            clock.set(NOON + 60)
+            eventually(lambda: len(runs) == 2)
+    assert runs == ["13 12:01", "12 12:01"]
+
+
+def test_a_scheduler_in_a_process_without_guards_runs_everything(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DIBS_DISABLED=1: every machine leads and runs its functions, as every verb goes on."""
+    monkeypatch.setenv("DIBS_DISABLED", "1")
+    events: list[Event] = []
+    clock = Clock()
+    with Dibs(valkey.url, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick() -> None: ...
+
+        with clock.scheduler(dibs):
+            clock.set(NOON + 60)
+            eventually(lambda: len(of(events, "finished")) == 1)
+        with dibs.leader("indexer") as leader:
+            assert not leader.guarded and not leader.lost
+    assert valkey.keys() == []
+
+
+def test_a_function_that_raises_has_had_its_fire(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logged with its traceback, an event with a code; not tried again by every other machine."""
+    events: list[Event] = []
+    clock = Clock()
+    with (
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        Dibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="broken")
+            def broken() -> None:
+                raise KeyError("of the function")
+
+        with clock.scheduler(one), clock.scheduler(two):
+            eventually(has_begun(valkey, "broken"))
+            for minute in (1, 2):
+                clock.set(NOON + 60 * minute)
+                eventually(lambda minute=minute: len(of(events, "failed")) == minute)
+            sleep(0.1)
+    assert kinds(of(events, "fired", "failed")) == ["fired", "failed"] * 2
+    assert {event.cause for event in of(events, "failed")} == {"raised"}
+    [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
+    assert record.levelno == logging.ERROR and record.exc_info is not None
+
+
+def test_nothing_runs_while_redis_is_unavailable(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the policy of the client: five machines would run it five times. Then it is late."""
+    runs: list[datetime] = []
+    events: list[Event] = []
+    clock = Clock()
+    with Dibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(fire.at)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(own_server, "tick"))
+            own_server.freeze()
+            clock.set(NOON + 60)
+            eventually(lambda: "outage" in kinds(events))
+            sleep(0.3)
+            assert runs == []
+            own_server.thaw()
+            eventually(lambda: len(runs) == 1)
+    assert any("tick: waiting for Redis" in line for line in caplog.messages)
+
+
+def test_a_schedule_may_run_unguarded(own_server: Server) -> None:
+    """on_outage="open": each machine runs it, and says so."""
+    events: list[Event] = []
+    clock = Clock()
+    with Dibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", on_outage="open")
+        def tick() -> None: ...
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(own_server, "tick"))
+            own_server.freeze()
+            clock.set(NOON + 60)
+            eventually(lambda: len(of(events, "finished")) == 1)
+            own_server.thaw()
+    assert [event.guarded for event in of(events, "fired")] == [False]
+
+
+def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Server) -> None:
+    """It was done: nobody does it again because Redis was unavailable at that moment."""
+    runs: list[int] = []
+    clock = Clock()
+    with Dibs(own_server.url, budget=0.3) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick() -> None:
+            runs.append(1)
+            own_server.freeze()
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(own_server, "tick"))
+            clock.set(NOON + 60)
+            eventually(lambda: len(runs) == 1)
+            sleep(0.7)
+            own_server.thaw()
+            eventually(
+                lambda: _last(own_server, "tick") == int(NOON + 60) * 1000,
+            )
+    assert runs == [1]
+
+
+def _last(server: Server, key: str) -> int:
+    return int(server.client().get(f"scheduled-last:{key}").split()[0])
+
+
+def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
+    """Redis was flushed: machines that run remember which fires are over, and go on."""
+    runs: list[str] = []
+    clock = Clock()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            for minute in (1, 2):
+                clock.set(NOON + 60 * minute)
+                eventually(lambda minute=minute: len(runs) == minute)
+                eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+                valkey.flush()
+    assert runs == ["01", "02"]
+
+
+def test_a_machine_from_the_future_does_not_stop_the_others(server: Server) -> None:
+    """Its clock is a year ahead: its record is not believed, and is put right."""
+    runs: list[str] = []
+    clock = Clock()
+    with Dibs(server.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        ahead = int(NOON + 365 * 86400) * 1000
+        server.client().set("scheduled-last:tick", f"{ahead} wrong:1")
+        with clock.scheduler(dibs):
+            clock.set(NOON + 60)
+            eventually(lambda: runs == ["01"])
+            eventually(lambda: _last(server, "tick") == int(NOON + 60) * 1000)
+        assert 0 < server.client().pttl("scheduled-last:tick") <= (30 * 86400 + 60) * 1000
+
+
+def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
+    """at_least: the lease stays taken after a quick run; a later fire waits for its end."""
+    runs: list[str] = []
+    clock = Clock()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", at_least=30)
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%M}")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+            eventually(lambda: 20_000 < valkey.client().pttl("scheduled:tick") <= 30_000)
+            clock.set(NOON + 120)
+            sleep(0.2)
+            assert runs == ["01"]
+            valkey.client().delete("scheduled:tick")
+            eventually(lambda: runs == ["01", "02"])
+
+
+def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
+    """Within `drain`; no further fire is taken."""
+    runs: list[str] = []
+    clock = Clock()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick() -> None:
+            runs.append("begin")
+            clock.set(NOON + 120)
+            sleep(0.5)
+            runs.append("end")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            eventually(lambda: runs == ["begin"])
+        assert runs == ["begin", "end"]
+        eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+    assert _last(valkey, "tick") == int(NOON + 60) * 1000
+
+
+def test_a_scheduler_that_waits_for_another_machine_ends_at_once(valkey: Server) -> None:
+    """Nobody waits for a run elsewhere to be shut down."""
+    clock = Clock()
+    going: list[bool] = [True]
+    begun: list[int] = []
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+
+        @one.scheduled(every=60, key="long")
+        def long() -> None:
+            begun.append(1)
+            while going[0]:
+                sleep(0.01)
+
+        @two.scheduled(every=60, key="long")
+        def never() -> None:
+            raise AssertionError("the other one runs it")
+
+        with clock.scheduler(one):
+            eventually(has_begun(valkey, "long"))
+            clock.set(NOON + 60)
+            eventually(lambda: begun == [1])
+
+            def shut_down() -> bool:
+                with clock.scheduler(two, drain=60):
+                    eventually(lambda: two._leases.waiters.queues != {})
+                return True
+
+            assert Beside(shut_down).result()
+            going[0] = False
+
+
+def test_mistakes_are_told_before_anything_runs(valkey: Server) -> None:
+    """A function of the wrong kind, an argument too many, a key twice, nothing to run."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        with pytest.raises(UsageError, match="no function is scheduled"):
+            with dibs.scheduler():
+                pass
+        with pytest.raises(UsageError, match="user_id"):
+
+            @dibs.scheduled(every=60, key="tick")
+            def asks(user_id: str) -> None: ...
+
+        with pytest.raises(UsageError, match="empty"):
+            dibs.scheduled(every=60, key="")
+        with pytest.raises(TypeError, match="required keyword-only argument: 'key'"):
+            dibs.scheduled(every=60)  # type: ignore[call-arg]
+
+        @dibs.scheduled(every=60, key="tick")
+        def first() -> None: ...
+
+        with pytest.raises(UsageError, match="two functions are scheduled with the key 'tick'"):
+
+            @dibs.scheduled(every=60, key="tick")
+            def second() -> None: ...
+
+        with pytest.raises(UsageError):
+            dibs.scheduler(drain=-1)
+        scheduler = dibs.scheduler()
+        with scheduler:
+            with pytest.raises(UsageError, match="already running"):
+                with scheduler:
+                    pass
+        assert first() is None  # still an ordinary function

@@ -1,0 +1,295 @@
+"""When a function is due, and what becomes of fires that nobody ran: pure, told the time."""
+
+import inspect
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dibs import UsageError
+from dibs._core.options import Settings
+from dibs._core.schedule import (
+    GRACE_MS,
+    KEPT_MS,
+    MOST_AHEAD_MS,
+    MOST_COUNTED,
+    Cron,
+    Interval,
+    Rule,
+    ScheduleOptions,
+    believed,
+    kept_ms,
+    next_step,
+    pause,
+    read_last,
+    takes_fire,
+)
+
+SETTINGS = Settings(namespace="", on_outage="open")
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+BERLIN, TAIPEI = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Taipei")
+ZONES = [UTC, BERLIN, TAIPEI, ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe")]
+EXPRESSIONS = [
+    "0 3 * * *", "30 2 * * *", "*/15 * * * *", "15 1-3 * * *", "0 */2 * * *", "0 0 1 * *",
+    "30 2 * * SUN", "0 0 L * *", "5 2,14 * * MON-FRI",
+]  # fmt: skip
+MOMENTS = st.integers(1_577_836_800_000, 2_208_988_800_000)  # 2020 to 2039
+
+
+def at(text: str, zone: Any = UTC, fold: int = 0) -> int:
+    moment = datetime.fromisoformat(text).replace(tzinfo=zone, fold=fold)
+    return int(moment.timestamp()) * 1000
+
+
+# ---------------------------------------------------------------------------------------- rules
+
+
+@given(st.sampled_from(EXPRESSIONS), st.sampled_from(ZONES), MOMENTS)
+@example("30 2 * * *", BERLIN, at("2026-10-25T02:10:00", BERLIN, fold=1))
+@example("30 2 * * *", BERLIN, at("2026-03-29T03:10:00", BERLIN))
+@example("15 1-3 * * *", ZONES[4], at("2026-04-05T01:45:00", ZONES[4], fold=1))
+def test_latest_and_following_agree(expression: str, zone: Any, now: int) -> None:
+    """Whenever it is asked, and whatever the clocks of the zone do: one order of the same fires."""
+    rule = Cron(expression, zone)
+    latest = rule.latest(now)
+    assert latest <= now < rule.following(latest)
+    assert rule.following(latest - 1) == latest
+    assert rule.following(latest) == rule.following(now)
+
+
+@given(st.integers(1, 10_000), MOMENTS, st.integers(0, 10**9))
+def test_an_interval_is_counted_from_the_epoch(every: int, now: int, further: int) -> None:
+    """Two machines that were started at different times agree on every fire."""
+    rule = Interval(every)
+    latest = rule.latest(now)
+    assert latest <= now < rule.following(now) and latest % (every * 1000) == 0
+    assert rule.following(now) - latest == every * 1000
+    assert rule.count(now, now + further) == (now + further) // (every * 1000) - latest // (
+        every * 1000
+    )
+
+
+def test_a_fire_in_an_hour_that_is_left_out_comes_right_after_it() -> None:
+    """Spring in Berlin: there is no 02:30 on that day; the fire is not lost."""
+    rule = Cron("30 2 * * *", BERLIN)
+    fires = [rule.following(at("2026-03-28T03:00:00", BERLIN))]
+    fires.append(rule.following(fires[-1]))
+    assert fires == [at("2026-03-29T03:00:00", BERLIN), at("2026-03-30T02:30:00", BERLIN)]
+
+
+def test_a_fire_in_an_hour_that_comes_twice_comes_once() -> None:
+    """Autumn in Berlin: 02:30 the first time. Frequent fires come in both hours."""
+    daily = Cron("30 2 * * *", BERLIN)
+    first = daily.following(at("2026-10-25T00:00:00", BERLIN))
+    assert first == at("2026-10-25T02:30:00", BERLIN, fold=0)
+    assert daily.following(first) == at("2026-10-26T02:30:00", BERLIN)
+    assert daily.latest(at("2026-10-25T02:45:00", BERLIN, fold=1)) == first
+    often = Cron("*/15 * * * *", BERLIN)
+    begin, end = at("2026-10-25T01:59:00", BERLIN), at("2026-10-25T03:00:00", BERLIN)
+    assert often.count(begin, end) == 9
+
+
+def test_an_expression_is_read_in_its_zone() -> None:
+    """03:00 in Taipei is 19:00 UTC of the day before; the default is UTC, on every machine."""
+    taipei = ScheduleOptions(SETTINGS, key="k", timezone="Asia/Taipei").rule("0 3 * * *")
+    assert taipei.following(at("2026-11-15T00:00:00")) == at("2026-11-15T19:00:00")
+    utc = ScheduleOptions(SETTINGS, key="k").rule("0 3 * * *")
+    assert utc.following(at("2026-11-15T00:00:00")) == at("2026-11-15T03:00:00")
+
+
+def test_counting_has_an_end() -> None:
+    """After years without a machine nobody counts every minute."""
+    rule = Cron("* * * * *", UTC)
+    assert rule.count(at("2020-01-01T00:00:00"), at("2026-01-01T00:00:00")) == MOST_COUNTED
+    assert rule.count(at("2026-01-01T00:00:00"), at("2026-01-01T00:05:00")) == 5
+
+
+def test_a_rare_expression_has_a_latest_fire_or_none() -> None:
+    """The fifth Monday of a February: fires are decades apart."""
+    rule = Cron("0 0 * 2 MON#5", UTC)
+    assert rule.latest(at("2026-01-01T00:00:00")) == at("2016-02-29T00:00:00")
+    assert rule.following(at("2026-01-01T00:00:00")) == at("2044-02-29T00:00:00")
+
+
+# -------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("cron", "options", "words"),
+    [
+        (None, {}, "either a cron expression or every="),
+        ("0 3 * * *", {"every": 60}, "either a cron expression or every="),
+        ("0 3 * *", {}, "cannot be read: Wrong number of fields"),
+        ("61 3 * * *", {}, "cannot be read: Bad minute"),
+        ("0 0 30 2 *", {}, "cannot be read"),
+        ("0 3 * * *", {"timezone": "Asia/Taipeh"}, "no time zone 'Asia/Taipeh'"),
+        ("0 3 * * *", {"timezone": 8}, "no time zone 8"),
+        ("0 3 * * *", {"missed": "all"}, 'missed must be "once" or "skip"'),
+        (None, {"every": 0.5}, "every must be at least"),
+        (None, {"every": True}, "every must be seconds"),
+        (None, {"every": 60, "timezone": "Asia/Taipei"}, "has no timezone"),
+        (None, {"every": 60, "ttl": 0}, "ttl must be at least"),
+        (None, {"every": 60, "at_least": -1}, "at_least must be"),
+        (None, {"every": 60, "on_outage": "maybe"}, "on_outage must be"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(cron: Any, options: Any, words: str) -> None:
+    """With a sentence that says what is wrong, before anything is sent."""
+    with pytest.raises(UsageError, match=words.replace("?", r"\?")):
+        ScheduleOptions(SETTINGS, key="k", **options).rule(cron)
+
+
+def test_without_the_parser_a_cron_expression_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Intervals need no parser."""
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    with pytest.raises(UsageError, match=r"pip install 'dibs\[cron\]'"):
+        ScheduleOptions(SETTINGS, key="k").rule("0 3 * * *")
+    options = ScheduleOptions(SETTINGS, key="k", every=timedelta(minutes=5))
+    assert options.rule(None).following(0) == 5 * MINUTE
+
+
+def test_a_function_may_ask_for_its_fire_and_for_nothing_else() -> None:
+    """What it needs beside must have a default."""
+
+    def plain(limit: int = 3, *rest: int, **more: int) -> None: ...
+    def told(fire: object, limit: int = 3) -> None: ...
+    def asking(user_id: str) -> None: ...
+
+    assert not _takes_fire(plain)
+    assert _takes_fire(told)
+    with pytest.raises(UsageError, match="user_id"):
+        _takes_fire(asking)
+
+
+def _takes_fire(function: Any) -> bool:
+    return takes_fire(list(inspect.signature(function).parameters.values()))
+
+
+# -------------------------------------------------------------------------------- what to do now
+
+HOURLY = Interval(3600)
+NOON = at("2026-11-15T12:00:00")
+
+
+def test_nothing_is_due_until_the_next_fire() -> None:
+    """The last fire is over: look again at the next one."""
+    step = next_step(HOURLY, NOON, NOON + 5 * MINUTE, "once", None)
+    assert step.run is step.skip is None and step.look_at == NOON + HOUR
+
+
+def test_a_fire_that_is_due_is_run() -> None:
+    """By its scheduled time, however late this machine looks."""
+    for late in (0, 1, GRACE_MS, 59 * MINUTE):
+        step = next_step(HOURLY, NOON - HOUR, NOON + late, "once", None)
+        assert step.run == NOON and step.missed == 0
+
+
+def test_a_clock_that_is_behind_sees_that_it_was_done() -> None:
+    """Another machine, whose clock is ahead, has run later fires: nothing, until after them."""
+    step = next_step(HOURLY, NOON + HOUR, NOON + 59 * MINUTE, "once", None)
+    assert step.run is None and step.look_at == NOON + 2 * HOUR
+
+
+def test_of_several_missed_fires_the_last_one_is_run_late() -> None:
+    """missed="once": it stands for all of them, and the others are counted."""
+    step = next_step(HOURLY, NOON - 5 * HOUR, NOON + 20 * MINUTE, "once", None)
+    assert step.run == NOON and step.missed == 4
+
+
+def test_missed_fires_can_be_skipped() -> None:
+    """missed="skip": more than a minute late is too late; less is not missed."""
+    step = next_step(HOURLY, NOON - 5 * HOUR, NOON + GRACE_MS + 1, "skip", None)
+    assert step.skip == NOON and step.run is None and step.missed == 5
+    step = next_step(HOURLY, NOON - 5 * HOUR, NOON + GRACE_MS, "skip", None)
+    assert step.run == NOON and step.missed == 4
+
+
+def test_a_fire_that_is_taken_over_is_not_missed() -> None:
+    """Whoever waited since it was due runs it after a crash, however long the first one worked."""
+    step = next_step(HOURLY, NOON - HOUR, NOON + 50 * MINUTE, "skip", NOON)
+    assert step.run == NOON
+    step = next_step(HOURLY, NOON - HOUR, NOON + 50 * MINUTE, "skip", NOON - HOUR)
+    assert step.skip == NOON
+
+
+@given(
+    st.sampled_from([Interval(60), Interval(7), Interval(3600), Cron("*/5 * * * *", BERLIN)]),
+    st.lists(st.integers(0, 400_000), min_size=1, max_size=30),
+    st.sampled_from(["once", "skip"]),
+)
+def test_every_fire_is_over_once_in_order(rule: Rule, pauses: list[int], missed: Any) -> None:
+    """Over any history of looks: fires grow, each is run, or counted as missed, exactly once."""
+    start = now = last = rule.latest(NOON)
+    runs: list[int] = []
+    lost = 0
+    for each in pauses:
+        now += each
+        step = next_step(rule, last, now, missed, None)
+        done = step.run or step.skip
+        assert (done is None) == (rule.latest(now) <= last)
+        if done is None:
+            assert now < step.look_at == rule.following(now)
+            continue
+        assert last < done <= now
+        lost += step.missed
+        runs += [done] if step.run else []
+        last = done
+    assert runs == sorted(set(runs))
+    assert len(runs) + lost == rule.count(start, last)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20_000)), min_size=1, max_size=200),
+    st.lists(st.integers(-15_000, 15_000), min_size=5, max_size=5),
+)
+def test_machines_whose_clocks_are_apart_run_each_fire_once(
+    looks: list[tuple[int, int]], offsets: list[int]
+) -> None:
+    """Five clocks up to 30 s apart and one record: no fire twice, whoever looks when."""
+    rule, last, time = Interval(10), NOON, NOON
+    runs: list[int] = []
+    for machine, passed in looks:
+        time += passed
+        step = next_step(rule, last, time + offsets[machine], "once", None)
+        if step.run is not None:
+            runs.append(step.run)
+            last = step.run
+    assert runs == sorted(set(runs))
+
+
+def test_the_clock_is_looked_at_now_and_then() -> None:
+    """It may be set, and a machine may sleep: nobody waits for hours in one go."""
+    assert pause(NOON + 5_000, NOON) == 5
+    assert pause(NOON + HOUR, NOON) == 30
+    assert pause(NOON - 1, NOON) == 0
+
+
+# -------------------------------------------------------------------------------- in the store
+
+
+def test_what_is_recorded_can_be_read() -> None:
+    """A time and who recorded it; anything else is nothing."""
+    assert read_last(b"1763208000000 web-1:4711") == 1763208000000
+    for odd in (None, b"", b"x", b"-5 a", 17, [b"1"]):
+        assert read_last(odd) is None
+
+
+def test_a_record_of_a_wrong_clock_is_not_believed() -> None:
+    """A machine whose clock is a year ahead must not stop a schedule for a year."""
+    assert believed(NOON + MOST_AHEAD_MS, NOON) == NOON + MOST_AHEAD_MS
+    assert believed(NOON + MOST_AHEAD_MS + 1, NOON) is None
+    assert believed(None, NOON) is None
+
+
+def test_the_last_fire_is_remembered_past_the_next_one() -> None:
+    """By a month, however long the period."""
+    assert kept_ms(HOURLY, NOON) == HOUR + KEPT_MS
+    yearly = Cron("0 0 1 1 *", UTC)
+    assert kept_ms(yearly, at("2026-01-01T00:00:00")) == 365 * 24 * HOUR + KEPT_MS

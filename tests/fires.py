@@ -1,0 +1,193 @@
+"""Five machines whose clocks are apart, killed at random: is every fire completed exactly once?
+
+    python -m tests.fires                     1 000 fires, some minutes
+    python -m tests.fires --fires 100         fewer
+
+A machine is a process: its clock is the real one plus an offset, at most 15 s either way. Each
+runs `--schedules` functions, with periods from `--every` on; a function takes some time, and
+appends its fire to a file when it begins and when it ends. One machine after the other, at random,
+is killed (SIGKILL) and started anew. At the end, each fire since all machines were up must have
+ended exactly once.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs.testing import Child, Server
+
+MACHINES = 5
+APART = 30.0
+"""Seconds between the clocks that are the furthest ahead and behind."""
+
+
+async def machine(
+    url: str, file: str, offset: float, periods: dict[str, int], ttl: float, takes: float
+) -> None:
+    """One machine, until it is killed."""
+    import asyncio
+    import os
+    import random
+    import time
+
+    from dibs import AsyncDibs
+
+    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def note(what: str, key: str, fire: object) -> None:
+        line = f"{what} {key} {int(fire.at.timestamp())} {os.getpid()} {time.monotonic()}\n"  # type: ignore[attr-defined]
+        os.write(log, line.encode())
+
+    dibs = AsyncDibs(url, budget=2)
+
+    def schedule(key: str, every: int) -> None:
+        @dibs.scheduled(every=every, key=key, ttl=ttl)
+        async def work(fire: object) -> None:
+            note("begin", key, fire)
+            await asyncio.sleep(random.uniform(0, takes))
+            note("end", key, fire)
+
+    for key, every in periods.items():
+        schedule(key, every)
+    scheduler = dibs.scheduler()
+    scheduler.clock = lambda: time.time() + offset
+    async with dibs, scheduler:
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+@dataclass
+class Verdict:
+    """What the files say."""
+
+    fires: int
+    """Fires that were due while machines ran."""
+    begun: int
+    """How often a function began."""
+    killed: int
+    """Machines that were killed."""
+    taken_over: int
+    """Fires that ended on another machine, or in a later run, than they began."""
+    lost: list[tuple[str, int]]
+    twice: list[tuple[str, int]]
+    longest: float
+    """Seconds from the first beginning of a fire to its end, at most."""
+
+    @property
+    def is_right(self) -> bool:
+        """True: each fire was completed exactly once."""
+        return not self.lost and not self.twice
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.fires} | {self.fires - len(self.lost)} | {len(self.twice)} |"
+            f" {len(self.lost)} | {self.killed} | {self.begun - self.fires} | {self.taken_over} |"
+            f" {self.longest:.1f} s |"
+        )
+
+
+COLUMNS = (
+    "fires", "completed", "completed twice", "not completed", "machines killed",
+    "runs cut short", "fires taken over", "longest from begin to end",
+)  # fmt: skip
+
+
+def check(file: Path, periods: dict[str, int], since: float, until: float, kills: int) -> Verdict:
+    """Judge the fires after *since*, up to *until* (seconds since the epoch)."""
+    begun: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
+    ended: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
+    for line in file.read_text().splitlines():
+        what, key, fire, pid, at = line.split()
+        (begun if what == "begin" else ended)[key, int(fire)].append((pid, float(at)))
+    due = [
+        (key, fire)
+        for key, every in periods.items()
+        for fire in range(int(since // every + 1) * every, int(until) + 1, every)
+    ]
+    counts = Counter({fire: len(ended[fire]) for fire in due})
+    spans = [ended[fire][0][1] - begun[fire][0][1] for fire in due if ended[fire]]
+    return Verdict(
+        fires=len(due),
+        begun=sum(len(begun[fire]) for fire in due),
+        killed=kills,
+        taken_over=sum(len(begun[fire]) > 1 for fire in due),
+        lost=[fire for fire in due if counts[fire] == 0],
+        twice=[fire for fire in due if counts[fire] > 1],
+        longest=max(spans, default=0.0),
+    )
+
+
+def run(
+    url: str,
+    fires: int,
+    *,
+    schedules: int,
+    every: int,
+    ttl: float,
+    takes: float,
+    seed: int,
+    apart: float = APART,
+    count: int = MACHINES,
+) -> Verdict:
+    """Run machines until *fires* were due; kill one of them at random, again and again."""
+    dice = random.Random(seed)
+    spread = [apart * (number / (count - 1) - 0.5) for number in range(count)]
+    periods = {f"job-{number}": every + number % 20 for number in range(schedules)}
+    each_second = sum(1 / period for period in periods.values())
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dibs-fires-")))
+        file = folder / "fires"
+
+        def start(number: int) -> Child:
+            told = (url, str(file), spread[number], periods, ttl, takes)
+            return stack.enter_context(Child(machine, *told))
+
+        machines = [start(number) for number in range(count)]
+        for each in machines:
+            assert each.line(within=120) == "ready"
+        # By the clock that is the most ahead: what is due before, it may have seen as the past.
+        since = time.time() + apart / 2 + 1
+        until = since + fires / each_second + 1
+        kills = 0
+        while time.time() < until + apart / 2 + ttl:
+            time.sleep(dice.uniform(0.2, 2.0))
+            number = dice.randrange(count)
+            machines[number].kill()
+            kills += 1
+            time.sleep(dice.uniform(0, 0.3))
+            machines[number] = start(number)
+            assert machines[number].line(within=120) == "ready"
+        time.sleep(2 * (ttl + takes))
+        return check(file, periods, since, until, kills)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fires", type=int, default=1000)
+    parser.add_argument("--schedules", type=int, default=60)
+    parser.add_argument("--every", type=int, default=31, help="the shortest period, in seconds")
+    parser.add_argument("--ttl", type=float, default=5.0)
+    parser.add_argument("--takes", type=float, default=3.0, help="seconds that a run takes at most")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with Server.start("valkey") as server:
+        verdict = run(
+            server.url, asked.fires, schedules=asked.schedules, every=asked.every, ttl=asked.ttl,
+            takes=asked.takes, seed=asked.seed,
+        )  # fmt: skip
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+    print(verdict)
+    for name in ("lost", "twice"):
+        if getattr(verdict, name):
+            print(name, getattr(verdict, name)[:20])
+    return 0 if verdict.is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -29,6 +29,7 @@ const WORDS = {
   wireEmpty: ["Nothing yet. Say something, or tap the menu.", "還沒有資料。說句話，或點選單試試。"],
   legendOut: ["a webhook to the bot, and its answer", "送給機器人的 webhook 與它的回應"],
   legendIn: ["a call of the bot to LINE’s API", "機器人呼叫 LINE API"],
+  talkEmpty: ["Write to the bot, or tap its menu.", "傳訊息給機器人，或點選單試試。"],
   talk: ["Conversation", "對話"],
   quick: ["Quick replies", "快速回覆"],
   more: ["More: place, sticker, picture, file", "更多：位置、貼圖、照片、檔案"],

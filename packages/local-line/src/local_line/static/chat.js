@@ -227,6 +227,7 @@ function draw() {
   if (state.hasFace) $("#portrait").src = "api/face";
   $("#mention").hidden = place() === "private";
   $("#leave").hidden = place() === "private";
+  $("#talk").dataset.empty = word("talkEmpty");
   $("#talk").replaceChildren(...chat().entries.map(drawn));
   drawEnd();
   drawPhoneMenu();

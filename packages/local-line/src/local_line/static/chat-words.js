@@ -73,6 +73,7 @@ const WORDS = {
   time: ["Time", "時間"],
   datetime: ["Date and time", "日期與時間"],
   waking: ["The bot is being woken …", "機器人啟動中…"],
+  liffUnknown: ["Where is the page of this LIFF app? Start local-line with --liff {0}=URL", "找不到這個 LIFF app 的網頁。請以 --liff {0}=網址 啟動 local-line"],
   wouldOpen: ["A phone would open {0}", "手機會開啟 {0}"],
   wouldCopy: ["A phone would copy: {0}", "手機會複製：{0}"],
   copied: ["Copied.", "已複製。"],

@@ -77,8 +77,17 @@ function act(action) {
 }
 
 function open(uri) {
-  if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
+  const [, liffId, rest] = uri.match(/^https:\/\/liff\.line\.me\/([^/?#]+)(.*)$/) ?? [];
+  if (liffId) openLiff(liffId, rest);
+  else if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
   else note(word("wouldOpen", uri));
+}
+
+/** The page of a LIFF app, as in a browser outside of LINE's app. */
+function openLiff(id, rest) {
+  const page = state.liff[id];
+  if (page) window.open(page + rest, "_blank", "noopener,noreferrer");
+  else note(word("liffUnknown", id));
 }
 
 async function copy(text) {

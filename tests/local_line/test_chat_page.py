@@ -314,6 +314,42 @@ def test_groups(page: Any, stage: Stage) -> None:
     assert ["userId" in event["source"] for event in stage.bot.events] == [True, True, False]
 
 
+def test_an_empty_chat_says_what_to_do(page: Any, stage: Stage) -> None:
+    """A hint in the place of the first message, and gone with it."""
+    hint = "() => getComputedStyle(document.querySelector('#talk'), '::before').content"
+    page.wait_for_function("() => document.querySelector('#talk').dataset.empty")
+    assert page.evaluate(hint) == '"傳訊息給機器人，或點選單試試。"'
+    say(page, "嗨")
+    expect(page.locator(".row.mine .said")).to_have_text("嗨")
+    assert page.evaluate(hint) == "none"
+
+
+def test_what_is_opened_in_the_wire_is_in_sight(page: Any, stage: Stage) -> None:
+    """Also the last row of a long list: the list moves up for what unfolds below it."""
+    for number in range(1, 16):
+        say(page, str(number))
+    expect(page.locator("#wire li")).to_have_count(15)
+    page.locator("#wire li").last.locator("summary").click()
+    expect(page.locator(".in-full h3").first).to_be_in_viewport()
+    inside = """() => {
+      const [list, opened] = [document.querySelector("#wire"), document.querySelector(".in-full")];
+      return opened.getBoundingClientRect().top + 60 < list.getBoundingClientRect().bottom;
+    }"""
+    page.wait_for_function(inside)
+
+
+@pytest.mark.parametrize("page", [{"width": 1280, "height": 900}], indirect=True)
+def test_three_phones_stand_side_by_side(page: Any, stage: Stage) -> None:
+    """In one row, and the wire below them."""
+    page.goto(f"{stage.line.page_url}?place=group&beside=ben&beside=cleo")
+    expect(page.locator("iframe.neighbour")).to_have_count(2)
+    boxes = [each.bounding_box() for each in page.locator(".phone, .neighbour").all()]
+    assert len({round(box["y"]) for box in boxes}) == 1
+    lefts = [box["x"] for box in boxes]
+    assert lefts == sorted(lefts) and all(box["width"] > 330 for box in boxes)
+    assert page.locator(".backstage").bounding_box()["y"] > boxes[0]["y"] + boxes[0]["height"]
+
+
 def test_stickers_pictures_and_places_from_the_bot(page: Any, stage: Stage) -> None:
     """Each is recognised, and nothing is fetched for it."""
     far = "https://example.com/p.png"

@@ -63,6 +63,23 @@ def call(base: str, token: str, path: str) -> httpx.Response:
 
 
 @pytest.mark.only_on("linux", "darwin")
+def test_a_liff_app_on_the_command_line() -> None:
+    """Its id names the channel; the script and the login are there. A wrong one is told."""
+    liff = "1234567890-abcdefgh=http://127.0.0.1:9/page?a=b"
+    with command("--liff", liff, "--port", "0", "--token", "t") as (_, said):
+        base = base_in(said)
+        assert f"{base}/liff/edge/2/sdk.js" in said
+        [app] = call(base, "t", "/liff/v1/apps").json()["apps"]
+        assert app["view"]["url"] == "http://127.0.0.1:9/page?a=b"
+        query = "response_type=code&client_id=1234567890&state=s&redirect_uri=http://127.0.0.1:9/"
+        assert call(base, "t", f"/oauth2/v2.1/authorize?{query}").status_code == 200
+    for wrong in ("abc", "1234567890-abc=", "=http://127.0.0.1:9/", "x-y=http://127.0.0.1:9/"):
+        with pytest.raises(SystemExit) as ended:
+            main(["--liff", wrong])
+        assert ended.value.code == 2
+
+
+@pytest.mark.only_on("linux", "darwin")
 def test_one_command_for_any_bot() -> None:
     """It says where LINE is and what each SDK calls that, serves the API and a page, and ends."""
     port = free_port()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import httpx2 as httpx
 import pytest
 from local_line import ChatPanel, Platform, local, served
-from local_line.panel import create_page
+from local_line.routes import create_page
 from starlette.applications import Starlette
 
 from .test_platform import ROOM, SECRET, TOKEN, Bot, Told

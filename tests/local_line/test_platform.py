@@ -42,8 +42,8 @@ from local_line import (
 )
 from local_line.lengths import graphemes, utf16
 from local_line.messages import check_messages
-from local_line.panel import create_page
 from local_line.refusals import Refusal
+from local_line.routes import create_page
 from local_line.sources import new_id
 from PIL import Image
 from starlette.applications import Starlette

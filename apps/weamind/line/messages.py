@@ -36,8 +36,8 @@ def tap(label: str, action: str, **fields: str | int) -> Item:
     return {"type": "action", "action": action_object}
 
 
-def send_location(label: str = "📍 傳送位置") -> Item:
-    """A button that opens LINE's map."""
+def send_location(label: str = "傳送位置") -> Item:
+    """A button that opens LINE's map; LINE itself draws a pin on it."""
     return {"type": "action", "action": {"type": "location", "label": label}}
 
 

@@ -5,6 +5,7 @@ What nobody knows is None, never 0. All times are aware, those of Taiwan.
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from itertools import dropwhile
 
 TAIPEI = timezone(timedelta(hours=8), "Asia/Taipei")
 """Taiwan has had no summer time since 1979, so no zone database is needed."""
@@ -170,8 +171,13 @@ def moment_of(forecast: Forecast, now: datetime) -> Moment | None:
 
 
 def steps_ahead(forecast: Forecast, now: datetime) -> tuple[Step, ...]:
-    """The next 24 hours: steps that are not over, however old the forecast is."""
-    return tuple(step for step in forecast.steps if step.end > now)[:STEPS_SHOWN]
+    """The next 24 hours that are known: steps that are not over, however old the forecast is."""
+    ahead = (step for step in forecast.steps if step.end > now)
+    return tuple(dropwhile(_is_empty, ahead))[:STEPS_SHOWN]
+
+
+def _is_empty(step: Step) -> bool:
+    return step.sky is None and step.low is None and step.rain is None
 
 
 def days_ahead(forecast: Forecast, now: datetime) -> tuple[Day, ...]:

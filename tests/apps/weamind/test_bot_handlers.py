@@ -151,7 +151,7 @@ async def test_recent_queries(open_house: Open) -> None:
         for place in ("板橋", "淡水", "台北信義", "烏來", "中壢", "鳳山", "恆春", "板橋"):
             card = await me.say(place)
         expected = ["屏東縣恆春鎮", "高雄市鳳山區", "桃園市中壢區", "新北市烏來區"]
-        assert labels(card) == [*expected, "新北市淡水區", "📍 傳送位置"]
+        assert labels(card) == [*expected, "新北市淡水區", "傳送位置"]
         recent = await me.tap("action=recent_queries")
         assert recent["text"] == texts.RECENT and labels(recent) == ["新北市板橋區", *expected]
         again = await me.tap(data_of(recent, "桃園市中壢區"))

@@ -33,7 +33,7 @@ async def test_a_question_about_the_weather_of_no_place(open_house: Open) -> Non
         for words in ("天氣", "今天會下雨嗎？", "明天天氣如何", "ｗｅａｔｈｅｒ?", "明天氣溫幾度"):
             asked = await me.say(words)
             assert asked["text"] == texts.WHERE
-            assert labels(asked) == ["🏠 住家", "🏢 公司", "📍 傳送位置"]
+            assert labels(asked) == ["🏠 住家", "🏢 公司", "傳送位置"]
         await me.tap(f"action=set&type=home&place={XINYI}")
         home = data_of(asked, "🏠 住家")
         await house.line.tap(home)
@@ -59,7 +59,7 @@ async def test_nothing_found(open_house: Open) -> None:
     async with open_house() as house:
         unknown = await Talk(house).say("阿斯嘉")
         assert unknown["text"] == texts.UNKNOWN_TEXT.format(said="阿斯嘉")
-        assert labels(unknown) == ["📍 傳送位置"]
+        assert labels(unknown) == ["傳送位置"]
 
 
 @pytest.mark.parametrize(

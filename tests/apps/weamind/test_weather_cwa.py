@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.weamind.places.place import Place
+from apps.weamind.weather.cards import forecast_message
 from apps.weamind.weather.cwa import _TOWNSHIPS, Cwa, tls_context
 from apps.weamind.weather.cwa_answers import read_county, read_township
-from apps.weamind.weather.forecast import TAIPEI, Forecast, Sky
+from apps.weamind.weather.forecast import TAIPEI, Forecast, Sky, steps_ahead
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
 from .recorded.mutations import mutated
@@ -155,6 +156,14 @@ def test_the_forecast_may_begin_later() -> None:
     """In the hour before it begins there is no weather of now, and the first step is empty."""
     early = read_township(TOWNSHIP, BANQIAO, now=NOW - timedelta(hours=1))
     assert early.now is None and early.steps[0].low is None and early.steps[1].low == 22.0
+
+
+def test_a_card_begins_with_the_first_hours_that_are_known() -> None:
+    """Not with dashes, in the hour before the forecast begins."""
+    early = NOW - timedelta(hours=1)
+    forecast = read_township(TOWNSHIP, BANQIAO, now=early)
+    assert steps_ahead(forecast, early)[0] == forecast.steps[1]
+    assert "– –" not in forecast_message(forecast, now=early)["altText"]
 
 
 # ---- which place

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from .blocking import BlockingLine
     from .contents import Content
     from .local import LocalLine, served
-    from .panel import ChatPanel, chat_routes
+    from .panel import ChatPanel
     from .platform import Platform
+    from .routes import chat_routes
     from .sources import Source
 
 __all__ = [
@@ -35,7 +36,7 @@ _HOMES = {
     "LocalLine": "local",
     "Platform": "platform",
     "Source": "sources",
-    "chat_routes": "panel",
+    "chat_routes": "routes",
     "create_api": "api",
     "served": "local",
 }

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="the address to listen at")
     add("--port", type=int, default=PORT, help=f"the port to listen at ({PORT}); 0: a free one")
     add("--channel-id", help="of the channel, for LINE Login")
+    add(
+        "--liff",
+        metavar="ID=URL",
+        default="",
+        help="a LIFF app: its id, and its page",
+    )
     add("--quota", type=int, default=200, help="messages in a month (200); -1: no limit")
     add("--redelivery", action="store_true", help="send webhooks again that have failed")
     add("--no-rate-limits", action="store_true", help="let the bot call as often as it likes")
@@ -49,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
 def _platform(options: argparse.Namespace) -> LocalLine:
     """ValueError: an empty secret or token, or no picture. OSError: the file cannot be read."""
     picture = Picture.read(options.picture) if options.picture else None
-    return LocalLine(
+    liff_id, _, page = options.liff.partition("=")
+    line = LocalLine(
         secret=options.secret or None,
         access_token=options.token or None,
         webhook_url=options.webhook,
@@ -57,11 +65,14 @@ def _platform(options: argparse.Namespace) -> LocalLine:
         port=options.port,
         name=options.name,
         picture=picture,
-        channel_id=options.channel_id,
+        channel_id=options.channel_id or liff_id.partition("-")[0] or None,
         quota=None if options.quota < 0 else options.quota,
         redelivery=options.redelivery,
         rate_limits=not options.no_rate_limits,
     )
+    if liff_id:
+        line.liff_apps[liff_id] = {"liffId": liff_id, "view": {"type": "full", "url": page}}
+    return line
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -82,6 +93,8 @@ def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
         f"The bot     {line.webhook_url or 'nowhere yet: start again with --webhook URL'}",
         "",
     ]
+    if line.liff_apps:
+        lines[3:] = [f"LIFF's SDK  {line.api_base}/liff/edge/2/sdk.js", ""]
     if not options.secret or not options.token:
         lines += ["Made up for this run; the bot needs both:"]
         lines += [f"  LINE_CHANNEL_SECRET={line.channel.secret}"]
@@ -102,7 +115,14 @@ def _problem(options: argparse.Namespace) -> str | None:
         return "--port: a number from 0 to 65535"
     if options.webhook and not _is_address(options.webhook):
         return "--webhook: an address such as http://127.0.0.1:5000/callback"
+    if options.liff and not _is_app(options.liff):
+        return "--liff: such as 1234567890-abcdefgh=http://127.0.0.1:5000/page"
     return None
+
+
+def _is_app(text: str) -> bool:
+    liff_id, _, page = text.partition("=")
+    return re.fullmatch(r"[0-9]+-[0-9A-Za-z]+", liff_id) is not None and _is_address(page)
 
 
 def _is_address(text: str) -> bool:

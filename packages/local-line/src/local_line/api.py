@@ -2,6 +2,8 @@
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -23,6 +25,14 @@ from .calls import Asked, Entrance, Row, guarded
 from .platform import Platform
 
 LONGEST_BODY = 2 * 1024 * 1024
+_FOR_PAGES = [
+    Middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+    )
+]
 _WORDS = {404: "Not found", 405: "Method Not Allowed", 413: "Request Entity Too Large"}
 _PARTS = (
     messaging_api, content_api, richmenu_api, account_api, group_api, coupon_api, audience_api,
@@ -37,10 +47,7 @@ def entrances(platform: Platform) -> list[Entrance]:
 
 def create_api(platform: Platform) -> Starlette:
     """The API of that platform. What it does not know is answered 404, in LINE's words."""
-    routes = [
-        Route(each.path, guarded(platform, each), methods=[each.method])
-        for each in entrances(platform)
-    ]
+    routes = [_route(platform, each) for each in entrances(platform)]
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -51,6 +58,14 @@ def create_api(platform: Platform) -> Starlette:
         exception_handlers={HTTPException: refuse},
         max_body_size=LONGEST_BODY,
     )
+
+
+def _route(platform: Platform, entrance: Entrance) -> Route:
+    """What needs no channel access token may also be asked by a page of another origin."""
+    answer, method = guarded(platform, entrance), entrance.method
+    if not entrance.is_open:
+        return Route(entrance.path, answer, methods=[method])
+    return Route(entrance.path, answer, methods=[method, "OPTIONS"], middleware=_FOR_PAGES)
 
 
 async def _in_lines_words(platform: Platform, request: Request, error: HTTPException) -> Response:

@@ -38,7 +38,7 @@ class LiffApi:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._apps: dict[str, Json] = {}
+        self._apps = platform.liff_apps
 
     async def create(self, asked: Asked) -> Response:
         """A new one. LINE takes https only; a page on this machine may have http."""

@@ -14,8 +14,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import uvicorn
 from starlette.types import ASGIApp
 
-from .panel import ChatPanel, create_page
+from .panel import ChatPanel
 from .platform import Platform
+from .routes import create_page
 
 _FAREWELL = 2.0
 """The most that answers under way may take at the end, in seconds."""

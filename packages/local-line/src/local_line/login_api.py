@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from . import events
 from .accounts import Person, same
 from .calls import Asked, Entrance, done
-from .logins import SHORT_TTL, STATELESS_TTL, issuer_of
+from .logins import SHORT_TTL, STATELESS_TTL, USER_TTL, issuer_of
 from .platform import Platform
 from .refusals import Refusal
 from .sources import Source
@@ -36,7 +36,7 @@ def entrances(platform: Platform) -> list[Entrance]:
         ("POST", "/v2/oauth/accessToken", api.issue_short),
         ("POST", "/v2/oauth/verify", api.verify_posted),
         ("POST", "/v2/oauth/revoke", api.revoke),
-        ("POST", "/oauth2/v2.1/token", api.issue_by_jwt),
+        ("POST", "/oauth2/v2.1/token", api.issue),
         ("POST", "/oauth2/v2.1/revoke", api.revoke),
         ("GET", "/oauth2/v2.1/tokens/kid", api.key_ids),
         ("POST", "/oauth2/v3/token", api.issue_stateless),
@@ -140,13 +140,33 @@ class LoginApi:
             return _refused("invalid_client", "Invalid client")
         return done(self._token(STATELESS_TTL))
 
-    async def issue_by_jwt(self, asked: Asked) -> Response:
-        """A token for 30 days, for a JWT. Whether its signature is right is not looked at."""
+    async def issue(self, asked: Asked) -> Response:
+        """A token for 30 days: a user's for an authorization code, or the channel's for a JWT.
+
+        Whether the signature of a JWT is right is not looked at.
+        """
         form = await asked.form()
+        if form.get("grant_type") == "authorization_code":
+            return self._user_token(form)
         if form.get("grant_type") != "client_credentials" or not self._is_assertion(form):
             return _refused("invalid_client", "Invalid client_assertion")
         key_id = secrets.token_urlsafe(16)
         return done(self._token(SHORT_TTL, key_id) | {"key_id": key_id})
+
+    def _user_token(self, form: dict[str, str]) -> Response:
+        platform, now = self._platform, self._platform.clock()
+        uri = form.get("redirect_uri", "")
+        grant = platform.logins.redeem(form.get("code", ""), uri, now)
+        if grant is None:
+            return _refused("invalid_grant", "invalid authorization code")
+        is_liff = grant.liff_id is not None and grant.liff_id == form.get("liff_id")
+        if not is_liff and not self._is_secret(form):
+            return _refused("invalid_client", "invalid client_secret")
+        person = platform.accounts.person(grant.user_id)
+        login = platform.logins.log_in(person, now, nonce=grant.nonce)
+        token = {"access_token": login.access_token, "token_type": "Bearer"}
+        scope = {"scope": "openid profile", "expires_in": USER_TTL}
+        return done(token | scope | {"id_token": login.id_token})
 
     async def key_ids(self, asked: Asked) -> Response:
         """The names of the tokens that were issued for a JWT, and are good."""

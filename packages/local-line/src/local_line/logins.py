@@ -14,7 +14,7 @@ from typing import Any
 from .accounts import Channel, Person
 
 ISSUER = "https://access.line.me"
-USER_TTL, ID_TTL = 30 * 24 * 3600, 3600
+USER_TTL, ID_TTL, CODE_TTL = 30 * 24 * 3600, 3600, 600
 SHORT_TTL, STATELESS_TTL = 30 * 24 * 3600, 15 * 60
 """How long tokens are good, in seconds, as LINE has it."""
 
@@ -26,6 +26,17 @@ class Login:
     user_id: str
     access_token: str = field(repr=False)
     id_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Who has logged in for whom: what an authorization code stands for."""
+
+    user_id: str
+    redirect_uri: str
+    nonce: str | None = None
+    liff_id: str | None = None
+    """Of the LIFF app that asked; such a code needs no channel secret."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +52,21 @@ class Logins:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._tokens: dict[str, _Token] = {}
+        self._codes: dict[str, tuple[Grant, float]] = {}
 
     # ---- users
+
+    def grant(self, grant: Grant, now: float) -> str:
+        """An authorization code, for ten minutes."""
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = (grant, now + CODE_TTL)
+        return code
+
+    def redeem(self, code: str, redirect_uri: str, now: float) -> Grant | None:
+        """What the code stands for, once. None: it is used, too old, or of another page."""
+        grant, until = self._codes.pop(code, (None, 0.0))
+        is_good = grant is not None and now < until and grant.redirect_uri == redirect_uri
+        return grant if is_good else None
 
     def log_in(self, person: Person, now: float, *, nonce: str | None = None) -> Login:
         """This person has logged in."""

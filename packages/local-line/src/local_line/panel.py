@@ -21,7 +21,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -111,9 +111,12 @@ class ChatPanel:
 
     async def page(self, request: Request) -> Response:
         """The page."""
-        response = FileResponse(STATIC / "chat.html", headers=_HEADERS)
+        return self.welcome(request, FileResponse(STATIC / "chat.html", headers=_HEADERS))
+
+    def welcome(self, request: Request, response: Response) -> Response:
+        """*response*, which gives a new visitor a cookie. Links from other sites bring it, too."""
         if not _VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
-            response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
+            response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="lax")
         return response
 
     async def picture(self, request: Request) -> Response:
@@ -256,6 +259,10 @@ class ChatPanel:
             raise HTTPException(400, "Open the page first: it gives you a phone.")
         return self._visitors.setdefault(cookie, Visitor(cookie))
 
+    def person(self, request: Request, name: str) -> Person:
+        """One of the visitor's people. 400: the page was never opened here."""
+        return self._person(self.visitor(request).phones[name])
+
     def _person(self, phone: Phone) -> Person:
         person = self.platform.accounts.person(phone.private.chat_id)
         person.name = phone.name
@@ -284,6 +291,7 @@ class ChatPanel:
         facts: Json = {"bot": channel.name, "hasFace": channel.picture is not None}
         facts |= {"me": phone.private.chat_id, "person": phone.person, "people": NAMES}
         facts |= {"chats": chats, "log": log}
+        facts |= {"liff": {id: app["view"]["url"] for id, app in self.platform.liff_apps.items()}}
         return facts | self._friendship(phone) | self._menu(phone)
 
     def _chat(self, chat_id: str) -> Json:
@@ -360,30 +368,3 @@ def _parsed(data: bytes) -> Any:
 
 def _sse(kind: str, message: Json) -> str:
     return f"event: {kind}\ndata: {json.dumps(message)}\n\n"
-
-
-# ---- where it is put
-
-
-def chat_routes(panel: ChatPanel) -> list[BaseRoute]:
-    """The page at /chat/, and LINE's API at its own paths: LINE's SDKs take no path before them."""
-    return [
-        Route("/", _to_the_page, methods=["GET"]),
-        Route("/chat", _to_the_page, methods=["GET"]),
-        Mount("/chat", routes=panel.routes),
-        Mount("/", app=panel.api),
-    ]
-
-
-async def _to_the_page(request: Request) -> Response:
-    return RedirectResponse(str(request.url.replace(path="/chat/", query="")))
-
-
-def create_page(panel: ChatPanel) -> Starlette:
-    """An app of nothing but the chat and LINE's API."""
-    return Starlette(routes=chat_routes(panel), exception_handlers={HTTPException: _sentence})
-
-
-async def _sentence(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)

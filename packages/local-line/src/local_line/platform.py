@@ -79,6 +79,8 @@ class Platform:
         self.read_tokens: dict[str, str] = {}
         """Which chat a `markAsReadToken` is of."""
         self.logins = Logins(self.channel)
+        self.liff_apps: dict[str, Json] = {}
+        """The LIFF apps of the channel, by their ids."""
         self.contents = Contents()
         self.sendings = Sendings()
         self.audiences = Audiences()

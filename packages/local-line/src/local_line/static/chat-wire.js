@@ -80,6 +80,12 @@ async function open(details, number, act) {
   const parts = [make("h3", "", word("request")), pretty(request)];
   if (answered !== null) parts.push(make("h3", "", word("answer")), pretty(answered));
   details.append(make("div", "in-full", buttons, ...parts));
+  showWhole(details.parentElement);
+}
+
+/** The list moves up for what unfolds below its end; the page stays where it is. */
+function showWhole(line) {
+  if (line.offsetTop + line.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = line.offsetTop;
 }
 
 function button(name, act) {

@@ -77,8 +77,17 @@ function act(action) {
 }
 
 function open(uri) {
-  if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
+  const [, liffId, rest] = uri.match(/^https:\/\/liff\.line\.me\/([^/?#]+)(.*)$/) ?? [];
+  if (liffId) openLiff(liffId, rest);
+  else if (/^https?:/i.test(uri)) window.open(uri, "_blank", "noopener,noreferrer");
   else note(word("wouldOpen", uri));
+}
+
+/** The page of a LIFF app, as in a browser outside of LINE's app. */
+function openLiff(id, rest) {
+  const page = state.liff[id];
+  if (page) window.open(page + rest, "_blank", "noopener,noreferrer");
+  else note(word("liffUnknown", id));
 }
 
 async function copy(text) {
@@ -227,6 +236,7 @@ function draw() {
   if (state.hasFace) $("#portrait").src = "api/face";
   $("#mention").hidden = place() === "private";
   $("#leave").hidden = place() === "private";
+  $("#talk").dataset.empty = word("talkEmpty");
   $("#talk").replaceChildren(...chat().entries.map(drawn));
   drawEnd();
   drawPhoneMenu();

@@ -12,6 +12,7 @@ import functools
 import gc
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -233,6 +234,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
     config.stash[ASKED] = Conditions(config.getoption("--condition"))
+    # A shell starts background jobs with SIGINT ignored, and every process of a test inherits it.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

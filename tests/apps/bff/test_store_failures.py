@@ -60,7 +60,7 @@ def test_without_the_store_service(run: Run, valkey: Server) -> None:
         assert old.status_code == 200 and old.headers["X-Cache"] == "stale" and old.json() == menu
 
     store.again()
-    eventually(lambda: bff.read().headers["X-Cache"] == "hit")
+    eventually(lambda: bff.read().headers["X-Cache"] == "hit", within=15)
     assert store.calls == 1
 
 

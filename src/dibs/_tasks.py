@@ -13,9 +13,9 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
-from ._transport.gathering import running_loop, start_task
 from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
@@ -29,6 +29,7 @@ __all__ = [
     "Guard",
     "Signal",
     "Transport",
+    "ends_task",
     "fits",
     "gather",
     "gather_until",
@@ -384,8 +385,7 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 def fits(function: Callable[..., Any]) -> bool:
     """True: a decorator of this world can wrap *function*."""
-    is_marked = getattr(function, "returns_awaitable", False)
-    return is_marked or inspect.iscoroutinefunction(function)
+    return getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)
 
 
 def returning_awaitables(kind: type[Q]) -> type[Q]:

@@ -14,6 +14,7 @@ import redis
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
 from ._transport import redis_internals
+from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
 from ._transport.gathering import gather_threads_until as gather_until
 from ._transport.pooled import PooledTransport as Transport
@@ -29,6 +30,7 @@ __all__ = [
     "Guard",
     "Signal",
     "Transport",
+    "ends_task",
     "fits",
     "gather",
     "gather_until",

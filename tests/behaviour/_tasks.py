@@ -8,9 +8,11 @@ import redis.asyncio as redis
 
 from dibs.testing import aeventually as eventually
 
-__all__ = ["Beside", "eventually", "redis", "sleep"]
+__all__ = ["Beside", "Interrupt", "eventually", "redis", "sleep"]
 
 sleep = asyncio.sleep
+Interrupt = asyncio.CancelledError
+"""What a function may raise that is no Exception, because of something else that it waited for."""
 
 
 class Beside:

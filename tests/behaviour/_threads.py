@@ -10,7 +10,10 @@ import redis
 
 from dibs.testing import eventually
 
-__all__ = ["Beside", "eventually", "redis", "sleep"]
+__all__ = ["Beside", "Interrupt", "eventually", "redis", "sleep"]
+
+Interrupt = SystemExit
+"""What a function may raise that is no Exception, because of something else that it called."""
 
 
 class Beside:

@@ -21,7 +21,7 @@ from .._core.schedule import (
     read_last,
     record_request,
 )
-from .._threads import BackgroundTasks, Signal, monotonic
+from .._threads import BackgroundTasks, Signal, ends_task, monotonic
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
 from .lease import Hold, Lease
@@ -174,15 +174,15 @@ class Runner:
         since = monotonic()
         try:
             self._scheduled(Fire(self._scheduled.moment(fire), lease))
-        except Exception as error:
-            if lease.lost:  # it was told so, by `check()`: another machine takes over
-                self._report_end("failed", fire, since, cause=cause_for("lease_lost"))
+        except BaseException as error:
+            is_end = ends_task(error)
+            if is_end or lease.lost:  # or it was told so, by `check()`: another machine takes over
+                code = "lease_lost" if lease.lost else "stopped"
+                self._report_end("failed", fire, since, cause=cause_for(code))
+                if is_end:
+                    raise
                 return
             self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
-        except BaseException:
-            code = "lease_lost" if lease.lost else "stopped"
-            self._report_end("failed", fire, since, cause=cause_for(code))
-            raise
         else:
             self._report_end("finished", fire, since)
             if lease.lost:  # a thread, which cannot be cancelled
@@ -273,7 +273,7 @@ class Runner:
         self._leases.events.emit("fired", key, delay=delay, **facts)
 
     def _report_end(
-        self, kind: Kind, fire: int, since: float, error: Exception | None = None, **facts: Any
+        self, kind: Kind, fire: int, since: float, error: BaseException | None = None, **facts: Any
     ) -> None:
         key, took = self._scheduled.key, monotonic() - since
         moment = self._scheduled.moment(fire).isoformat()

@@ -28,6 +28,19 @@ def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
     return task
 
 
+def ends_task(error: BaseException) -> bool:
+    """True: *error* ends the task that runs, not only what it called: it is being cancelled."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+
+
+def ends_thread(error: BaseException) -> bool:
+    """False: nobody ends a thread from outside. SystemExit would end it, and nobody would know."""
+    return False
+
+
 async def gather_tasks_until(
     works: Sequence[Callable[[], Coroutine[Any, Any, Any]]], is_enough: Callable[[list[Any]], bool]
 ) -> list[Any]:

@@ -9,7 +9,7 @@ import pytest
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Beside, Interrupt, eventually, sleep
 from ..events import kinds
 from .schedules import NOON, Clock, has_begun
 
@@ -265,6 +265,28 @@ async def test_a_function_that_raises_has_had_its_fire(
                 await eventually(lambda minute=minute: len(of(events, "failed")) == minute)
             await sleep(0.1)
     assert kinds(of(events, "fired", "failed")) == ["fired", "failed"] * 2
+    assert {event.cause for event in of(events, "failed")} == {"raised"}
+    [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
+    assert record.levelno == logging.ERROR and record.exc_info is not None
+
+
+async def test_a_function_that_ends_by_an_interrupt_of_its_own_ends_no_schedule(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task that it waited for was cancelled, or it called sys.exit(): it has had its fire."""
+    events: list[Event] = []
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="broken")
+        async def broken() -> None:
+            raise Interrupt
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "broken"))
+            for minute in (1, 2, 3):
+                clock.set(NOON + 60 * minute)
+                await eventually(lambda minute=minute: len(of(events, "failed")) == minute)
     assert {event.cause for event in of(events, "failed")} == {"raised"}
     [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
     assert record.levelno == logging.ERROR and record.exc_info is not None

@@ -121,13 +121,14 @@ class AsyncBatches:
         """Load those again that are ours to load; their keys."""
         keys = {want.keys.key for want in wants}
         asked = self._asked(many, {i: w for i, w in due.items() if many.keys[i].key in keys})
+        since = monotonic()
         readings = await self._loader.claim_all(list(asked.values()))
         claims = {
             item: Claimed(self.alone(many, item), asked[item][1], reading)
             for item, reading in zip(asked, readings, strict=True)
             if isinstance(reading, Reading) and reading.won
         }
-        return set(await self._lead(many, claims)) if claims else set()
+        return set(await self._lead(many, claims, since)) if claims else set()
 
     # ---- loading
 
@@ -177,6 +178,7 @@ class AsyncBatches:
     async def _resolve(self, many: ManyRequest, items: list[Any]) -> Landed:
         """Claim them, and load those that are ours in one call."""
         landed: Landed = {}
+        since = monotonic()
         claims: dict[Any, Claimed] = {}
         out: dict[Any, Outage] = {}
         asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
@@ -190,7 +192,7 @@ class AsyncBatches:
         if claims:
             for _ in claims:
                 self._events.emit("miss", many.name)
-            landed.update(await self._lead(many, claims))
+            landed.update(await self._lead(many, claims, since))
         if out:
             landed.update(await self._load_unguarded(many, out))
         return landed
@@ -216,14 +218,14 @@ class AsyncBatches:
             found = [outage] * len(asked)
         again: dict[Any, bytes] = {}
         for item, reading in zip(asked, found, strict=True):
-            keys, token, _ = asked[item]
+            keys, token, when = asked[item]
             if isinstance(reading, Outage):
                 out[item] = reading
             elif isinstance(reading, Exception):
                 landed[keys.key] = reading
             elif reading.won:
                 claims[item] = Claimed(self.alone(many, item), token, reading)
-            elif reading.state in ("poison", "outdated"):
+            elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
                 again[item] = reading.head or ALWAYS
             else:
                 self._settle(keys, reading, landed, since)
@@ -246,8 +248,12 @@ class AsyncBatches:
         is_old = reading.state == "stale" and (reading.resting or not keys.options.stale_after)
         return reading.state == "fresh" or is_old
 
-    async def _lead(self, many: ManyRequest, claims: dict[Any, Claimed]) -> Landed:
-        """One load for all of them; what it raises is the answer for each."""
+    async def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Landed:
+        """One load for all of them; what it raises is the answer for each.
+
+        *since*: when they were claimed. No old value that was there then is for those who came
+        later: it may have been deleted.
+        """
         items = list(claims)
         split = functools.partial(picked, many.name, items)
         answers: list[Answer | Exception]
@@ -256,16 +262,16 @@ class AsyncBatches:
                 list(claims.values()), functools.partial(many.load, items), split
             )
         except Exception as error:
-            answers = [self._instead(claim, error) for claim in claims.values()]
+            answers = [self._instead(claim, error, since) for claim in claims.values()]
         keys = [many.keys[item].key for item in items]
         return dict(zip(keys, answers, strict=True))
 
-    def _instead(self, claim: Claimed, error: Exception) -> Answer | Exception:
+    def _instead(self, claim: Claimed, error: Exception, since: float) -> Answer | Exception:
         """The old value, if there is one, where a load failed."""
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.want.keys.name)
-        return Answer(claim.reading.value, monotonic())
+        return Answer(claim.reading.value, since)
 
     async def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Landed:
         """Our own load, not stored, for those whose server is out."""

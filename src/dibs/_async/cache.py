@@ -31,7 +31,7 @@ from .._core.codec import frame, packed
 from .._core.local import ABSENT
 from .._core.options import OutagePolicy
 from .._core.request import Request
-from .._core.tags import TAG_LIFE, TAG_NAME, drop_request, read_versions, version_request
+from .._core.tags import TAG_LIFE, TAG_NAME, TAKEN, read_versions, version_request
 from .._events import EventSink
 from .._tasks import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
@@ -168,6 +168,8 @@ class AsyncCache:
             now, _ = await self._store.opened()
             found = await self._loader.writer.begin_tags(list(keys.tags), options.life)
             versions = [found.get(tag) for tag in keys.tags]
+            if None in versions:
+                raise Outage("the server of a tag does not answer", sent=False)
             codec = options.codec
             data = frame(codec.name, codec.fingerprint, time(), 0.0, payload, versions)
             kept = await self._store.ask(put_request(keys, data, fresh + options.stale), now)
@@ -185,9 +187,11 @@ class AsyncCache:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
         self._store.transport.changed(tag)
         try:
-            await self._deliver(drop_request(tag, monotonic() + TAG_LIFE))
+            dropped = await self._deliver(invalidate_request(tag, tag, monotonic() + TAG_LIFE))
         except Outage as outage:
             return self._undelivered(outage, TAG_NAME, policy)
+        if dropped == 0:
+            raise UsageError(TAKEN)
         self._store.transport.changed(tag)
         self._events.emit("invalidated", TAG_NAME)
         return True
@@ -245,7 +249,7 @@ class AsyncCache:
     ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         while True:
-            flight, is_ours = self._flight_of(want, flights, force=force)
+            flight, is_ours = self._flight_of(want, flights, came, force=force)
             if is_ours:
                 return (await flight.join()).value
             answer = await self._join(flight, want.keys, came)
@@ -253,7 +257,7 @@ class AsyncCache:
                 return answer.value
 
     def _flight_of(
-        self, want: LoadRequest, flights: dict[bytes, Flight], *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
         key = want.keys.key
@@ -261,7 +265,7 @@ class AsyncCache:
             flight = flights.get(key)
             if flight is not None and flight.is_open:
                 return flight, False
-            work = functools.partial(self._resolve, want, force=force)
+            work = functools.partial(self._resolve, want, came, force=force)
             ended = functools.partial(drop_flight, flights, key)
             flights[key] = flight = Flight(work, ended)
             return flight, True
@@ -289,10 +293,12 @@ class AsyncCache:
             self._events.emit("waited", keys.name, waited=monotonic() - came)
         return answer
 
-    async def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
-        """A value, whatever it takes: somebody else's, our own load, or an old one."""
+    async def _resolve(self, want: LoadRequest, since: float, *, force: bool) -> Answer:
+        """A value, whatever it takes: somebody else's, our own load, or an old one.
+
+        *since*: when the caller came, who may have waited for another flight already.
+        """
         options, keys = want.options, want.keys
-        since = monotonic()
         token = self._leases.new_token()
         waited = poisoned = False
         outdated = b""

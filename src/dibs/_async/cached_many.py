@@ -10,7 +10,7 @@ from .._core.items import ItemTemplate
 from .._core.keys import fields_of
 from .._core.options import Settings
 from .._tasks import returning_awaitables
-from ..errors import UsageError
+from ..errors import DibsError, UsageError
 from .cache import AsyncCache
 
 P = ParamSpec("P")
@@ -57,10 +57,17 @@ class AsyncCachedMany(Generic[P, T]):
         return self._cache.get_many(self._request((*self._bound, *args), kwargs))  # type: ignore[return-value]
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Delete the values of these items, as `invalidate` of one does."""
+        """Delete the values of these items, as `invalidate` does; all, whatever one raises."""
         many = self._request((*self._bound, *args), kwargs)
-        done = [await self._cache.invalidate(keys) for keys in many.keys.values()]
-        return all(done)
+        done, failed = True, None
+        for keys in many.keys.values():
+            try:
+                done = await self._cache.invalidate(keys) and done
+            except DibsError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return done
 
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCachedMany[..., T]":
         """A method's cache: `self` is an argument like any other."""
@@ -79,7 +86,8 @@ class AsyncCachedMany(Generic[P, T]):
         }
 
         def load(items: list[Any]) -> Any:
-            given, named = template.arguments(items, args, kwargs)
+            # A list of its own, which the function may change.
+            given, named = template.arguments(list(items), args, kwargs)
             return self._function(*given, **named)
 
         return ManyRequest(template.text, self._options, keys, load)

@@ -21,7 +21,7 @@ from .._core.cache import (
 from .._core.causes import cause_for
 from .._core.codec import FAILURE, frame, packed
 from .._core.request import Request
-from .._core.tags import Versions, begin_request, read_versions, version_request
+from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
 from .._tasks import monotonic
 from .memory import AsyncCacheMemory
@@ -46,7 +46,10 @@ class AsyncWriter:
         self._store.transport.post(unlock_request(keys, token, math.inf, rest))
 
     async def begin_tags(self, tags: list[bytes], life: float) -> dict[bytes, bytes | None]:
-        """The version of each tag; a new one where there is none. Unknown: none of them."""
+        """The version of each tag; a new one where there is none. None: it is not known.
+
+        UsageError: the key of a tag is something else.
+        """
         if not tags:
             return {}
         requests = [begin_request(tag, token_hex(8).encode(), life) for tag in tags]
@@ -54,7 +57,7 @@ class AsyncWriter:
             replies = await self._store.ask_all(requests, monotonic())
         except Outage:
             return {}
-        return dict(zip(tags, read_versions(replies), strict=True))
+        return dict(zip(tags, read_begun(replies), strict=True))
 
     # ---- results
 
@@ -160,7 +163,7 @@ class AsyncWriter:
             if not isinstance(error, Absent):
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
-            if life and claim.reading.state == "missing":
+            if life and claim.reading.state in ("missing", "outdated"):
                 name = type(error).__name__.encode()
                 data = frame(FAILURE, "-", time(), 0.0, name, tagged)
                 requests.append(store_request(keys, token, data, life + keys.options.stale))

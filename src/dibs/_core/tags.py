@@ -21,6 +21,8 @@ UNTAGGED: Versions = []
 TAG_NAME = "tag:*"
 """What events call a tag: it may hold personal data."""
 
+TAKEN = "the key of a tag is a lease, a claim or something else; choose another tag or namespace"
+
 TAG_LIFE = 86_400.0
 """How long a version lives after the last load with it, at least: outdated values are misses."""
 
@@ -58,11 +60,13 @@ def begin_request(key: bytes, version: bytes, life: float) -> Request:
     return Request(run_script("cache_tag", [key], *args), 1, key)
 
 
-def drop_request(key: bytes, until: float) -> Request:
-    """Make all values with the tag outdated."""
-    return Request(pack("DEL", key), 1, key, until)
-
-
 def read_versions(replies: list[Reply]) -> Versions:
     """What those requests found."""
     return [reply if isinstance(reply, bytes) else None for reply in replies]
+
+
+def read_begun(replies: list[Any]) -> Versions:
+    """What `begin_request` found. UsageError: the key of a tag is something else."""
+    if any(reply == 0 or isinstance(reply, UsageError) for reply in replies):
+        raise UsageError(TAKEN)
+    return read_versions(replies)

@@ -32,7 +32,7 @@ from .._core.codec import frame, packed
 from .._core.local import ABSENT
 from .._core.options import OutagePolicy
 from .._core.request import Request
-from .._core.tags import TAG_LIFE, TAG_NAME, drop_request, read_versions, version_request
+from .._core.tags import TAG_LIFE, TAG_NAME, TAKEN, read_versions, version_request
 from .._events import EventSink
 from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
@@ -169,6 +169,8 @@ class Cache:
             now, _ = self._store.opened()
             found = self._loader.writer.begin_tags(list(keys.tags), options.life)
             versions = [found.get(tag) for tag in keys.tags]
+            if None in versions:
+                raise Outage("the server of a tag does not answer", sent=False)
             codec = options.codec
             data = frame(codec.name, codec.fingerprint, time(), 0.0, payload, versions)
             kept = self._store.ask(put_request(keys, data, fresh + options.stale), now)
@@ -186,9 +188,11 @@ class Cache:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
         self._store.transport.changed(tag)
         try:
-            self._deliver(drop_request(tag, monotonic() + TAG_LIFE))
+            dropped = self._deliver(invalidate_request(tag, tag, monotonic() + TAG_LIFE))
         except Outage as outage:
             return self._undelivered(outage, TAG_NAME, policy)
+        if dropped == 0:
+            raise UsageError(TAKEN)
         self._store.transport.changed(tag)
         self._events.emit("invalidated", TAG_NAME)
         return True
@@ -246,7 +250,7 @@ class Cache:
     ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         while True:
-            flight, is_ours = self._flight_of(want, flights, force=force)
+            flight, is_ours = self._flight_of(want, flights, came, force=force)
             if is_ours:
                 return (flight.join()).value
             answer = self._join(flight, want.keys, came)
@@ -254,7 +258,7 @@ class Cache:
                 return answer.value
 
     def _flight_of(
-        self, want: LoadRequest, flights: dict[bytes, Flight], *, force: bool
+        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
         key = want.keys.key
@@ -262,7 +266,7 @@ class Cache:
             flight = flights.get(key)
             if flight is not None and flight.is_open:
                 return flight, False
-            work = functools.partial(self._resolve, want, force=force)
+            work = functools.partial(self._resolve, want, came, force=force)
             ended = functools.partial(drop_flight, flights, key)
             flights[key] = flight = Flight(work, ended)
             return flight, True
@@ -290,10 +294,12 @@ class Cache:
             self._events.emit("waited", keys.name, waited=monotonic() - came)
         return answer
 
-    def _resolve(self, want: LoadRequest, *, force: bool) -> Answer:
-        """A value, whatever it takes: somebody else's, our own load, or an old one."""
+    def _resolve(self, want: LoadRequest, since: float, *, force: bool) -> Answer:
+        """A value, whatever it takes: somebody else's, our own load, or an old one.
+
+        *since*: when the caller came, who may have waited for another flight already.
+        """
         options, keys = want.options, want.keys
-        since = monotonic()
         token = self._leases.new_token()
         waited = poisoned = False
         outdated = b""

@@ -11,7 +11,7 @@ from .._core.items import ItemTemplate
 from .._core.keys import fields_of
 from .._core.options import Settings
 from .._threads import returning_awaitables
-from ..errors import UsageError
+from ..errors import DibsError, UsageError
 from .cache import Cache
 
 P = ParamSpec("P")
@@ -58,10 +58,17 @@ class CachedMany(Generic[P, T]):
         return self._cache.get_many(self._request((*self._bound, *args), kwargs))  # type: ignore[return-value]
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Delete the values of these items, as `invalidate` of one does."""
+        """Delete the values of these items, as `invalidate` does; all, whatever one raises."""
         many = self._request((*self._bound, *args), kwargs)
-        done = [self._cache.invalidate(keys) for keys in many.keys.values()]
-        return all(done)
+        done, failed = True, None
+        for keys in many.keys.values():
+            try:
+                done = self._cache.invalidate(keys) and done
+            except DibsError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return done
 
     def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]":
         """A method's cache: `self` is an argument like any other."""
@@ -80,7 +87,8 @@ class CachedMany(Generic[P, T]):
         }
 
         def load(items: list[Any]) -> Any:
-            given, named = template.arguments(items, args, kwargs)
+            # A list of its own, which the function may change.
+            given, named = template.arguments(list(items), args, kwargs)
             return self._function(*given, **named)
 
         return ManyRequest(template.text, self._options, keys, load)

@@ -144,6 +144,30 @@ async def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server)
         assert kitchen.loads == 2
 
 
+async def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
+    """stale_after counts from the call: the second caller is not made to wait twice."""
+    kitchen = Kitchen()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, stale_after=2)(kitchen.cook)
+        await menu("a")
+        await sleep(0.3)
+        kitchen.busy = True
+        first = Beside(menu, "a")
+        await sleep(1)
+        answered: list[str] = []
+
+        async def ask(who: str) -> None:
+            await menu("a")
+            answered.append(who)
+
+        second = Beside(ask, "second")
+        assert (await first.result())["load"] == 1
+        await sleep(1.3)
+        assert answered == ["second"]
+        kitchen.busy = False
+        await second.result()
+
+
 async def test_many_old_values_are_served_if_the_load_fails(valkey: Server) -> None:
     """stale_after=None among many: fresh ones first, the old ones instead of an error."""
     buffet = Buffet()

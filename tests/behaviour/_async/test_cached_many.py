@@ -331,3 +331,96 @@ async def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
         with pytest.raises(UsageError, match="dict"):
             await menus(["a"])
         await eventually(lambda: valkey.keys() == [])
+
+
+async def test_a_load_of_many_may_change_its_list(valkey: Server) -> None:
+    """The list is the function's own: each value is stored for its item all the same."""
+
+    async def cook(names: list[str]) -> dict[str, str]:
+        names.sort()
+        found = {name: f"menu of {name}" for name in names}
+        names.pop()
+        return found
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        expected = {name: f"menu of {name}" for name in ("c", "a", "b")}
+        assert await menus(["c", "a", "b"]) == expected
+        assert await menus(["c", "a", "b"]) == expected
+    async with AsyncDibs("redis://127.0.0.1:1") as out:
+        assert await out.cached_many("menu:{name}", ttl=60)(cook)(["c", "a", "b"]) == expected
+
+
+async def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> None:
+    """One of many cannot be read, and another process loads it: no question after the other."""
+    kitchen, buffet = Kitchen(), Buffet()
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        menu = one.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        valkey.client().set("menu:a", b"what is this?", ex=3600)
+        kitchen.busy = True
+        first = Beside(menu, "a")
+        await eventually(lambda: kitchen.loads == 1)
+        other = Beside(menus, ["a", "b"])
+        await eventually(lambda: buffet.calls == [["b"]])
+        before = valkey.commands()
+        await sleep(0.3)
+        assert valkey.commands() - before < 30
+        kitchen.busy = False
+        assert (await first.result())["load"] == 1
+        assert await other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+async def test_many_values_invalidated_in_an_outage_are_all_deleted_later(
+    own_server: Server, policy: Any
+) -> None:
+    """Also where the first one raises."""
+    buffet = Buffet()
+    async with AsyncDibs(own_server.url, budget=0.5, on_outage=policy) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        await menus(["a", "b", "c"])
+        own_server.freeze()
+        if policy == "closed":
+            with pytest.raises(Unavailable):
+                await menus.invalidate(["a", "b", "c"])
+        else:
+            assert await menus.invalidate(["a", "b", "c"]) is False
+        own_server.thaw()
+        await eventually(lambda: own_server.keys() == [])
+
+
+async def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
+    valkey: Server,
+) -> None:
+    """A lease is not touched; that is told after the others were deleted."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        await menus(["b", "c"])
+        async with dibs.hold("menu:a", ttl=60):
+            with pytest.raises(UsageError, match="lease"):
+                await menus.invalidate(["a", "b", "c"])
+            assert valkey.keys() == ["menu:a"]
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+async def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_later(
+    start_server: StartServer, resp: int
+) -> None:
+    """The load of many fails: who came before the delete gets the old value, nobody else."""
+    config = ("--rename-command", "HELLO", "") if resp == 2 else ()
+    url, buffet = start_server("valkey", config=config).url, Buffet()
+    async with AsyncDibs(url, budget=5) as dibs, AsyncDibs(url, budget=5) as other:
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(buffet.cook)
+        await menus(["a"])
+        await sleep(0.3)
+        buffet.error, buffet.is_busy = RuntimeError("closed"), True
+        first = Beside(menus, ["a"])
+        await eventually(lambda: len(buffet.calls) == 2)
+        await other.invalidate("menu:a")
+        later = Beside(menus, ["a"])
+        await sleep(0.1)
+        buffet.is_busy = False
+        assert await first.result() == {"a": "a1"}
+        with pytest.raises(RuntimeError, match="closed"):
+            await later.result()

@@ -37,6 +37,7 @@ class Buffet:
     def __init__(self, seconds: float = 0.0) -> None:
         self.calls: list[list[str]] = []
         self.seconds = seconds
+        self.is_busy = False  # no call ends while it is
         self.sold_out: set[str] = set()
         self.error: Exception | None = None
 
@@ -45,6 +46,8 @@ class Buffet:
         self.calls.append(names)
         mine = len(self.calls)
         sleep(self.seconds)
+        while self.is_busy:
+            sleep(0.01)
         if self.error is not None:
             raise self.error
         return {name: f"{name}{mine}" for name in names if name not in self.sold_out}

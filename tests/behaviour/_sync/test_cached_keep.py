@@ -145,6 +145,30 @@ def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server) -> No
         assert kitchen.loads == 2
 
 
+def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
+    """stale_after counts from the call: the second caller is not made to wait twice."""
+    kitchen = Kitchen()
+    with Dibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, stale_after=2)(kitchen.cook)
+        menu("a")
+        sleep(0.3)
+        kitchen.busy = True
+        first = Beside(menu, "a")
+        sleep(1)
+        answered: list[str] = []
+
+        def ask(who: str) -> None:
+            menu("a")
+            answered.append(who)
+
+        second = Beside(ask, "second")
+        assert (first.result())["load"] == 1
+        sleep(1.3)
+        assert answered == ["second"]
+        kitchen.busy = False
+        second.result()
+
+
 def test_many_old_values_are_served_if_the_load_fails(valkey: Server) -> None:
     """stale_after=None among many: fresh ones first, the old ones instead of an error."""
     buffet = Buffet()

@@ -332,3 +332,96 @@ def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
         with pytest.raises(UsageError, match="dict"):
             menus(["a"])
         eventually(lambda: valkey.keys() == [])
+
+
+def test_a_load_of_many_may_change_its_list(valkey: Server) -> None:
+    """The list is the function's own: each value is stored for its item all the same."""
+
+    def cook(names: list[str]) -> dict[str, str]:
+        names.sort()
+        found = {name: f"menu of {name}" for name in names}
+        names.pop()
+        return found
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        expected = {name: f"menu of {name}" for name in ("c", "a", "b")}
+        assert menus(["c", "a", "b"]) == expected
+        assert menus(["c", "a", "b"]) == expected
+    with Dibs("redis://127.0.0.1:1") as out:
+        assert out.cached_many("menu:{name}", ttl=60)(cook)(["c", "a", "b"]) == expected
+
+
+def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> None:
+    """One of many cannot be read, and another process loads it: no question after the other."""
+    kitchen, buffet = Kitchen(), Buffet()
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+        menu = one.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        valkey.client().set("menu:a", b"what is this?", ex=3600)
+        kitchen.busy = True
+        first = Beside(menu, "a")
+        eventually(lambda: kitchen.loads == 1)
+        other = Beside(menus, ["a", "b"])
+        eventually(lambda: buffet.calls == [["b"]])
+        before = valkey.commands()
+        sleep(0.3)
+        assert valkey.commands() - before < 30
+        kitchen.busy = False
+        assert (first.result())["load"] == 1
+        assert other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_many_values_invalidated_in_an_outage_are_all_deleted_later(
+    own_server: Server, policy: Any
+) -> None:
+    """Also where the first one raises."""
+    buffet = Buffet()
+    with Dibs(own_server.url, budget=0.5, on_outage=policy) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus(["a", "b", "c"])
+        own_server.freeze()
+        if policy == "closed":
+            with pytest.raises(Unavailable):
+                menus.invalidate(["a", "b", "c"])
+        else:
+            assert menus.invalidate(["a", "b", "c"]) is False
+        own_server.thaw()
+        eventually(lambda: own_server.keys() == [])
+
+
+def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
+    valkey: Server,
+) -> None:
+    """A lease is not touched; that is told after the others were deleted."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus(["b", "c"])
+        with dibs.hold("menu:a", ttl=60):
+            with pytest.raises(UsageError, match="lease"):
+                menus.invalidate(["a", "b", "c"])
+            assert valkey.keys() == ["menu:a"]
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_later(
+    start_server: StartServer, resp: int
+) -> None:
+    """The load of many fails: who came before the delete gets the old value, nobody else."""
+    config = ("--rename-command", "HELLO", "") if resp == 2 else ()
+    url, buffet = start_server("valkey", config=config).url, Buffet()
+    with Dibs(url, budget=5) as dibs, Dibs(url, budget=5) as other:
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(buffet.cook)
+        menus(["a"])
+        sleep(0.3)
+        buffet.error, buffet.is_busy = RuntimeError("closed"), True
+        first = Beside(menus, ["a"])
+        eventually(lambda: len(buffet.calls) == 2)
+        other.invalidate("menu:a")
+        later = Beside(menus, ["a"])
+        sleep(0.1)
+        buffet.is_busy = False
+        assert first.result() == {"a": "a1"}
+        with pytest.raises(RuntimeError, match="closed"):
+            later.result()

@@ -2,10 +2,11 @@
 """Tags: one command makes every value that has one outdated, and nothing brings it back."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from dibs import Dibs, Event, UsageError
+from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import start_cluster
 
@@ -37,7 +38,7 @@ def test_invalidating_a_tag_outdates_every_value_that_has_it(server: Server) -> 
 
 
 def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
-    """However many values have it: one key for the tag, one command to invalidate it."""
+    """However many values have it: one key for the tag, one script to invalidate it."""
     buffet = Buffet()
     with Dibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60, tags=["menus"])(buffet.cook)
@@ -46,7 +47,7 @@ def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
         assert len(valkey.keys()) == 51
         before = valkey.commands()
         dibs.invalidate_tag("menus")
-        assert valkey.commands() - before <= 2
+        assert valkey.commands() - before <= 4
         assert menus(names) == {name: f"{name}2" for name in names}
         assert len(buffet.calls) == 2
 
@@ -232,3 +233,41 @@ def test_odd_tags_are_mistakes(valkey: Server) -> None:
             dibs.cached("menu:{name}", ttl=60, tags=["a:{x}"])(Kitchen().cook)
         with pytest.raises(UsageError, match="non-empty"):
             dibs.invalidate_tag("")
+
+
+def test_a_failure_is_remembered_where_a_tag_took_the_old_value_away(valkey: Server) -> None:
+    """There is nothing better to serve, so the loader is spared."""
+    kitchen = Kitchen()
+    with Dibs(valkey.url, budget=5) as dibs:
+        how: Any = {"ttl": 0.2, "stale": 60, "negative_ttl": 60, "tags": ["menus"]}
+        menu = dibs.cached("menu:{name}", **how)(kitchen.cook)
+        menu("a")
+        sleep(0.3)
+        dibs.invalidate_tag("menus")
+        kitchen.error = RuntimeError("closed")
+        with pytest.raises(RuntimeError):
+            menu("a")
+        with pytest.raises(Unavailable, match="RuntimeError"):
+            menu("a")
+        assert kitchen.loads == 2
+
+
+def test_the_key_of_a_tag_that_is_something_else_is_a_mistake(valkey: Server) -> None:
+    """A lease or another program's key is not touched, and the caller is told."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, tags=["{name}"])(Kitchen().cook)
+        client = valkey.client()
+        client.set("tag:value", b"dibs1 json - 1.000 0.1\n{}", px=60_000)
+        client.hset("tag:hash", "a", "b")
+        client.pexpire("tag:hash", 60_000)
+        with dibs.hold("tag:lease", ttl=60):
+            for name in ("lease", "value", "hash"):
+                with pytest.raises(UsageError, match="tag"):
+                    menu(name)
+                with pytest.raises(UsageError, match="tag"):
+                    menu.set(name, value={})
+                if name != "value":
+                    with pytest.raises(UsageError, match=r"tag|type"):
+                        dibs.invalidate_tag(name)
+                assert 0 < client.pttl(f"tag:{name}") <= 60_000
+        eventually(lambda: sorted(valkey.keys()) == ["tag:hash", "tag:value"])

@@ -324,3 +324,12 @@ def test_ctrl_c_is_still_ctrl_c(pods: Pods, valkey: Server) -> None:
     _, err = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in err
     assert valkey.keys() == []
+
+
+def test_sigterm_frees_the_key(pods: Pods, valkey: Server) -> None:
+    """As Kubernetes ends a pod: the next one need not wait for the ttl. The exit code is 143."""
+    process = pods.running("alone", "work", "--wait", "gate")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGTERM and "done" not in out
+    assert "Traceback" not in err and valkey.keys() == []

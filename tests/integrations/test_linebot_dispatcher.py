@@ -246,6 +246,85 @@ def test_threads_are_waited_for_at_the_end(valkey: Server) -> None:
         eventually(lambda: sorted(outcomes) == ["cut", "done"], within=60)
 
 
+@pytest.mark.parametrize("messages", [(), ("a",) * 6, ({"type": "text"},)])
+async def test_a_reply_that_cannot_be_sent_spends_no_token(valkey: Server, messages: Any) -> None:
+    """An error of the handler's, before anything is sent: the next reply still has the token."""
+    spent, errors = list[str](), list[Exception]()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        dispatcher = Dispatcher(dibs, **parts([]))
+
+        @dispatcher.on("message")
+        async def text(event: Any, reply: Any) -> None:
+            try:
+                await reply(*messages)
+            except Exception as error:
+                errors.append(error)
+            spent.extend(key for key in valkey.keys() if key.startswith("line:reply:"))
+
+        dispatcher.receive(*signed("a"))
+        await dispatcher.aclose()
+    assert len(errors) == 1 and spent == []
+
+
+def test_a_reply_of_a_thread_that_cannot_be_sent_spends_no_token(valkey: Server) -> None:
+    """The same for plain functions."""
+    outcomes = list[str]()
+    with (
+        Dibs(valkey.url, budget=5) as dibs,
+        ThreadDispatcher(dibs, **parts(outcomes)) as dispatcher,
+    ):
+
+        @dispatcher.on("message")
+        def text(event: Any, reply: Any) -> None:
+            reply()
+
+        dispatcher.receive(*signed("a"))
+    assert outcomes == ["failed"] and valkey.keys() == []
+
+
+async def test_a_webhook_that_comes_while_the_process_ends_is_refused(valkey: Server) -> None:
+    """503, so that another process gets it: not 200, and then cut before its time."""
+    outcomes, gate = list[str](), asyncio.Event()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        dispatcher = Dispatcher(dibs, **parts(outcomes))
+
+        @dispatcher.on("message")
+        async def text(event: Any, reply: Any) -> None:
+            await gate.wait()
+
+        assert dispatcher.receive(*signed("a")) == 200
+        closing = asyncio.create_task(dispatcher.aclose())
+        await aeventually(lambda: len(valkey.keys()) == 1, within=60)
+        assert dispatcher.receive(*signed("b")) == 503
+        gate.set()
+        await closing
+        assert outcomes == ["refused", "done"]
+        async with dispatcher:  # an application that is started again, as tests do
+            assert dispatcher.receive(*signed("c")) == 200
+    assert outcomes == ["refused", "done", "done"]
+
+
+def test_a_webhook_that_comes_when_threads_have_ended_is_refused(valkey: Server) -> None:
+    """503, while they are waited for and afterwards."""
+    outcomes, gate, begun = list[str](), threading.Event(), threading.Event()
+    with Dibs(valkey.url, budget=5) as dibs:
+        dispatcher = ThreadDispatcher(dibs, **parts(outcomes))
+
+        @dispatcher.on("message")
+        def text(event: Any, reply: Any) -> None:
+            begun.set()
+            gate.wait(60)
+
+        assert dispatcher.receive(*signed("a")) == 200 and begun.wait(60)
+        closing = threading.Thread(target=dispatcher.close)
+        closing.start()
+        eventually(lambda: dispatcher.receive(*signed("b")) == 503, within=60)
+        gate.set()
+        closing.join()
+        assert dispatcher.receive(*signed("c")) == 503
+    assert "cut" not in outcomes and outcomes[-1] == "refused"
+
+
 async def test_a_webhook_without_room_is_refused_as_a_whole(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

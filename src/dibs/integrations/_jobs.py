@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 STARTED = "started"
 """In place of a token: a retry of a job that was unique until it started, and needs no claim."""
+AGAIN_WITHIN = 10.0
+"""How long a delivery waits in the queue that meets an earlier one; brokers deliver again what
+waits for longer than their own timeout."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
 
@@ -76,7 +79,8 @@ class UniqueOptions:
         wait = 1.5 * self.lease + 0.5
         self.claim = ClaimOptions(window=window, after=after, **terms)
         self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
-        self.run = ClaimOptions(window=self.queued, after="hold", wait=wait, **terms)
+        self.run = ClaimOptions(window=self.queued, after="hold", **terms)
+        self.patient_run = ClaimOptions(window=self.queued, after="hold", wait=wait, **terms)
         """How the id of a job is claimed; who meets a run that was lost waits for its lease."""
 
     def in_queue(self, delay: float) -> float:
@@ -92,6 +96,13 @@ class Job(NamedTuple):
     """What its message brought; None: it was sent without a claim."""
     attempt: object = None
     """What tells its retries apart; None: the framework never delivers a message twice."""
+    comes_again: bool = False
+    """Whether a delivery that meets an earlier one is sent once more, instead of waiting for it."""
+
+    @property
+    def run_key(self) -> str:
+        """The key of this run of it."""
+        return f"job:{self.id}:{self.attempt}"
 
 
 class UniqueKey:
@@ -114,7 +125,8 @@ class UniqueKey:
         """The claim on one run of *job*; None: it is not needed."""
         if job.attempt is None:
             return None
-        return ClaimRequest(f"job:{job.id}:{job.attempt}", self.options.run, None, RUN_NAME)
+        options = self.options.run if job.comes_again else self.options.patient_run
+        return ClaimRequest(job.run_key, options, None, RUN_NAME)
 
     def tries(self, key: str, job: Job) -> list[ClaimRequest]:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
@@ -136,6 +148,15 @@ def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Ca
     call.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     call.__qualname__ = function.__qualname__
     return call
+
+
+def again_after(error: Duplicate, job: Job) -> float | None:
+    """When to send *job* once more, in seconds: an earlier delivery of it runs, and may be lost.
+
+    None: it has ended, or another job is in the way.
+    """
+    is_own_run = error.state == "running" and error.key == job.run_key
+    return min(error.retry_after, AGAIN_WITHIN) if job.comes_again and is_own_run else None
 
 
 def _is_own(error: Duplicate | LeaseLost, job: Job) -> bool:

@@ -49,13 +49,17 @@ class Desk(Generic[E]):
         self._queued = queued or _nothing
         self._running = running
         self._tasks: dict[asyncio.Task[None], E] = {}
+        self._is_draining = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._tasks)} of {self._limit} events>"
 
     def accept(self, events: Sequence[E]) -> bool:
-        """True: each of them will be worked on. False: there is no room for all, so for none."""
-        if len(self._tasks) + len(events) > self._limit:
+        """True: each of them will be worked on. False: there is no room for all, so for none.
+
+        While it drains there is no room.
+        """
+        if self._is_draining or len(self._tasks) + len(events) > self._limit:
             _refuse(self._ended, len(events))
             return False
         for event in events:
@@ -74,6 +78,15 @@ class Desk(Generic[E]):
         """
         if not self._tasks:
             return 0
+        self._is_draining = True
+        try:
+            return await self._drained(within, keep)
+        finally:
+            self._is_draining = False
+
+    async def _drained(
+        self, within: float, keep: Callable[[Sequence[E]], Awaitable[None]] | None
+    ) -> int:
         _log.info("waiting for %d events", len(self._tasks))
         await asyncio.wait(self._tasks, timeout=within)
         left = dict(self._tasks)
@@ -128,6 +141,7 @@ class ThreadDesk(Generic[E]):
         self._ended = ended or _nothing
         self._lock = threading.Lock()
         self._futures: set[Future[None]] = set()
+        self._is_drained = False
         self._pool = ThreadPoolExecutor(concurrency, "line event")
 
     def __repr__(self) -> str:
@@ -136,7 +150,7 @@ class ThreadDesk(Generic[E]):
     def accept(self, events: Sequence[E]) -> bool:
         """As in `Desk`."""
         with self._lock:
-            is_room = len(self._futures) + len(events) <= self._limit
+            is_room = not self._is_drained and len(self._futures) + len(events) <= self._limit
             started = [self._pool.submit(self._run, each) for each in events] if is_room else []
             self._futures.update(started)
         for future in started:
@@ -148,9 +162,10 @@ class ThreadDesk(Generic[E]):
     def drain(self, within: float) -> int:
         """Wait until all events are done, *within* seconds at most: how many are not.
 
-        Those that have not begun never will. There is no `accept` afterwards.
+        Those that have not begun by then never will. From now on there is no room.
         """
         with self._lock:
+            self._is_drained = True
             futures = set(self._futures)
         left = len(wait(futures, timeout=within).not_done)
         if left:

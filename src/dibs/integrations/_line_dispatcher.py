@@ -199,12 +199,13 @@ class Dispatcher(_Routes):
         return "done"
 
     async def _reply(self, token: str | None, messages: Sequence[Any]) -> bool:
-        # It is marked before it is sent: what may have arrived is not sent again.
-        if token is None or await self._dibs.try_hold(
-            reply_key(token), ttl=REPLY_TTL, name=REPLY_NAME
-        ) is None:  # fmt: skip
+        if token is None:
             return False
-        await self._api().reply_message(_request(token, messages), _request_timeout=SEND_WITHIN)
+        request = _request(token, messages)  # what the SDK refuses spends no token
+        # It is marked before it is sent: what may have arrived is not sent again.
+        if await self._dibs.try_hold(reply_key(token), ttl=REPLY_TTL, name=REPLY_NAME) is None:
+            return False
+        await self._api().reply_message(request, _request_timeout=SEND_WITHIN)
         return True
 
     def _api(self) -> Any:
@@ -299,11 +300,12 @@ class ThreadDispatcher(_Routes):
         return "done"
 
     def _reply(self, token: str | None, messages: Sequence[Any]) -> bool:
-        if token is None or self._dibs.try_hold(
-            reply_key(token), ttl=REPLY_TTL, name=REPLY_NAME
-        ) is None:  # fmt: skip
+        if token is None:
             return False
-        self._api().reply_message(_request(token, messages), _request_timeout=SEND_WITHIN)
+        request = _request(token, messages)
+        if self._dibs.try_hold(reply_key(token), ttl=REPLY_TTL, name=REPLY_NAME) is None:
+            return False
+        self._api().reply_message(request, _request_timeout=SEND_WITHIN)
         return True
 
     def _api(self) -> Any:

@@ -21,7 +21,7 @@ from celery.exceptions import Ignore
 from celery.signals import task_revoked
 
 from .. import Dibs, Duplicate, Unavailable
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions, again_after
 
 __all__ = ["unique"]
 
@@ -113,16 +113,26 @@ class _UniqueTask(Task):
         if request is None or hasattr(request, "dibs_run"):
             return super().__call__(*args, **kwargs)
         request.dibs_run = None
-        job = Job(request.id, _header(request, TOKEN), request.retries)
+        comes_again = bool(self.acks_late) and not request.is_eager
+        job = Job(request.id, _header(request, TOKEN), request.retries, comes_again)
         try:
             run = self.dibs_jobs.start(self._dibs_key(args, kwargs), job)
         except Duplicate as error:
+            self._send_again(request, again_after(error, job))
             raise Ignore(f"not run: {error}") from error
         except Unavailable as error:
             raise self.retry(exc=error) from error
         with run:
             request.dibs_run = run
             return self.run(*args, **kwargs)
+
+    def _send_again(self, request: Any, delay: float | None) -> None:
+        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        if delay is not None:
+            later: Any = self.signature_from_request(
+                request, countdown=delay, retries=request.retries
+            )
+            later.apply_async()
 
     def _traced(self) -> Any:
         """The request that a worker (or `apply`) runs in this thread; None: there is none."""

@@ -18,7 +18,7 @@ from dramatiq import Actor, Middleware
 from dramatiq.middleware import SkipMessage
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions, again_after
 
 __all__ = ["unique"]
 
@@ -86,11 +86,20 @@ class _UniqueActor(Actor[Any, Any]):
 
     def _started(self, message: Any) -> Run:
         options = message.options
-        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0))
+        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0), True)
         try:
             return self.dibs_jobs.start(self.key_of(message), job)
         except Duplicate as error:
+            self._send_again(message, again_after(error, job))
+            if error.key == job.run_key:
+                options["store_results"] = False  # or None replaces the result of the other
             raise SkipMessage(f"not run: {error}") from error
+
+    def _send_again(self, message: Any, delay: float | None) -> None:
+        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        if delay is not None:
+            broker: Any = self.broker
+            broker.enqueue(message.copy(), delay=int(delay * 1000) + 1)
 
 
 # ---- where it runs

@@ -40,6 +40,11 @@ def careful(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=until_end, bind=True, acks_late=True)
+def late(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
 @app.task(base=until_end, bind=True, time_limit=1)
 def limited(self: Any, key: str) -> str:
     return _steered(self, key)

@@ -168,6 +168,33 @@ def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, steering: Steering, key
     assert steering.runs(key) == [first.id, marker.id]
 
 
+def test_a_delivery_that_meets_its_own_run_comes_again_later(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """With late acknowledgement it is the only message left: if that run dies, it runs."""
+    first = jobs.late.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", steering)
+    steering.client.lpush("celery", message)
+    pid = steering.started(key).pid
+    tag = str(uuid.uuid4())
+    steering.client.lpush("celery", with_tag(message, tag))
+    eventually(lambda: not steering.client.llen("celery"), within=30)
+    eventually(lambda: not steering.client.hexists("unacked", tag), within=30)
+    os.kill(pid, signal.SIGKILL)
+    assert steering.started(key).id == first.id
+    steering.order(key)
+    eventually(lambda: jobs.late.AsyncResult(first.id).state == "SUCCESS", within=30)
+    eventually(lambda: not steering.client.hlen("unacked"), within=30)
+    assert steering.runs(key) == [first.id] * 2
+
+
+def with_tag(message: str, tag: str) -> str:
+    """The same message, delivered under another tag."""
+    changed = json.loads(message)
+    changed["properties"]["delivery_tag"] = tag
+    return json.dumps(changed)
+
+
 def taken_from(queue: str, steering: Steering) -> str:
     """The newest message of a queue that no worker reads, as if it were sent to another one."""
     message = json.loads(steering.client.lpop(queue))

@@ -140,6 +140,29 @@ def test_of_two_deliveries_of_a_message_one_is_processed(
     assert steering.runs(key) == [first.message_id]
 
 
+def test_a_delivery_that_meets_its_own_run_keeps_the_result_and_comes_again_later(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """It may be the only message left, if that run dies; and its result is not None."""
+    first = jobs.work.send(key)
+    assert steering.started(key).id == first.message_id
+    jobs.broker.enqueue(first)
+    eventually(lambda: is_queued(first, "default.DQ", steering), within=30)
+    steering.order(key)
+    assert ended(first) == key
+    jobs.broker.enqueue(first)
+    for queue in ("default", "default.DQ"):
+        eventually(lambda q=queue: not is_queued(first, q, steering), within=30)
+    assert ended(first) == key
+    assert steering.runs(key) == [first.message_id]
+
+
+def is_queued(message: Any, queue: str, steering: Steering) -> bool:
+    """Whether a delivery of *message* waits there, or is being processed."""
+    queued = steering.client.hvals(f"dramatiq:{queue}.msgs")
+    return any(message.message_id in each for each in queued)
+
+
 def test_a_message_that_is_too_old_gives_its_key_back(
     jobs: Any, steering: Steering, key: str
 ) -> None:

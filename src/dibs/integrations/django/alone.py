@@ -10,6 +10,7 @@
     69  nothing was run: Redis is unavailable
     70  stopped: the lease was lost, so another process may be running it
     75  nothing was run: another process is doing it, and did not end in time
+    143 ended by SIGTERM; the key is free
 """
 
 # pyright: basic
@@ -79,6 +80,7 @@ def taking_turns(command: Any, key: str, name: str) -> Iterator[bool]:
         if lease is not None:
             _say_if_unguarded(command, name, lease)
             stack.enter_context(_Interrupting(lease, command))
+            stack.enter_context(_ending_at_sigterm())
         yield lease is not None
 
 
@@ -139,6 +141,28 @@ def _say_if_unguarded(command: Any, name: str, lease: Lease) -> None:
 
 
 # ---- stopping what runs
+
+
+@contextlib.contextmanager
+def _ending_at_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block, so that its key is free; a second one ends the process at once.
+
+    Only where it would have ended the process anyway.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    is_ours = is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 class _Interrupt(BaseException):

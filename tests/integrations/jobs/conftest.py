@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,13 @@ def steering(broker: Server) -> Iterator[Steering]:
     steering = Steering(broker.url)
     yield steering
     steering.close()
+
+
+def loaded_anew(name: str) -> Any:
+    """A module of this folder, with the broker that steering.py has now: a process of tests may
+    run some tests of a file, then others, then the rest of it, each time on a broker of its own."""
+    sys.modules.pop(f"tests.integrations.jobs.{name}", None)
+    return importlib.import_module(f"tests.integrations.jobs.{name}")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from celery import chain, group
 
 from dibs import Dibs, Duplicate, Unavailable, UsageError
 from dibs.testing import Server, eventually
-from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.steering import Steering
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in Celery
@@ -35,8 +35,7 @@ def jobs(broker: Server) -> Iterator[Any]:
     """The application, and a worker that runs its tasks."""
     patch = pytest.MonkeyPatch()
     patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
-    from tests.integrations.jobs import celery_app
-
+    celery_app = loaded_anew("celery_app")
     with running(broker, *WORKER), running(broker, *DOOMED) as doomed:
         celery_app.doomed = doomed  # type: ignore[attr-defined]
         yield celery_app

@@ -10,7 +10,7 @@ import pytest
 
 from dibs import Dibs, Unavailable, UsageError
 from dibs.testing import Server, eventually
-from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.steering import Steering
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -23,8 +23,7 @@ def jobs(broker: Server) -> Iterator[Any]:
     """The actors, and workers that run them."""
     patch = pytest.MonkeyPatch()
     patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
-    from tests.integrations.jobs import dramatiq_app
-
+    dramatiq_app = loaded_anew("dramatiq_app")
     default = (*WORKER, "--threads=4", "--queues", "default")
     doomed = (*WORKER, "--threads=1", "--queues", "doomed")
     with running(broker, *default), running(broker, *doomed) as worker:

@@ -17,7 +17,7 @@ from rq.job import Job
 from dibs import Dibs, Unavailable, UsageError
 from dibs.integrations.rq import UniqueQueue, unique
 from dibs.testing import Server, eventually
-from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.steering import Steering
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in RQ
@@ -42,8 +42,7 @@ def jobs(broker: Server) -> Iterator[Any]:
     """The functions, and workers that run them."""
     patch = pytest.MonkeyPatch()
     patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
-    from tests.integrations.jobs import rq_app
-
+    rq_app = loaded_anew("rq_app")
     with (
         running(broker, "-c", WORKER, "default"),
         running(broker, "-c", WORKER, "doomed") as doomed,

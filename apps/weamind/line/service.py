@@ -155,12 +155,13 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
     """Who has not set the place is asked to set it, once, and not to wait."""
     source, kind = getattr(event, "source", None), data["type"]
+    found = await look_up(event, bot, kind)
+    if not isinstance(found, OwnPlace):  # before its turn: whoever waits for that may say it again
+        if await bot.lock.says_once(source, kind):
+            await bot.reply(event, found)
+        return
     async with bot.lock.turn(source, what=kind) as turn:
-        found = await look_up(event, bot, kind)
-        if not isinstance(found, OwnPlace):
-            if await bot.lock.says_once(source, kind):
-                await bot.in_turn(turn).reply(event, found)
-        elif turn.granted:
+        if turn.granted:
             await answer_own(event, bot.in_turn(turn), found, question_in(data))
         elif turn.asks_to_wait:
             await bot.reply(event, text_message(texts.BUSY))

@@ -35,7 +35,7 @@ class ClaimRequest(NamedTuple):
     name: str
     """What events and errors call the key."""
     note: str | None = None
-    """What duplicates are told about the claim."""
+    """The text for duplicates of the claim."""
     token: str | None = None
     """The token of a detached claim that is continued; None: it is claimed."""
 

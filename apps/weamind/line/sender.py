@@ -8,13 +8,13 @@ import asyncio
 import functools
 import logging
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import httpx2 as httpx
 
 from dibs import AsyncDibs
-from dibs.integrations.linebot import reply_key
+from dibs.integrations.linebot import reply_key, to_its_end
 
 from ..core.metrics import Metrics
 from .outcomes import Outcome, outcome_of_push, outcome_of_reply
@@ -81,7 +81,7 @@ class Sender:
         """
         if token is None:
             return self._counted("no_token", None)
-        return await _to_its_end(self._reply_once(token, messages, to))
+        return await to_its_end(self._reply_once(token, messages, to))
 
     async def _reply_once(self, token: str, messages: Sequence[Message], to: str | None) -> Outcome:
         mark = await self._mark(token)
@@ -153,18 +153,6 @@ class Sender:
                     return await self._http.post(path, json=body, headers=headers)
         except (httpx.HTTPError, TimeoutError) as error:
             return error
-
-
-async def _to_its_end(sending: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Its outcome; also if the caller is cancelled, it is not left half done."""
-    task = asyncio.create_task(sending, name="line reply")
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-    finally:
-        task.cancel()
 
 
 def _request_id(answer: httpx.Response | Exception | None) -> str:

@@ -133,12 +133,12 @@ class AsyncClaim:
 
     @property
     def note(self) -> str | None:
-        """What duplicates are told about it."""
+        """The text for duplicates."""
         lease = self._lease
         return None if lease is None else note_in(lease.successor or lease.token)
 
     async def set_note(self, note: str | None) -> bool:
-        """Say what duplicates are told (`Duplicate.note`): at most 200 characters, or None.
+        """Set the text for duplicates (`Duplicate.note`): at most 200 characters, or None.
 
         False: it was over, or lost, or unguarded, or the store did not answer; in that case the
         next renewal brings it. UsageError: not a text, or too long.

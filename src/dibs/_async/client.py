@@ -242,7 +242,7 @@ class AsyncDibs(AsyncCaching):
         """Claim a submission for the length of an `async with` block. Duplicate: it was made.
 
         *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
-        call the key, as in `hold`. *note*: what duplicates are told (`Duplicate.note`), at most
+        call the key, as in `hold`. *note*: a text for duplicates (`Duplicate.note`), at most
         200 characters. *token*: continue the claim that another process has detached, and never
         make another; Duplicate: it is continued elsewhere, or done; LeaseLost: it has ended.
         UsageError: an option makes no sense.

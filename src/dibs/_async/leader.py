@@ -57,16 +57,16 @@ class AsyncLeadership:
 
     async def _elected(self, since: float) -> LeaseState:
         """A lease. Busy: the wait is over. Unavailable: it is over, and Redis is unavailable."""
-        give_up, call = since + self._call.options.wait, self._call
+        deadline, call = since + self._call.options.wait, self._call
         while True:
             try:
                 taken = await self._leases.waiters.take(call, self._leases.attempt)
             except Unavailable:
-                left = give_up - monotonic()
+                left = deadline - monotonic()
                 if left <= 0:
                     raise
                 await sleep(min(_PAUSE, left))
-                left = max(give_up - monotonic(), 0.0)
+                left = max(deadline - monotonic(), 0.0)
                 call = call._replace(options=self._options(left))
                 continue
             if isinstance(taken, Holding):

@@ -87,10 +87,11 @@ class AsyncReader:
             asked = [each for ticket in tickets for each in ticket.questions()]
             answers = iter(await self._store.transport.track_all(asked, now))
             readings = [await self._tracked(ticket, answers, now) for ticket in tickets]
-            for ticket, (reading, is_tracked) in zip(tickets, readings, strict=True):
-                if is_tracked and reading.state == "fresh":
-                    gone.remove(ticket)
-                    gone += self._remember(ticket, reading, now)
+            gone = [
+                each
+                for ticket, found in zip(tickets, readings, strict=True)
+                for each in self._remember(ticket, found, now)
+            ]
             return [reading for reading, _ in readings]
         finally:
             self._unwatch(gone)
@@ -98,7 +99,7 @@ class AsyncReader:
     async def _tracked(
         self, ticket: "_Forget", answers: Iterator[Tracked], now: float
     ) -> tuple[Reading, bool]:
-        """What the store has, and whether every change of it will be told."""
+        """What the store has, and whether the server reports every change of it."""
         keys = ticket.keys
         tags = [next(answers) for _ in keys.tags]
         answer = next(answers)
@@ -107,7 +108,11 @@ class AsyncReader:
         is_tracked = answer.tracked and all(tag.tracked for tag in tags)
         return read_reply(replies, keys.options, versions), is_tracked
 
-    def _remember(self, ticket: "_Forget", reading: Reading, now: float) -> list[Ticket]:
+    def _remember(self, ticket: "_Forget", found: tuple[Reading, bool], now: float) -> list[Ticket]:
+        """Keep a fresh value whose changes are reported. The tickets of what is not kept."""
+        reading, is_tracked = found
+        if not is_tracked or reading.state != "fresh":
+            return [ticket]
         until = now + min(reading.left, ticket.keys.options.local)
         gone = self.local.put(ticket.key, reading.value, until, ticket)
         return [each for _, each in gone]

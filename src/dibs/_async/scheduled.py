@@ -1,4 +1,4 @@
-"""A function that is run by the clock, and what it is told about its fire."""
+"""A scheduled function, and its argument: the fire."""
 
 import inspect
 from collections.abc import Callable

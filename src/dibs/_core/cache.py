@@ -23,6 +23,8 @@ MARK_LIFE = 3600.0
 
 # A lease or a running claim (see `make_token` and `running_record`), or what a claim left behind.
 _LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
+_MOST_KEYS = 10_000
+"""Keys whose place in the store is remembered for each function; working it out is not cheap."""
 HELD = "a lease or a claim holds this key; a cached value needs a key of its own"
 
 
@@ -96,6 +98,13 @@ class ManyRequest(NamedTuple):
     """Call the function for some items."""
 
 
+def remember_keys(known: dict[str, CacheKeys], text: str, keys: CacheKeys) -> None:
+    """Keep the keys of a call under its key as text; too many, and all are forgotten."""
+    if len(known) >= _MOST_KEYS:
+        known.clear()
+    known[text] = keys
+
+
 class Absent(Unavailable, LookupError):
     """A load of many values returned none for this one."""
 
@@ -104,7 +113,7 @@ class Absent(Unavailable, LookupError):
 
 
 def remembered_failure(reading: "Reading", name: str) -> Unavailable:
-    """What a failure that is remembered is told as."""
+    """What is raised for a failure that is remembered."""
     if reading.value == Absent.__name__:
         return Absent(name)
     return Unavailable(cause_for("load_failed", f"the last load failed ({reading.value})"), name)
@@ -132,6 +141,12 @@ class Reading(NamedTuple):
     """outdated: the line about it, by which it is known again."""
     resting: bool = False
     """A load has just failed, and nobody tries again for a while."""
+
+
+def is_served(reading: Reading, options: CacheOptions) -> bool:
+    """True: the value is fresh, or old where nobody waits for a fresh one."""
+    is_old = reading.state == "stale" and (reading.resting or not options.stale_after)
+    return reading.state == "fresh" or is_old
 
 
 class Claimed(NamedTuple):

@@ -19,6 +19,7 @@ from .._core.cache import (
     ManyRequest,
     Reading,
     is_due_early,
+    is_served,
     picked,
     remembered_failure,
 )
@@ -77,7 +78,7 @@ class Batches:
         for item, reading in zip(rest, readings, strict=True):
             if isinstance(reading, UsageError):
                 raise reading
-            if isinstance(reading, Reading) and self._will_do(many, reading):
+            if isinstance(reading, Reading) and is_served(reading, many.options):
                 found[item] = reading.value
                 if self._events.listeners:
                     self._events.emit("hit" if reading.state == "fresh" else "stale", many.name)
@@ -85,10 +86,6 @@ class Batches:
         if due:
             self._keep_fresh(many, due)
         return found
-
-    def _will_do(self, many: ManyRequest, reading: Reading) -> bool:
-        is_old = reading.state == "stale" and not many.options.stale_after
-        return reading.state == "fresh" or is_old
 
     def _in_memory(self, many: ManyRequest, came: float) -> dict[Any, Any]:
         if not many.options.local:
@@ -233,21 +230,16 @@ class Batches:
         return self._asked(many, again)
 
     def _settle(self, keys: CacheKeys, reading: Reading, landed: Landed, since: float) -> None:
-        """What was found needs no load. Missing: somebody else loads it."""
+        """What was found needs no load. Missing, or old: a fresh one is waited for."""
         if reading.state == "held":
             landed[keys.key] = UsageError(HELD)
         elif reading.state == "failed":
             landed[keys.key] = remembered_failure(reading, keys.name)
-        elif self._will_do_now(keys, reading):
+        elif is_served(reading, keys.options):
             is_fresh = reading.state == "fresh"
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
             self._events.emit("hit" if is_fresh else "stale", keys.name)
             landed[keys.key] = Answer(reading.value, since)
-
-    def _will_do_now(self, keys: CacheKeys, reading: Reading) -> bool:
-        """False: it is missing, or old and being loaded: a fresh one is waited for."""
-        is_old = reading.state == "stale" and (reading.resting or not keys.options.stale_after)
-        return reading.state == "fresh" or is_old
 
     def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Landed:
         """One load for all of them; what it raises is the answer for each.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .._core.cache import CacheKeys, Found, LoadRequest, cache_keys
+from .._core.cache import CacheKeys, Found, LoadRequest, cache_keys, remember_keys
 from .._core.cache_options import CacheOptions
 from .._core.keys import Template, fields_of
 from .._core.options import Settings
@@ -16,9 +16,6 @@ from .cache import Cache
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_MOST_KEYS = 10_000
-"""Keys whose place in the store is remembered for each function; working it out is not cheap."""
 
 
 _ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not tell the class"
@@ -130,9 +127,7 @@ class Cached(Generic[P, T]):
         tags = [tag(args, kwargs) for tag in self._tags_of]
         keys = cache_keys(self._settings, self._options, self._template, text, lock_key, tags)
         if self._is_placed_by_key:
-            if len(self._keys) >= _MOST_KEYS:
-                self._keys.clear()
-            self._keys[text] = keys
+            remember_keys(self._keys, text, keys)
         return keys
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .._core.cache import CacheKeys, ManyRequest, cache_keys
+from .._core.cache import CacheKeys, ManyRequest, cache_keys, remember_keys
 from .._core.cache_options import CacheOptions
 from .._core.items import ItemTemplate
 from .._core.keys import fields_of
@@ -16,9 +16,6 @@ from .cache import Cache
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_MOST_KEYS = 10_000
-"""Keys whose place in the store is remembered for each function; working it out is not cheap."""
 
 
 @returning_awaitables
@@ -104,9 +101,7 @@ class CachedMany(Generic[P, T]):
         name = self._template.text
         keys = cache_keys(self._settings, self._options, name, text, None, tags)
         if self._is_placed_by_key:
-            if len(self._keys) >= _MOST_KEYS:
-                self._keys.clear()
-            self._keys[text] = keys
+            remember_keys(self._keys, text, keys)
         return keys
 
     def __repr__(self) -> str:

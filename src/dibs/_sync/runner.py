@@ -176,7 +176,7 @@ class Runner:
             self._scheduled(Fire(self._scheduled.moment(fire), lease))
         except BaseException as error:
             is_end = ends_task(error)
-            if is_end or lease.lost:  # or it was told so, by `check()`: another machine takes over
+            if is_end or lease.lost:  # or `check()` raised: another machine takes over
                 code = "lease_lost" if lease.lost else "stopped"
                 self._report_end("failed", fire, since, cause=cause_for(code))
                 if is_end:

@@ -1,5 +1,5 @@
 # Printed from src/dibs/_async/scheduled.py by tools/unasync.py – do not edit.
-"""A function that is run by the clock, and what it is told about its fire."""
+"""A scheduled function, and its argument: the fire."""
 
 import inspect
 from collections.abc import Callable

@@ -41,7 +41,7 @@ class RequestLeases:
                     lease.check()
         if is_end:
             # Not by the stack: a stream is sent by another task than the one that took the lease,
-            # and only that one can be told of its loss.
+            # and only that one can be cancelled when it is lost.
             while self._held:
                 await self._held.pop()[0].release()
 

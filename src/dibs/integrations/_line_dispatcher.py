@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from .. import AsyncDibs, Busy, Dibs, UsageError
 from ._line_deduplication import Deduplication, ThreadDeduplication
@@ -31,6 +31,7 @@ SEND_WITHIN = 6.0
 DRAIN_WITHIN = 20.0
 _LOCKED = ("message", "postback")
 Handler = Callable[..., Any]
+T = TypeVar("T")
 
 
 class _Route(NamedTuple):
@@ -182,7 +183,7 @@ class Dispatcher(_Routes):
     async def _handled(self, route: _Route, event: object) -> str:
         async def reply(*messages: Any) -> bool:
             """True: sent. False: there is no token, or it was used before."""
-            return await _to_its_end(self._reply(reply_token(event), messages))
+            return await to_its_end(self._reply(reply_token(event), messages))
 
         key = None if self._busy is None else route.key_of(event)
         if key is None:
@@ -214,8 +215,11 @@ class Dispatcher(_Routes):
         return _sdk().AsyncMessagingApi(self._client)
 
 
-async def _to_its_end(sending: Coroutine[Any, Any, bool]) -> bool:
-    """Its result. A caller that is cancelled waits: half a reply is a token spent for nothing."""
+async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
+    """The result of *sending* a reply. A caller that is cancelled waits for it first.
+
+    Half a reply is a token spent for nothing.
+    """
     task = asyncio.create_task(sending, name="line reply")
     try:
         return await asyncio.shield(task)

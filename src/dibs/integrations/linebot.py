@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
 from ._line_deduplication import Deduplication, EventMemory, ThreadDeduplication
 from ._line_desk import Desk, ThreadDesk
-from ._line_dispatcher import Dispatcher, ThreadDispatcher
+from ._line_dispatcher import Dispatcher, ThreadDispatcher, to_its_end
 from ._line_events import (
     EVENT_NAME,
     WINDOW,
@@ -44,6 +44,7 @@ __all__ = [
     "once_per_event",
     "reply_key",
     "signature_is_right",
+    "to_its_end",
 ]
 
 P = ParamSpec("P")

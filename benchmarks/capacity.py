@@ -9,12 +9,13 @@ import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import redis
 
 from dibs import AsyncDibs, Dibs
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 MANY = 20_000
 CALLS = 200
@@ -139,9 +140,13 @@ CALLED: dict[str, Step] = {
 
 
 def _print_commands(server: Server) -> None:
-    print("| call | commands for each |\n|---|---|")
-    with Dibs(server.url) as other, Dibs(server.url) as dibs:
-        server.flush()
+    print("| call | commands for each | round trips |\n|---|---|---|")
+    server.flush()
+    with (
+        Dibs(server.url) as other,
+        FaultProxy(server.port) as proxy,
+        Dibs(proxy.url, budget=5) as dibs,
+    ):
         other.try_hold("taken", ttl=3600)
         _replayed(other, "done")
         for what, step in CALLED.items():
@@ -150,8 +155,20 @@ def _print_commands(server: Server) -> None:
             before = Counter(server.command_counts())
             for number in range(CALLS):
                 step(dibs, f"order:{what}:{number}")
-            print(f"| {what} | {_each(Counter(server.command_counts()) - before)} |")
+            counted = _each(Counter(server.command_counts()) - before)
+            print(f"| {what} | {counted} | {_round_trips(proxy, dibs, step)} |")
     print()
+
+
+def _round_trips(proxy: FaultProxy, dibs: Dibs, step: Step) -> int:
+    """How often a call waits for a reply, where each reply takes a tenth of a second."""
+    proxy.delay(replies=0.1)
+    step(dibs, f"slow:{id(step)}:1")
+    since = monotonic()
+    step(dibs, f"slow:{id(step)}:2")
+    took = monotonic() - since
+    proxy.heal()
+    return round(took / 0.1)
 
 
 def _each(counted: "Counter[str]") -> str:

@@ -1,8 +1,10 @@
-"""Run the other libraries' half of docs/migration: ``.venv-bench/bin/python tools/run_migrations.py``.
+"""Run the other libraries' half of docs/migration.
+
+    .venv-bench/bin/python tools/run_migrations.py
 
 On these pages a ```python no-run block is the code that a reader has today. It needs the library
-that it is about, which `make bench` installs; the half with dibs is run by tests/docs. Each block is
-a program of its own, on an empty Valkey; `url` is its address. A program that raises is a failure.
+that it is about, which `make bench` installs; tests/docs runs the half with dibs. Each block is a
+program of its own, on an empty Valkey; `url` is its address. A program that raises is a failure.
 """
 
 import ast
@@ -20,18 +22,22 @@ PAGES = sorted((Path(__file__).parents[1] / "docs" / "migration").glob("*.md"))
 EVERYWHERE = "redis://localhost:6379"
 BLOCK = re.compile(
     r"(?:^<!-- given\n(?P<given>.*?)^-->\n+)?"
-    r"^```python no-run\n(?P<code>.*?)^```$"
+    r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$"
     r"(?:\n+<!-- then\n(?P<then>.*?)^-->$)?",
     re.MULTILINE | re.DOTALL,
 )
+
+
+PARTS = ("given", "code", "then")
 
 
 def programs(page: Path) -> list[tuple[int, str]]:
     """The line of each program on *page*, and its source."""
     text = page.read_text("utf-8")
     return [
-        (text.count("\n", 0, found.start("code")), "".join(part or "" for part in found.groups()))
+        (text.count("\n", 0, found.start("code")), "".join(found[part] or "" for part in PARTS))
         for found in BLOCK.finditer(text)
+        if found["mark"].strip() == "no-run"
     ]
 
 

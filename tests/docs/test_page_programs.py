@@ -1,0 +1,271 @@
+"""Programs of several files on the pages, and what pages say about other files, are true.
+
+A block that begins with a comment such as `# settings.py` is a file. Programs that fork, or that
+configure a framework for the whole process, run in a process of their own.
+"""
+
+import ast
+import functools
+import pickle
+import re
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dibs import Busy, Dibs, Unavailable, UsageError
+from dibs.testing import Server, eventually
+from dibs.testing.ports import free_port
+from tools import run_migrations
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+FILE = re.compile(r"^```python(?: no-run)?\n# (?P<name>\w+\.py)(?P<rest>.*?)^```$", re.M | re.S)
+
+
+def write_files(page: str, folder: Path, url: str) -> None:
+    """The files of *page*, with the address of the server in place of localhost."""
+    for found in FILE.finditer((DOCS / page).read_text("utf-8")):
+        text = "#" + found["rest"].replace("redis://localhost:6379", url)
+        (folder / found["name"]).write_text(text, "utf-8")
+
+
+def run_in(folder: Path, code: str) -> None:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+# ----------------------------------------------------------------------------------- programs
+
+DJANGO = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+import django
+django.setup()
+from django.test import Client
+
+def post(path, key=None, body="{}"):
+    headers = {"idempotency-key": key} if key else {}
+    answer = Client().post(path, body, content_type="application/json", headers=headers)
+    return answer.status_code, answer.headers.get("idempotent-replayed")
+
+assert [post("/orders/") for _ in range(2)] == [(201, None), (429, None)]
+assert post("/payments/")[0] == 400
+assert [post("/payments/", "k-1") for _ in range(2)] == [(201, None), (201, "true")]
+room = '{"room": 7}'
+assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201, "true")]
+"""
+
+
+def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: Path) -> None:
+    """Settings, views and URLs of the page, as they stand there."""
+    write_files("frameworks/django.md", tmp_path, valkey.url)
+    run_in(tmp_path, DJANGO)
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_a_child_has_none_of_its_parents_leases(valkey: Server, tmp_path: Path) -> None:
+    """The program about fork asserts it itself."""
+    write_files("production/workers.md", tmp_path, valkey.url)
+    run_in(tmp_path, (tmp_path / "fork.py").read_text("utf-8"))
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_preloaded_workers_process_a_submission_once(valkey: Server, tmp_path: Path) -> None:
+    """gunicorn with two workers and --preload, as the page starts it."""
+    write_files("production/workers.md", tmp_path, valkey.url)
+    with gunicorn(tmp_path) as post:
+        answers = [post() for _ in range(6)]
+    assert sorted(answers) == [201, *[429] * 5]
+
+
+@contextmanager
+def gunicorn(folder: Path) -> Iterator[Callable[[], int]]:
+    port = free_port()
+    options = ["--workers", "2", "--threads", "2", "--preload", "--bind", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "gunicorn", "shop:app", *options]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(lambda: status(f"http://127.0.0.1:{port}/nothing") == 404, within=30)
+            yield lambda: status(f"http://127.0.0.1:{port}/orders", b"{}")
+        finally:
+            process.terminate()
+
+
+def status(url: str, body: bytes | None = None) -> int:
+    try:
+        with urllib.request.urlopen(url, body, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code
+    except OSError:
+        time.sleep(0.05)
+        return 0
+
+
+def test_the_code_for_redis_py_on_its_migration_page_runs(valkey: Server) -> None:
+    """That library is always here; the others by tools/run_migrations.py."""
+    programs = run_migrations.programs(DOCS / "migration" / "redis-py-lock.md")
+    assert len(programs) == 5
+    for _, source in programs:
+        run_migrations.run(source, valkey.url)
+
+
+# ----------------------------------------------------------------------------------- messages
+
+PLACES = re.compile(r"%(?:\.\d+)?[sdfr]")
+
+
+@functools.cache
+def messages_of_src() -> list[re.Pattern[str]]:
+    """Each text of src as a pattern, with a group for each part that is fixed."""
+    found = {
+        parts
+        for path in (ROOT / "src/dibs").rglob("*.py")
+        if "_sync" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if sum(map(len, parts := fixed_parts(node))) >= 10
+    }
+    return [re.compile(".*?".join(f"({re.escape(part)})" for part in parts)) for parts in found]
+
+
+def fixed_parts(node: ast.AST) -> tuple[str, ...]:
+    """The letters of a text, without what is filled in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return tuple(part for part in PLACES.split(node.value) if part)
+    if isinstance(node, ast.JoinedStr):
+        constants = (part.value for part in node.values if isinstance(part, ast.Constant))
+        return tuple(str(text) for text in constants if text)
+    return ()
+
+
+def letters_from_src(message: str) -> int:
+    """How many letters of *message* are fixed in a text of src."""
+    fixed: set[int] = set()
+    for pattern in messages_of_src():
+        for found in pattern.finditer(message):
+            for start, end in found.regs[1:]:
+                fixed |= set(range(start, end))
+    return len(fixed)
+
+
+def quoted_messages() -> list[str]:
+    page = (DOCS / "troubleshooting.md").read_text("utf-8")
+    blocks = re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)
+    table = page.partition("## Messages")[2]
+    return [
+        *(line for block in blocks for line in block.splitlines()),
+        *re.findall(r"^\| `(.+?)` \|", table, re.M),
+    ]
+
+
+@functools.cache
+def written() -> set[str]:
+    """Messages that consist of small parts, written by dibs itself."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        raised = [lambda: dibs.hold("a", ttl=0), lambda: pickle.dumps(dibs)]
+        facts = [
+            Busy("processing:user:42", 3.2, "web-1:4711", "processing:*"),
+            Unavailable("the last load failed (ConnectionError)", "rate:{currency}"),
+        ]
+        return {*map(str, facts), *map(_message_of, raised)}
+
+
+def _message_of(call: Callable[[], object]) -> str:
+    with pytest.raises(UsageError) as caught:
+        call()
+    return str(caught.value)
+
+
+FROM_THE_SERVER = "the server refused the request: "
+"""What follows was written by Redis."""
+
+
+@pytest.mark.parametrize("message", quoted_messages())
+def test_a_message_that_is_quoted_is_one_that_dibs_writes(message: str) -> None:
+    """Whoever searches the page for the message in front of them finds it."""
+    message = message.partition(FROM_THE_SERVER)[1] or message
+    assert message in written() or letters_from_src(message) >= 0.6 * len(message)
+
+
+def test_messages_are_found() -> None:
+    """The patterns that look for them still find them."""
+    assert len(quoted_messages()) > 30
+
+
+# -------------------------------------------------------------------------- manifests, versions
+
+
+def manifests(page: str) -> list[dict[str, object]]:
+    text = (DOCS / page).read_text("utf-8")
+    return [
+        yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
+    ]
+
+
+def test_the_times_of_the_deployment_fit_together() -> None:
+    """A pod has the time to leave the endpoints, to finish its requests, and to close."""
+    [deployment] = [
+        each for each in manifests("production/kubernetes.md") if each.get("kind") == "Deployment"
+    ]
+    pod = deployment["spec"]["template"]["spec"]  # type: ignore[index]
+    [container] = pod["containers"]
+    before = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    graceful = int(
+        container["command"][container["command"].index("--timeout-graceful-shutdown") + 1]
+    )
+    assert pod["terminationGracePeriodSeconds"] >= before + graceful + 10
+
+
+def test_alerts_name_metrics_that_exist() -> None:
+    """Each metric of the pages about alerts is one that the listener exports."""
+    source = (ROOT / "src/dibs/integrations/prometheus.py").read_text("utf-8")
+    text = (DOCS / "production/alerts.md").read_text("utf-8")
+    for metric in set(re.findall(r"\bdibs_(\w+)", text)) - {"name"}:
+        stem = re.sub(r"_(total|sum|count|bucket)$", "", metric)
+        assert stem in source, metric
+    assert manifests("production/alerts.md")
+
+
+def test_every_alert_has_a_row() -> None:
+    """What to do is said for each rule of deploy/alerts.yml."""
+    rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    text = (DOCS / "production/alerts.md").read_text("utf-8")
+    for rule in rules:
+        assert f"| `{rule['alert']}` | {rule['labels']['severity']} |" in text
+
+
+def test_the_versions_of_frameworks_are_the_pinned_ones() -> None:
+    """The table of platforms has what `make test` and `make test-frameworks` install."""
+    pins = (ROOT / "requirements/dev.txt").read_text("utf-8")
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"][
+        "oldest"
+    ]
+    lowest = dict(pin.split("==") for pin in oldest if isinstance(pin, str))
+    page = (DOCS / "platforms.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([\w -]+) \| ([\d.]+) \| ([\d.]+) \| `(\w+)` \|$", page, re.M)
+    names = {"Django REST framework": "djangorestframework"}
+    assert len(rows) >= 12
+    for shown, low, high, _ in rows:
+        name = names.get(shown, shown.lower())
+        assert lowest[name] == low, shown
+        assert f"\n{name}=={high} " in pins, shown
+
+
+def test_the_conditions_of_the_platforms_page_are_those_of_the_tests() -> None:
+    """Each has a row."""
+    from tests.conditions import CONDITIONS
+
+    page = (DOCS / "platforms.md").read_text("utf-8")
+    for condition in CONDITIONS:
+        assert f"| `{condition}` |" in page

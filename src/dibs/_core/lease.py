@@ -87,6 +87,8 @@ class LeaseState:
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
         self.call = call
         self.token = token
+        self.entry = call.key if call.options.limit is None else token
+        """Its name in the table of leases: a process may have several permits of one key."""
         self.since = self.confirmed_at = since
         self.deadline = since + call.options.ttl
 

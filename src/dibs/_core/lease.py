@@ -332,7 +332,7 @@ _DENIED = (
 
 
 def mistake(error: ErrorReply) -> UsageError:
-    """The sentence for an error that asking again cannot mend."""
+    """The sentence for an error that asking again cannot solve."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
         said = "the key holds a value of another type (or is held with and without limit=)"

@@ -226,8 +226,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dibs")
-    told = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
-    group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=told)
+    meanings = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
+    group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
 
 

@@ -1,4 +1,4 @@
-"""What listeners are told."""
+"""What listeners receive."""
 
 import logging
 

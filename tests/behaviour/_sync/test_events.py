@@ -1,5 +1,5 @@
 # Printed from tests/behaviour/_async/test_events.py by tools/unasync.py – do not edit.
-"""What listeners are told."""
+"""What listeners receive."""
 
 import logging
 

@@ -130,6 +130,12 @@ class ClusterMap(ABC):
             raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
         return route
 
+    def masters(self, now: float) -> dict[str, Transport]:
+        """The transport of each node that has slots, by its address. Outage: no node answers."""
+        self.ready(now)
+        routes = {route.node: route for route in self._map if route is not None}
+        return {f"{node.host}:{node.port}": routes[node].transport for node in sorted(routes)}
+
     def _route(self, node: Node) -> Route:
         route = self._routes.get(node)
         if route is None:

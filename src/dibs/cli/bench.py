@@ -72,11 +72,11 @@ def parts(dibs: Dibs, prefix: str) -> list[Part]:
     """What is measured: the raw commands on the same connection, and the verbs of dibs."""
     look = inspector(dibs)
     raw, held, claimed, cached = (f"{prefix}{name}" for name in ("raw", "hold", "claim", "cached"))
-    ms = int(TTL * 1000)
+    take, free = look.raw("SET", raw, "1", "NX", "PX", int(TTL * 1000)), look.raw("DEL", raw)
 
     def pair() -> None:
-        look.command("SET", raw, "1", "NX", "PX", ms)
-        look.command("DEL", raw)
+        take()
+        free()
 
     def hold() -> None:
         with dibs.hold(held, ttl=TTL):
@@ -89,11 +89,12 @@ def parts(dibs: Dibs, prefix: str) -> list[Part]:
     def hit() -> None:
         dibs.get_or_load(cached, lambda: "x" * 100, ttl=TTL)
 
+    hit()  # the value is there from now on, also for GET
     return [
         Part("SET NX + DEL", "", pair),
         Part("hold", "SET NX + DEL", hold),
         Part("claim", "SET NX + DEL", claim),
-        Part("GET", "", lambda: look.command("GET", cached)),
+        Part("GET", "", look.raw("GET", cached)),
         Part("cached hit", "GET", hit),
     ]
 
@@ -101,7 +102,7 @@ def parts(dibs: Dibs, prefix: str) -> list[Part]:
 def clean_up(dibs: Dibs, prefix: str) -> None:
     """Delete what a run has stored; leases and claims have ended with their blocks."""
     dibs.invalidate(f"{prefix}cached")
-    inspector(dibs).command("DEL", f"{prefix}raw")
+    inspector(dibs).raw("DEL", f"{prefix}raw")()
 
 
 def measured(part: Part, seconds: float) -> Result:

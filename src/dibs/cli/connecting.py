@@ -5,10 +5,14 @@ import logging
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._interface import Entry, Inspector, exactly, inspector, is_shortened, shorten
+from .._interface import Entry, exactly, inspector, is_shortened, shorten
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .._interface import Inspector
 
 NO_SERVER = "no server: pass --url redis://HOST:PORT, or set DIBS_URL"
 
@@ -72,7 +76,7 @@ def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
     return typed, None
 
 
-def _matching(look: Inspector, typed: str) -> Iterator[Entry]:
+def _matching(look: "Inspector", typed: str) -> Iterator[Entry]:
     head, colon, _ = typed.rpartition(":")
     for page in look.pages(exactly(f"{head}{colon}") + "*"):
         yield from [entry for entry in page.entries if shorten(entry.key) == typed]

@@ -43,6 +43,7 @@ def _delete(dibs: Dibs, typed: str, lock_key: str | None) -> bool:
     """True: there was a value. UsageError: the key is held, or another program's."""
     key, entry = find(dibs, typed)
     if entry is not None and entry.kind != "cached":
-        raise UsageError(f"{printable(typed)} is no cached value but: {entry.kind}; see dibs peek")
+        said = f"{printable(typed)} is not a cached value"
+        raise UsageError(f"{said}, but of the kind {entry.kind!r}; see dibs peek")
     dibs.invalidate(key, lock_key=lock_key)
     return entry is not None

@@ -4,12 +4,15 @@ import argparse
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interface import KINDS, Entry, Inspector, Page, inspector
+from .._interface import KINDS, Entry, Page, inspector
 from .connecting import add_server, add_show_keys, connected
 from .terminal import Terminal, default_terminal
 from .text import HEADINGS, as_object, counted, row
+
+if TYPE_CHECKING:
+    from .._interface import Inspector
 
 MOST = 1000
 _ORDER: dict[str, Callable[[Entry], Any]] = {
@@ -66,7 +69,7 @@ class Listing:
         return is_full
 
 
-def read(look: Inspector, wanted: Wanted) -> Listing:
+def read(look: "Inspector", wanted: Wanted) -> Listing:
     """Read pages until there is enough."""
     listing = Listing(wanted)
     for page in look.pages(wanted.pattern):

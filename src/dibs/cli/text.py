@@ -16,9 +16,11 @@ def printable(text: str) -> str:
 
 
 def duration(seconds: float | None, none: str = "") -> str:
-    """`0.4 s`, `42 s`, `3m12s`, `2h05m`, `4d03h`; *none* where there is no such time."""
+    """`3 ms`, `0.4 s`, `42 s`, `3m12s`, `2h05m`, `4d03h`; *none* where there is no such time."""
     if seconds is None or math.isinf(seconds):
         return none
+    if seconds < 0.095:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -99,10 +101,20 @@ HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 def row(entry: Entry, *, whole: bool) -> list[str]:
     """The cells of a table, in the order of `HEADINGS`."""
-    left = duration(entry.remaining, "no expiry")
-    age, length = duration(entry.age), size(entry.size)
-    key = shown_key(entry, whole=whole)
-    return [key, what(entry), who(entry), left, age, length, details(entry, whole=whole)]
+    key, said = shown_key(entry, whole=whole), details(entry, whole=whole)
+    age = duration(entry.age)
+    return [key, what(entry), who(entry), _left(entry), age, _length(entry), said]
+
+
+def _left(entry: Entry) -> str:
+    """Nothing for a value that is loaded for the first time: the server keeps only a mark."""
+    is_mark = entry.state == "loading" and entry.kind == "cached" and entry.age is None
+    return "" if is_mark else duration(entry.remaining, "no expiry")
+
+
+def _length(entry: Entry) -> str:
+    """Nothing for what has a token as its value."""
+    return size(entry.size) if entry.kind in ("cached", "done", "foreign") else ""
 
 
 # ---- JSON
@@ -137,10 +149,10 @@ def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
         ("kind", what(entry)),
         ("holder", printable(entry.holder or "")),
         ("loaded by", printable(entry.loading or "")),
-        ("left", duration(entry.remaining, "no expiry")),
+        ("left", _left(entry)),
         ("age", duration(entry.age)),
         ("fence", "" if entry.fence is None else str(entry.fence)),
-        ("size", size(entry.size)),
+        ("size", _length(entry)),
         ("load took", duration(entry.took)),
         ("belongs to", _shown_owner(entry, whole=whole) if entry.of else ""),
         ("note", _note(entry, whole=whole)),

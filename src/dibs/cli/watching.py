@@ -3,9 +3,9 @@
 import argparse
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._interface import Entry, Inspector, inspector
+from .._interface import Entry, inspector
 from ..errors import Unavailable, UsageError
 from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
@@ -13,6 +13,9 @@ from .listing import Listing, add_filters, ordered, read, remarks, wanted_by
 from .table import width
 from .terminal import Terminal, default_terminal, rich_table
 from .text import HEADINGS, as_object, counted, duration, row, shown_key, what, who
+
+if TYPE_CHECKING:
+    from .._interface import Inspector
 
 SHORTEST = 0.2
 
@@ -31,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class Watch:
     """Looks at the server again and again, and knows what changed."""
 
-    def __init__(self, look: Inspector, args: argparse.Namespace) -> None:
+    def __init__(self, look: "Inspector", args: argparse.Namespace) -> None:
         self._look = look
         self._wanted = wanted_by(args)
         self.before: dict[str, Entry] | None = None

@@ -1,6 +1,6 @@
 """Reads what a server holds, and frees what a person wants freed."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from .._core.breaker import Outage
@@ -36,8 +36,9 @@ from .._core.inspection import (
     value_request,
 )
 from .._core.keys import expand
+from .._core.lease import mistake
 from .._core.permits import release_permit
-from .._core.request import Reply, Request, deciding_error, pack
+from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
 from .store import AsyncStore
@@ -193,6 +194,22 @@ class AsyncInspector:
         return "other"
 
     # ---- the server
+
+    def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """A function that sends one command about *key*: the floor of `dibs bench`."""
+        data = expand(self._namespace, key)
+        request = Request(pack(name, data, *words), 1, data)
+
+        async def send() -> Any:
+            try:
+                reply = await self._store.transport.send(request, monotonic())
+            except Outage as outage:
+                raise Unavailable(outage.cause, _NAME) from None
+            if isinstance(reply, ErrorReply):
+                raise mistake(reply)
+            return reply
+
+        return send
 
     async def server(self) -> list[ServerFacts]:
         """What the server, or each node of a cluster that answers, says about itself."""

@@ -43,24 +43,29 @@ def failure_of(error: BaseException, step: Step) -> Failure:
     """What *error*, in this step of opening a connection, means."""
     chain = list(_chain(error))
     found = _of_tls(chain) or _of_login(chain) or _of_database(chain)
-    if found is not None:
-        return found
-    code = _BY_CAUSE.get(cause_of(error).code)
+    return found or _of_network(error, chain, step) or _of_settings(error)
+
+
+def _of_network(error: BaseException, chain: list[BaseException], step: Step) -> Failure | None:
     if step == "resolve" and isinstance(error, OSError | UnicodeError):
         return Failure("dns", _text(error))
+    code = _BY_CAUSE.get(cause_of(error).code)
     if code is not None:
         return Failure(code, _text(error))
     if any(_is_timeout(each) for each in chain):
         return overdue(step)
-    if any(
-        type(each).__name__ == "InvalidResponse" or "rotocol error" in str(each).lower()
-        for each in chain
-    ):
+    if any(_is_garbage(each) for each in chain):
         return Failure("not-redis", _text(error))
-    if isinstance(error, OSError) and step == "connect":
-        return Failure("unreachable", _text(error))
+    return Failure("unreachable", _text(error)) if step == "connect" else None
+
+
+def _of_settings(error: BaseException) -> Failure:
     wrong = settings_error(error)
     return Failure("settings", str(wrong)) if wrong is not None else Failure("closed", _text(error))
+
+
+def _is_garbage(error: BaseException) -> bool:
+    return type(error).__name__ == "InvalidResponse" or "rotocol error" in str(error)
 
 
 def _is_timeout(error: BaseException) -> bool:
@@ -87,9 +92,9 @@ def _of_tls(chain: list[BaseException]) -> Failure | None:
             return Failure(_certificate(each.verify_code), each.verify_message or _text(each))
         if isinstance(each, ssl.SSLError) and not isinstance(each, ssl.SSLEOFError):
             return Failure(_handshake(each), each.reason or _text(each))
-    if any(isinstance(each, FileNotFoundError | IsADirectoryError) for each in chain):
-        is_socket = "unix" in str(chain[0])
-        return None if is_socket else Failure("tls-file", _text(chain[0]))
+    is_missing = any(isinstance(each, FileNotFoundError) for each in chain)
+    if is_missing and settings_error(chain[0]) is not None:  # not a Unix socket
+        return Failure("tls-file", _text(chain[0]))
     return None
 
 
@@ -115,7 +120,7 @@ def _of_login(chain: list[BaseException]) -> Failure | None:
     said = text.lower()
     if "wrongpass" in said or "invalid username-password" in said or "invalid password" in said:
         return Failure("auth-wrong", "the server knows no such user with that password")
-    if "noauth" in said or "authentication required" in said:
+    if any(words in said for words in ("noauth", "authentication required", "already authentic")):
         return Failure("auth-missing", "the server asks for a password, and the URL has none")
     if "without any password configured" in said or "no password is set" in said:
         return Failure("auth-unset", "the URL has a password, and the server has none")

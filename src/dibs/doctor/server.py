@@ -1,6 +1,7 @@
 """Asking one server for everything that a rule may want to know."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, time
 from typing import Any
@@ -81,6 +82,8 @@ class ServerGatherer:
 
     def _failed(self, failure: Failure) -> None:
         where = host_and_port(self._address)
+        if failure.code == "database" and _is_clustered(self._address):
+            failure = Failure("cluster-database", failure.detail)
         if where is not None and failure.code in ("closed", "silent", "not-redis", "tls-failed"):
             failure = _other_protocol(failure, where, is_tls=self._asked.tls)
         self._learn(failure=failure)
@@ -184,6 +187,14 @@ def _clock(opened: Session) -> Clock | None:
         return None
     server = int(seconds) + int(micros) / 1e6
     return Clock((before + after) / 2 - server, (after - before) / 2)
+
+
+def _is_clustered(address: Address) -> bool:
+    """Whether a server that does not have the database of the URL is a node of a cluster."""
+    first = Address(address.connection_class, {**address.options, "db": 0})
+    with suppress(Exception), session(first, STEP_LIMIT) as opened:
+        return lines(opened.ask(("INFO", "cluster"))[0]).get("cluster_enabled") == "1"
+    return False
 
 
 def _other_protocol(failure: Failure, where: tuple[str, int], *, is_tls: bool) -> Failure:

@@ -78,4 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run. SystemExit: they are wrong."""
     parser = argparse.ArgumentParser("python -m dibs.doctor")
     add_arguments(parser)
-    return run(parser.parse_args(arguments))
+    try:
+        return run(parser.parse_args(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

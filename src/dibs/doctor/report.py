@@ -177,7 +177,7 @@ def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
 
 
 def as_json(facts: Facts, found: list[Finding]) -> str:
-    """The same for programs: one object."""
+    """The same for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,
@@ -189,7 +189,7 @@ def as_json(facts: Facts, found: list[Finding]) -> str:
         "probe_key": facts.asked.probe,
         "seconds": round(facts.seconds, 3),
     }
-    return json.dumps(report, ensure_ascii=False, indent=2)
+    return json.dumps(report)
 
 
 def _server(server: ServerFacts) -> dict[str, Any]:

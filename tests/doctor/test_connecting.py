@@ -106,7 +106,9 @@ def test_a_server_that_answers_everything_with_ok_is_not_believed() -> None:
             client.sendall(b"+OK\r\n" * 40)
 
     with answering(nods) as url:
-        look(url)
+        assert code_of(url) == ("not-redis", 3)
+        host = url.removeprefix("redis://")
+        assert code_of(f"redis+cluster://{host},{host}") == ("not-redis", 3)
 
 
 def test_a_server_that_sends_one_byte_at_a_time_costs_no_more_time() -> None:

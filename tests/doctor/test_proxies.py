@@ -50,3 +50,12 @@ def test_a_proxy_that_lacks_what_dibs_needs_is_found(valkey: Server, command: st
         assert all(command.lower() in each for each in finding.details)
         line.allow_all()
         assert "commands-missing" not in examine(line.url)
+
+
+def test_a_proxy_without_client_tracking_is_found(valkey: Server) -> None:
+    """RESP3 alone brings no notifications."""
+    with CommandFilter(valkey.port) as line:
+        line.refuse("CLIENT TRACKING")
+        assert "no-tracking" in examine(line.url)
+        line.allow_all()
+        assert "no-tracking" not in examine(line.url)

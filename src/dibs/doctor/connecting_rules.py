@@ -1,6 +1,7 @@
 """Rules about servers that could not be asked: name, network, TLS, password."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from .facts import Asked, Facts, Failure, ServerFacts
@@ -194,9 +195,13 @@ CASES: dict[str, _Case] = {
 
 def failed_servers(facts: Facts) -> Iterator[Finding]:
     """Servers that could not be asked. In a cluster, another rule tells which nodes are lost."""
-    for server in facts.servers:
-        if server.failure is not None and facts.cluster is None:
-            yield of_failure(server.failure, server, facts.asked)
+    failed = [each for each in facts.servers if each.failure and facts.cluster is None]
+    for code in dict.fromkeys(each.failure.code for each in failed if each.failure):
+        alike = [each for each in failed if each.failure and each.failure.code == code]
+        first, rest = alike[0], len(alike) - 1
+        name = f"{first.address} (and {rest} more)" if rest else first.address
+        assert first.failure is not None
+        yield of_failure(first.failure, replace(first, address=name), facts.asked)
 
 
 def of_failure(failure: Failure, server: ServerFacts, asked: Asked) -> Finding:

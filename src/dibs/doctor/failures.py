@@ -43,7 +43,7 @@ def failure_of(error: BaseException, step: Step) -> Failure:
     """What *error*, in this step of opening a connection, means."""
     chain = list(_chain(error))
     found = _of_tls(chain) or _of_login(chain) or _of_database(chain)
-    return found or _of_network(error, chain, step) or _of_settings(error)
+    return found or _of_network(error, chain, step) or _of_rest(error, step)
 
 
 def _of_network(error: BaseException, chain: list[BaseException], step: Step) -> Failure | None:
@@ -59,7 +59,10 @@ def _of_network(error: BaseException, chain: list[BaseException], step: Step) ->
     return Failure("unreachable", _text(error)) if step == "connect" else None
 
 
-def _of_settings(error: BaseException) -> Failure:
+def _of_rest(error: BaseException, step: Step) -> Failure:
+    # Replies of a kind that no server sends; redis-py trips over them, too.
+    if step == "ask" or isinstance(error, AttributeError | LookupError):
+        return Failure("not-redis", _text(error))
     wrong = settings_error(error)
     return Failure("settings", str(wrong)) if wrong is not None else Failure("closed", _text(error))
 
@@ -73,6 +76,8 @@ def _is_timeout(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, EOFError):
+        return ""
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
@@ -119,11 +124,11 @@ def _of_login(chain: list[BaseException]) -> Failure | None:
     text = _text(chain[0])
     said = text.lower()
     if "wrongpass" in said or "invalid username-password" in said or "invalid password" in said:
-        return Failure("auth-wrong", "the server knows no such user with that password")
+        return Failure("auth-wrong", "")
     if any(words in said for words in ("noauth", "authentication required", "already authentic")):
-        return Failure("auth-missing", "the server asks for a password, and the URL has none")
+        return Failure("auth-missing", "the URL has none")
     if "without any password configured" in said or "no password is set" in said:
-        return Failure("auth-unset", "the URL has a password, and the server has none")
+        return Failure("auth-unset", "")
     if type(chain[0]).__name__ == "NoPermissionError":
         return Failure("acl-connect", text)
     return None

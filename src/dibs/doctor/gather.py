@@ -12,6 +12,7 @@ from time import monotonic
 
 import redis
 
+from .._core.keys import checked_namespace, expand
 from .._transport.targets import (
     Address,
     Cluster,
@@ -23,7 +24,7 @@ from .._transport.targets import (
 )
 from ..errors import DibsError
 from .cluster import SeedGatherer
-from .facts import Asked, Facts, Failure, KeyFacts, Kind, ServerFacts
+from .facts import PROBE, Asked, Facts, Failure, KeyFacts, Kind, ServerFacts
 from .scanning import KeyScanner
 from .sentinel import SentinelGatherer, primary_of
 from .server import ServerGatherer
@@ -36,8 +37,12 @@ _MOST_NODES = 40
 
 
 def gather(url: str, *, namespace: str, budget: float) -> Facts:
-    """The facts about a target. UsageError: the URL cannot be used; nothing else is raised."""
+    """The facts about a target.
+
+    UsageError: the URL or the namespace cannot be used. Nothing else is raised.
+    """
     since = monotonic()
+    expand(checked_namespace(namespace), PROBE)
     target = find(url, redis)
     asked = _asked(target, namespace, budget)
     workers = Workers(since + LIMIT)

@@ -63,8 +63,7 @@ def foreign_types(facts: Facts) -> Iterator[Finding]:
         "warning" if facts.asked.namespace else "note",
         f"Other programs have keys {where}: {listed}, of {keys.mine} that were looked at.",
         "A call for a key of another type raises a UsageError; these programs may delete leases.",
-        "Choose a namespace that nobody else uses: Dibs(url, namespace='shop:'), here"
-        " --namespace shop:",
+        "Choose a namespace that nobody else uses: Dibs(url, namespace=…), here --namespace.",
     )
 
 

@@ -86,7 +86,7 @@ def too_few(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         yield Finding(
             "no-replicas",
             "error",
-            f"The server needs {wanted} replicas to accept writes, and has {good}.",
+            f"The server needs {wanted or 'more'} replicas to accept writes, and has {good}.",
             "It refuses writes (NOREPLICAS), so no lease can be acquired: that is an outage.",
             "Start the replicas; or lower the number, also in the configuration file:",
             (f"CONFIG SET min-replicas-to-write {good}",),

@@ -57,7 +57,8 @@ def _head(facts: Facts, style: Style) -> Iterator[str]:
     asked = facts.asked
     namespace = f"namespace {asked.namespace!r}" if asked.namespace else "no namespace"
     where = asked.address if asked.kind in ("cluster", "sentinel") else _location(facts)
-    yield style.paint("dibs doctor", "1") + f"  {where}, {namespace}"
+    title = style.wrapped(f"dibs doctor  {where}, {namespace}", "", " " * 13)
+    yield title.replace("dibs doctor", style.paint("dibs doctor", "1"), 1)
     rows = list(summary(facts).items())
     if rows:
         yield ""
@@ -73,11 +74,13 @@ def _location(facts: Facts) -> str:
 def summary(facts: Facts) -> dict[str, str]:
     """What is good to know in any case, a line each."""
     rows: dict[str, str] = {}
-    for server in facts.servers:
-        if server.is_answering:
-            name = "server" if len(facts.servers) == 1 else "node"
-            label = name if name not in rows else f"{name} {len(rows) + 1}"
-            rows[label] = _server_line(server, alone=len(facts.servers) == 1)
+    if facts.sentinels:
+        answering = sum(each.failure is None for each in facts.sentinels)
+        rows["sentinels"] = f"{answering} of {len(facts.sentinels)} of the URL answer"
+    if facts.cluster is not None:
+        rows["cluster"] = _cluster_line(facts)
+    elif facts.servers and facts.servers[0].is_answering:
+        rows["server"] = _server_line(facts.servers[0], alone=not facts.sentinels)
     first = next(iter(facts.writable), None)
     if first is not None:
         rows["dibs uses"] = _uses(first)
@@ -93,7 +96,7 @@ def summary(facts: Facts) -> dict[str, str]:
 
 
 def _server_line(server: ServerFacts, *, alone: bool) -> str:
-    what = f"{server.product} {server.version}" if server.product else "unknown, INFO says nothing"
+    what = f"{server.product} {server.version}" if server.product else "version unknown"
     role = {"master": "primary", "slave": "replica"}.get(server.info.get("role", ""), "")
     replicas = server.info.get("connected_slaves", "0")
     if role == "primary" and replicas != "0":
@@ -101,6 +104,15 @@ def _server_line(server: ServerFacts, *, alone: bool) -> str:
     parts = [*([] if alone else [server.address]), what, role, f"RESP{server.protocol or '?'}"]
     parts += [f"user {server.user}"] if server.user else []
     return ", ".join(part for part in parts if part)
+
+
+def _cluster_line(facts: Facts) -> str:
+    nodes = facts.cluster.nodes if facts.cluster else ()
+    primaries = sum(node.role == "primary" for node in nodes)
+    answering = [each for each in facts.servers if each.is_answering]
+    versions = {f"{each.product} {each.version}" for each in answering if each.product}
+    parts = [f"{len(nodes)} nodes, {primaries} of them primaries; {len(answering)} answer"]
+    return ", ".join([*parts, *sorted(versions)])
 
 
 def _uses(server: ServerFacts) -> str:
@@ -153,7 +165,10 @@ def _listed(where: tuple[str, ...]) -> str:
 
 def _unknown(facts: Facts) -> Iterator[str]:
     reasons: dict[str, set[str]] = {}
-    for each in (*[server.unknown for server in facts.servers], facts.unknown):
+    known = [server.unknown for server in facts.servers]
+    if any(server.is_answering for server in facts.servers):
+        known.append(facts.unknown)
+    for each in known:
         for area, why in each.items():
             reasons.setdefault(why, set()).add(area)
     for why, areas in reasons.items():
@@ -164,13 +179,10 @@ def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
     counts = [(sum(each.severity == name for each in found), name) for name in ORDER]
     told = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
     result = ", ".join(told) or "No finding"
-    yield style.paint(f"{result}, in {facts.seconds:.1f} s.", "1")
-    yield style.wrapped(
-        f"Nothing was written: commands were tried on the key {facts.asked.probe}, which does not"
-        " exist. No value was read.",
-        "",
-        "",
-    )
+    yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1")
+    if any(server.is_answering for server in facts.servers):
+        probe = f"commands were tried on the key {facts.asked.probe}, which does not exist"
+        yield style.wrapped(f"Nothing was written: {probe}. No value was read.", "", "")
 
 
 # ---- JSON

@@ -7,7 +7,7 @@ from .facts import Asked, ServerFacts, Verdict
 from .finding import Finding
 from .rights import Lack, lacks, reduced
 
-_USER = "In a managed service this is a setting of the user."
+_ALLOW = "Allow the commands; in a managed service, that is a setting of the user:"
 
 
 def denied_commands(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
@@ -20,7 +20,7 @@ def denied_commands(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
             "error",
             f"The user {_user(server, asked)} may not run what these need:",
             "They raise a UsageError, or end as an outage.",
-            f"Allow the commands, as an administrator. {_USER}",
+            _ALLOW,
             (_allow(server, asked, names),),
             details=_by_verb(found),
         )
@@ -49,8 +49,8 @@ def optional_commands(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
             "acl-optional",
             "warning",
             f"The user {_user(server, asked)} may not run commands that dibs can do without:",
-            "Every verb is guarded all the same; this is what it costs.",
-            f"Allow the commands, as an administrator. {_USER}",
+            "Nothing fails without them. This is what it costs.",
+            _ALLOW,
             (_allow(server, asked, sorted(found)),),
             details=tuple(f"{name}: {cost}" for name, cost in found.items()),
         )
@@ -66,10 +66,17 @@ def denied_keys(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
             "error",
             f"The user {_user(server, asked)} may not read or write keys that {what}.",
             "Every call raises a UsageError.",
-            f"Use the namespace that the user has, Dibs(url, namespace=…), here --namespace; or"
-            f" allow these keys, as an administrator. {_USER}",
-            (f"ACL SETUSER {_user(server, asked)} ~{pattern}",),
+            "Use the namespace that the user may use, Dibs(url, namespace=…), here --namespace; or"
+            " allow these keys:",
+            (f"ACL SETUSER {_user(server, asked)} {_quoted('~' + pattern)}",),
         )
+
+
+def _quoted(word: str) -> str:
+    """A word as redis-cli and valkey-cli read it."""
+    if re.fullmatch(r"[!-~]+", word) and not set(word) & set("\"'\\"):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _of(found: list[Lack], commands: Mapping[str, Verdict], verdict: Verdict) -> list[Lack]:

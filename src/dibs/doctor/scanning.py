@@ -10,9 +10,9 @@ from .asking import Session, refusal, session, text
 from .facts import Asked, KeyFacts
 from .server import STEP_LIMIT
 
-COUNT, MOST, LIMIT = 1000, 50_000, 1.0
+COUNT, MOST, LIMIT = 500, 50_000, 1.0
 """Keys for each SCAN and in all, and for how many seconds at most."""
-_TYPES_EACH = 200
+_TYPES_EACH = 100
 """Of so many keys of each SCAN the type is asked."""
 _OURS = ("string", "zset", "none")
 """The types of leases, claims and values; of permits; and of a key that has expired meanwhile."""
@@ -59,7 +59,7 @@ class KeyScanner:
                 else:
                     self._scan(opened)
         except Exception:
-            self.unknown = "the server could not be asked"
+            self.unknown = "a server could not be asked"
 
     def _scan(self, opened: Session) -> None:
         [size, cursor] = opened.ask(("DBSIZE",), ("SCAN", 0, "COUNT", COUNT))

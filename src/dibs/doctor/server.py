@@ -56,6 +56,7 @@ class ServerGatherer:
         since = monotonic()
         with session(self._address, STEP_LIMIT, self._reached) as opened:
             dialect = opened.dialect
+            self._reached("ask")
             self._learn(protocol=dialect.protocol, plain=dialect.plain)
             if not dialect.plain:
                 self._learn(opened_in=monotonic() - since)
@@ -70,7 +71,6 @@ class ServerGatherer:
             steps = [self._ask_facts, *steps[:1], self._ask_clock, *steps[1:]]
         for step in steps:
             step(opened)
-            self._reached("ask")
         if plain:
             self._try_script()
 

@@ -48,7 +48,20 @@ def resp2(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
             "The connection speaks RESP2: HELLO was refused, or the URL says protocol=2.",
             "There are no notifications: waiters poll ten times a second, local= keeps nothing.",
             "Remove protocol=2 from the URL; connect to the server itself rather than through a"
-            " proxy that refuses HELLO; allow the user HELLO, if an ACL forbids it.",
+            " proxy that refuses HELLO.",
+        )
+
+
+def no_tracking(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """RESP3, and no notifications all the same."""
+    if server.protocol == 3 and server.commands.get("client|tracking") == "missing":
+        yield Finding(
+            "no-tracking",
+            "warning",
+            "The server, or a proxy before it, does not know CLIENT TRACKING.",
+            "There are no notifications: waiters poll ten times a second, local= keeps nothing.",
+            "Connect to the server itself rather than through a proxy; or use a service that has"
+            " it.",
         )
 
 
@@ -248,6 +261,6 @@ def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
 
 
 RULES = (
-    old_version, by_script, resp2, proxy, eviction, memory, persistence, failing_persistence,
-    clock, latency, tracking_table, clients, idle_timeout, keepalive,
+    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, persistence,
+    failing_persistence, clock, latency, tracking_table, clients, idle_timeout, keepalive,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .cluster import SLOTS
-from .facts import Facts, SentinelFacts
+from .facts import Facts, Failure, Node, SentinelFacts
 from .finding import Finding
 
 _FAILOVER = "There would be no failover: the outage lasts until the primary is back."
@@ -63,24 +63,22 @@ def cluster_nodes(facts: Facts) -> Iterator[Finding]:
     ]
     if not lost:
         return
-    details = [
-        f"{node.address}: {node.role} of {node.slots} slots"
-        if node.role == "primary"
-        else f"{node.address}: replica"
-        for node in lost
-    ]
-    causes = [failed[node.address] for node in lost if node.address in failed]
-    reasons = sorted({f"{each.code}: {each.detail}" for each in causes})[:3]
     yield Finding(
         "cluster-node",
         "error" if any(node.slots for node in lost) else "warning",
-        f"{len(lost)} of {len(facts.cluster.nodes)} nodes of the cluster are lost:",
+        f"Nodes of the cluster are lost, {len(lost)} of {len(facts.cluster.nodes)}:",
         "Until a replica is promoted, the keys of a lost primary have no server: an outage for"
         " them. A lost replica cannot be promoted.",
         "Start the nodes again. On a replica of a lost primary: CLUSTER FAILOVER TAKEOVER. A node"
         " that will not come back: CLUSTER FORGET, on every node.",
-        details=(*details, *reasons),
+        details=tuple(_lost_node(node, failed.get(node.address)) for node in lost),
     )
+
+
+def _lost_node(node: Node, failure: Failure | None) -> str:
+    what = f"primary of {node.slots} slots" if node.role == "primary" else "replica"
+    why = f"{failure.code}, {failure.detail}".rstrip(", ") if failure else "the others say so"
+    return f"{node.address}, {what}: {why}"
 
 
 def lost_sentinels(facts: Facts) -> Iterator[Finding]:

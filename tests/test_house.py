@@ -127,6 +127,7 @@ TESTED_ELSEWHERE = {
     "models": "shapes",
     "unions": "shapes",
     "engine": "capabilities",
+    "entries": "inspection",
     "multiplexer": "connection",
     "plain_text": "keys",
 }

@@ -6,7 +6,9 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from ._core.entries import KINDS, Entry, Kind, Permit, is_shortened, shorten
 from ._core.fingerprint import fingerprint
+from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
     from ._async.claiming import AsyncClaiming
     from ._async.client import AsyncDibs
+    from ._async.inspector import AsyncInspector
     from ._sync.claim import Claim
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
+    from ._sync.inspector import Inspector
 
     __all__ = [
-        "AsyncClaim", "Claim", "ClaimOptions", "ClaimRequest", "HoldKeywords", "OutagePolicy",
-        "Seconds", "Template", "check_hold", "claiming", "fingerprint", "seconds",
+        "KINDS", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions", "ClaimRequest", "Entry",
+        "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "Seconds",
+        "ServerFacts", "Template", "check_hold", "claiming", "exactly", "fingerprint", "inspector",
+        "is_shortened", "seconds", "shorten",
     ]  # fmt: skip
 
 
@@ -49,3 +55,12 @@ def claiming(dibs: Any, request: ClaimRequest) -> Any:
     key, options, payload, name, note, token = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
     return dibs._claim(key, options, fingerprint, name, note, token)
+
+
+@overload
+def inspector(dibs: "Dibs") -> "Inspector": ...
+@overload
+def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
+def inspector(dibs: Any) -> Any:
+    """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
+    return dibs._inspector()

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
 from .._core.fingerprint import fingerprint
@@ -49,6 +49,9 @@ from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
 from .store import AsyncStore
+
+if TYPE_CHECKING:
+    from .inspector import AsyncInspector
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -309,6 +312,14 @@ class AsyncDibs(AsyncCaching):
             )
 
         return decorate
+
+    # ---- inspecting
+
+    def _inspector(self) -> "AsyncInspector":
+        """For the command line and the console."""
+        from .inspector import AsyncInspector
+
+        return AsyncInspector(self._store, self._settings.namespace)
 
     # ---- the end
 

@@ -86,6 +86,14 @@ class AsyncStore:
 
     # ---- asking
 
+    async def nodes(self, now: float) -> dict[str, Any]:
+        """A transport for each master, by its address; a single server has an empty one."""
+        from .cluster import AsyncClusterTransport
+
+        if isinstance(self.transport, AsyncClusterTransport):
+            return await self.transport.masters(now)
+        return {"": self.transport}
+
     def must_be_open(self) -> None:
         """UsageError: the client was closed."""
         if self.is_closed:

@@ -4,7 +4,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
 
 from .._core.breaker import Limits
 from .._core.fingerprint import fingerprint
@@ -50,6 +50,9 @@ from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .store import Store
+
+if TYPE_CHECKING:
+    from .inspector import Inspector
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -310,6 +313,14 @@ class Dibs(Caching):
             )
 
         return decorate
+
+    # ---- inspecting
+
+    def _inspector(self) -> "Inspector":
+        """For the command line and the console."""
+        from .inspector import Inspector
+
+        return Inspector(self._store, self._settings.namespace)
 
     # ---- the end
 

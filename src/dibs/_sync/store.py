@@ -87,6 +87,14 @@ class Store:
 
     # ---- asking
 
+    def nodes(self, now: float) -> dict[str, Any]:
+        """A transport for each master, by its address; a single server has an empty one."""
+        from .cluster import ClusterTransport
+
+        if isinstance(self.transport, ClusterTransport):
+            return self.transport.masters(now)
+        return {"": self.transport}
+
     def must_be_open(self) -> None:
         """UsageError: the client was closed."""
         if self.is_closed:

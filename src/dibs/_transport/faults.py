@@ -1,5 +1,6 @@
 """What the errors of redis-py, sockets and asyncio mean: wrong settings, or an outage."""
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -99,10 +100,14 @@ def _fix_for_handshake(error: ssl.SSLError) -> str | None:
     return None
 
 
+# "Error 2 connecting to /run/redis.sock." of redis-py, where TCP has "… to host:6379."
+_OF_A_SOCKET = re.compile(r"\bunix\b|connecting to (?:/|(?!\S+:\d+\.))")
+
+
 def _lacks_file(error: BaseException) -> bool:
     """True: a file for TLS is missing. The same error for a unix socket is an outage."""
     missing = any(isinstance(each, FileNotFoundError) for each in _chain(error))
-    return missing and "unix" not in str(error)
+    return missing and _OF_A_SOCKET.search(str(error)) is None
 
 
 # ---- the cause of an outage

@@ -161,10 +161,10 @@ async def test_readers_see_an_ending_value_during_its_refresh(server: Server) ->
     """Without `stale` too: the value is read here and elsewhere until it ends."""
     kitchen = Kitchen()
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
-        menu = dibs.cached("menu:{name}", ttl=3)(kitchen.cook)
-        there = other.cached("menu:{name}", ttl=3)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=10)(kitchen.cook)
+        there = other.cached("menu:{name}", ttl=10)(kitchen.cook)
         assert (await menu("a"))["load"] == 1
-        kitchen.seconds = 0.5
+        kitchen.seconds = 1
         refreshing = Beside(menu.refresh, "a")
         await eventually(lambda: kitchen.loads == 2)
         assert (await menu("a"))["load"] == (await there("a"))["load"] == 1

@@ -8,7 +8,7 @@ import pytest
 from redis import UsernamePasswordCredentialProvider
 from redis.crc import key_slot
 
-from dibs import AsyncDibs, Busy, UsageError
+from dibs import AsyncDibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
@@ -37,6 +37,16 @@ async def test_urls_of_a_single_server(valkey: Server) -> None:
     ):
         async with AsyncDibs(url, budget=5) as dibs:
             assert await works(dibs), url
+
+
+async def test_a_socket_of_a_server_that_has_ended_is_an_outage(tmp_path: Path) -> None:
+    """A server that has ended leaves no socket: nothing is wrong with the URL."""
+    async with AsyncDibs(f"unix://{tmp_path}/gone") as dibs:
+        lease = await dibs.try_hold("user:1", ttl=5)
+        assert lease is not None and not lease.guarded
+        with pytest.raises(Unavailable) as caught:
+            await dibs.try_hold("user:1", ttl=5, on_outage="closed")
+        assert caught.value.cause == "refused"
 
 
 async def test_tls(start_server: StartServer) -> None:

@@ -47,10 +47,10 @@ def test_many_callers_one_load(server: Server) -> None:
 
 def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
     """The leader is slower than lock_ttl: its lock is kept alive."""
-    kitchen = Kitchen(1.5)
+    kitchen = Kitchen(2.2)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         menus = [
-            dibs.cached("menu:{name}", ttl=60, lock_ttl=0.5)(kitchen.cook) for dibs in (one, two)
+            dibs.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook) for dibs in (one, two)
         ]
         callers = [Beside(menus[number % 2], "a") for number in range(6)]
         for caller in callers:

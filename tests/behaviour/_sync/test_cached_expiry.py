@@ -162,10 +162,10 @@ def test_readers_see_an_ending_value_during_its_refresh(server: Server) -> None:
     """Without `stale` too: the value is read here and elsewhere until it ends."""
     kitchen = Kitchen()
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        menu = dibs.cached("menu:{name}", ttl=3)(kitchen.cook)
-        there = other.cached("menu:{name}", ttl=3)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=10)(kitchen.cook)
+        there = other.cached("menu:{name}", ttl=10)(kitchen.cook)
         assert (menu("a"))["load"] == 1
-        kitchen.seconds = 0.5
+        kitchen.seconds = 1
         refreshing = Beside(menu.refresh, "a")
         eventually(lambda: kitchen.loads == 2)
         assert (menu("a"))["load"] == (there("a"))["load"] == 1

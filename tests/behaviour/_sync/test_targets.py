@@ -9,7 +9,7 @@ import pytest
 from redis import UsernamePasswordCredentialProvider
 from redis.crc import key_slot
 
-from dibs import Dibs, Busy, UsageError
+from dibs import Dibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
@@ -38,6 +38,16 @@ def test_urls_of_a_single_server(valkey: Server) -> None:
     ):
         with Dibs(url, budget=5) as dibs:
             assert works(dibs), url
+
+
+def test_a_socket_of_a_server_that_has_ended_is_an_outage(tmp_path: Path) -> None:
+    """A server that has ended leaves no socket: nothing is wrong with the URL."""
+    with Dibs(f"unix://{tmp_path}/gone") as dibs:
+        lease = dibs.try_hold("user:1", ttl=5)
+        assert lease is not None and not lease.guarded
+        with pytest.raises(Unavailable) as caught:
+            dibs.try_hold("user:1", ttl=5, on_outage="closed")
+        assert caught.value.cause == "refused"
 
 
 def test_tls(start_server: StartServer) -> None:

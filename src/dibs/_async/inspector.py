@@ -1,0 +1,227 @@
+"""Reads what a server holds, and frees what a person wants freed."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from .._core.breaker import Outage
+from .._core.entries import (
+    Entry,
+    Found,
+    classify,
+    foreign_hint,
+    is_denied,
+    is_gone,
+    proof_in,
+    read_time,
+    token_hint,
+    with_neighbours,
+)
+from .._core.inspection import (
+    Outcome,
+    Page,
+    ServerFacts,
+    beside_request,
+    discard_request,
+    is_cut,
+    length_request,
+    member_request,
+    named_secret,
+    next_node,
+    pattern_for,
+    read_info,
+    read_members,
+    read_scan,
+    scan_request,
+    type_request,
+    value_request,
+)
+from .._core.keys import expand
+from .._core.lease import mistake
+from .._core.permits import release_permit
+from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
+from .._tasks import monotonic
+from ..errors import Unavailable, UsageError
+from .store import AsyncStore
+
+COUNT = 500
+"""How many keys the server looks at for one page: well under a millisecond of its time."""
+_NAME = "the server"
+_NOT_HELD = {
+    "cached": "this key is a cached value, which nobody holds; invalidate it instead",
+    "fence": "this key counts fences; without it an old fence could be taken for a new one",
+    "schedule": "this key records the last fire of a schedule; release the schedule's own key",
+    "tag": "this key is the version of a tag; invalidate the tag instead",
+    "foreign": "this key is data of another program; delete it with the tools of that program",
+    "lock": "nobody has this lock: a load has just failed, and the next one waits for a moment",
+}
+
+
+class AsyncInspector:
+    """Reads keys without taking or changing them. Every method: Unavailable, UsageError."""
+
+    def __init__(self, store: AsyncStore, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    # ---- pages
+
+    async def pages(self, pattern: str = "*", *, count: int = COUNT) -> AsyncIterator[Page]:
+        """All keys that match *pattern*, which begins behind the namespace.
+
+        Keys that are there all the time come at least once, others perhaps. A page may be empty.
+        """
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.page(pattern, cursor=cursor, count=count)
+            cursor = page.cursor
+            yield page
+
+    async def page(self, pattern: str = "*", *, cursor: str = "", count: int = COUNT) -> Page:
+        """One page. *cursor*: that of the page before; empty: the first one.
+
+        *count*: how many keys the server looks at, not how many match. Of a cluster, the nodes come
+        one after the other; one that does not answer is named, and left out.
+        """
+        nodes = await self._nodes()
+        here, start, following = next_node(list(nodes), cursor)
+        request = scan_request(start, pattern_for(self._namespace, pattern), count)
+        try:
+            left, keys, clock = read_scan(await self._ask_node(nodes[here], request))
+            entries = await self._entries(keys, clock)
+        except Outage as outage:
+            if len(nodes) == 1:
+                raise Unavailable(outage.cause, _NAME) from None
+            return Page([], following, here, str(outage.cause))
+        return Page(entries, following if left == b"0" else f"{left.decode()}@{here}")
+
+    async def _nodes(self) -> dict[str, Any]:
+        try:
+            now, _ = await self._store.opened()
+            return await self._store.nodes(now)
+        except Outage as outage:
+            raise Unavailable(outage.cause, _NAME) from None
+
+    async def _ask_node(self, node: Any, request: Request) -> Any:
+        now = monotonic()
+        return await self._store.check_reply(request, await node.send(request, now), now)
+
+    async def _entries(self, keys: list[bytes], clock: float) -> list[Entry]:
+        """What these keys are; those that ended meanwhile are left out."""
+        found = await self._look(keys, clock)
+        return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
+
+    async def _look(self, keys: list[bytes], clock: float) -> list[Found]:
+        """Types, then values: two writes; and the length of values that are long."""
+        kinds = await self._ask([type_request(key) for key in keys])
+        asked = [value_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        values = await self._ask(asked)
+        long = [place for place, reply in enumerate(values) if is_cut(reply)]
+        lengths = await self._ask([length_request(keys[place]) for place in long])
+        sizes = dict(zip(long, lengths, strict=True))
+        return [
+            Found(key, kind, value if isinstance(value, list) else [value], sizes.get(place))
+            for place, (key, kind, value) in enumerate(zip(keys, kinds, values, strict=True))
+        ]
+
+    async def _ask(self, requests: list[Request]) -> list[Any]:
+        """The replies. Outage, UsageError: one failed otherwise than by the ACL of its key."""
+        if not requests:
+            return []
+        now = monotonic()
+        replies = await self._store.transport.send_all(requests, now)
+        for request, reply in zip(requests, replies, strict=True):
+            if isinstance(reply, Outage):  # of one node of a cluster
+                raise reply
+            if deciding_error(reply) is not None and not is_denied(reply):
+                await self._store.check_reply(request, reply, now)
+        return replies
+
+    # ---- one key
+
+    async def entry(self, key: str) -> Entry | None:
+        """What *key* is, with its fence and who loads it. None: it is not there."""
+        data = expand(self._namespace, key)
+        try:
+            now, _ = await self._store.opened()
+            neighbours = await self._store.transport.send(
+                beside_request(self._namespace, data), now
+            )
+            entries = await self._entries([data], read_time(neighbours[0]))
+        except Outage as outage:
+            raise Unavailable(outage.cause, _NAME) from None
+        return with_neighbours(entries[0], neighbours) if entries else None
+
+    # ---- freeing
+
+    async def release(self, key: str, token: str) -> Outcome:
+        """Free *key*, or one permit of it, if *token* holds it. UsageError: it is never held."""
+        secret = named_secret(token)
+        return await self._release(key, lambda value: (proof_in(value) or [b""])[0] == secret)
+
+    async def release_whatever(self, key: str, seen: str) -> Outcome:
+        """The same if it is still the holding with the `token_hint` *seen*, whoever has it."""
+        return await self._release(
+            key, lambda value: seen in (token_hint(value), foreign_hint(value))
+        )
+
+    async def _release(self, key: str, is_meant: Callable[[bytes], bool]) -> Outcome:
+        data = expand(self._namespace, key)
+        try:
+            _, engine = await self._store.opened()
+            [found] = await self._look([data], 0.0)
+            if is_gone(found):
+                return "free"
+            entry, head = classify(self._namespace, found, 0.0), found.values[-1]
+            if entry.kind == "permits":
+                return await self._release_permit(data, is_meant)
+            if entry.token_hint is None:
+                raise UsageError(_NOT_HELD[entry.kind])
+            if not isinstance(head, bytes) or not is_meant(head):
+                return "other"
+            reply = await self._store.ask(discard_request(engine, data, head), monotonic())
+            return "released" if reply == 1 else "other"
+        except Outage as outage:
+            raise Unavailable(outage.cause, _NAME) from None
+
+    async def _release_permit(self, key: bytes, is_meant: Callable[[bytes], bool]) -> Outcome:
+        cursor = b""
+        while cursor != b"0":
+            reply: Reply = await self._store.ask(member_request(key, cursor or b"0"), monotonic())
+            cursor, members = read_members(reply)
+            for member in filter(is_meant, members):
+                reply = await self._store.ask(release_permit(key, member, 0.0), monotonic())
+                return "released" if reply == 1 else "free"
+        return "other"
+
+    # ---- the server
+
+    def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """A function that sends one command about *key*: the floor of `dibs bench`."""
+        data = expand(self._namespace, key)
+        request = Request(pack(name, data, *words), 1, data)
+
+        async def send() -> Any:
+            try:
+                reply = await self._store.transport.send(request, monotonic())
+            except Outage as outage:
+                raise Unavailable(outage.cause, _NAME) from None
+            if isinstance(reply, ErrorReply):
+                raise mistake(reply)
+            return reply
+
+        return send
+
+    async def server(self) -> list[ServerFacts]:
+        """What the server, or each node of a cluster that answers, says about itself."""
+        request = Request(pack("INFO"), 1, b"")
+        facts: list[ServerFacts] = []
+        silent: Outage | None = None
+        for name, node in (await self._nodes()).items():
+            try:
+                reply = await self._ask_node(node, request)
+                facts.append(ServerFacts(name, read_info(reply)))
+            except Outage as outage:
+                silent = outage
+        if silent is not None and not facts:
+            raise Unavailable(silent.cause, _NAME) from None
+        return facts

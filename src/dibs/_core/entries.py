@@ -1,0 +1,262 @@
+"""What a key of a server is, from its type, its expiry and the first bytes of its value."""
+
+import hashlib
+import re
+from typing import Final, Literal, NamedTuple, get_args
+
+from .codec import FAILURE, MARK, unframe
+from .keys import hash_tag
+from .lease import holder_in, note_in, secret_of
+from .once import read_record, since_in
+from .request import ErrorReply, Reply
+from .schedule import read_last
+
+Kind = Literal[
+    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "fence", "tag", "foreign"
+]
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+"""foreign: not written by dibs, as far as its first bytes tell."""
+
+HEAD = 512
+"""How many bytes of a value are read; a lease or a claim has fewer, as a rule."""
+_SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)[@ ]")
+_PERSONAL = re.compile(r"~[0-9a-f]{8}")
+_FIRE = re.compile(rb"\d{12,15} ")
+_VERSION = re.compile(rb"[0-9a-f]{16}")
+
+
+class Permit(NamedTuple):
+    """One of several leases of one key."""
+
+    holder: str | None
+    remaining: float
+    token_hint: str | None
+
+
+class Entry(NamedTuple):
+    """A key of the server, and what it is."""
+
+    key: str
+    """Without the namespace. Bytes that are no text are escaped."""
+    kind: Kind
+    state: str
+    """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
+    lock: loading or resting (a load has just failed); schedule: recorded; fence: counter;
+    tag: version; foreign: the type that the server names, or denied (by the ACL)."""
+    remaining: float | None = None
+    """Seconds that the server keeps it; None: for ever."""
+    holder: str | None = None
+    """lease, claim, lock: who has it; schedule: who recorded the last fire."""
+    age: float | None = None
+    """Seconds since it was claimed, loaded or fired (by its holder's clock); None: not known."""
+    size: int | None = None
+    """Bytes of the value; None: it is no string."""
+    token_hint: str | None = None
+    """Tells one holding of the key from the next one, without being the proof of ownership."""
+    note: str | None = None
+    """What the holder of a claim said about it. May hold personal data."""
+    fence: int | None = None
+    """The last fence of the key. Only where one key was asked for, or the key is a counter."""
+    permits: tuple[Permit, ...] = ()
+    """The permits that expire first, if several may hold the key."""
+    taken: int = 0
+    """How many permits are held."""
+    loading: str | None = None
+    """cached: who loads it now."""
+    took: float | None = None
+    """cached: how long its load took, in seconds."""
+    of: str | None = None
+    """lock, fence: the key to which it belongs."""
+
+
+# ---- names
+
+
+def shorten(key: str) -> str:
+    """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
+
+    What stands before its first colon stays; the digits are the same for the same key. They hide
+    it from a glance, not from somebody who tries out keys.
+    """
+    head, colon, rest = key.partition(":")
+    digits = hashlib.sha256((rest if colon else key).encode(errors="replace")).hexdigest()[:8]
+    return f"{head}:~{digits}" if colon else f"~{digits}"
+
+
+def is_shortened(key: str) -> bool:
+    """Whether *key* looks like the result of `shorten`."""
+    return _PERSONAL.fullmatch(key.rpartition(":")[2]) is not None
+
+
+def token_hint(value: bytes) -> str | None:
+    """`1f0c2a-3c` for a value or token that begins with `1f0c2a…-3c`: a part of its secret."""
+    found = _SECRET.match(value)
+    if found is None:
+        return None
+    process, _, number = found[1].decode().partition("-")
+    return f"{process[:6]}-{number}"
+
+
+def foreign_hint(value: bytes) -> str | None:
+    """The same for a short value that dibs did not write: it counts as held all the same."""
+    return None if len(value) >= HEAD else f"#{hashlib.sha256(value).hexdigest()[:8]}"
+
+
+def proof_in(value: bytes) -> tuple[bytes, bytes] | None:
+    """The secret of a holding, and how its value begins; None: the key is not held by dibs."""
+    found = _SECRET.match(value)
+    return None if found is None else (found[1], found[0])
+
+
+# ---- what a key is
+
+
+class Found(NamedTuple):
+    """What was read of one key."""
+
+    key: bytes
+    kind: Reply
+    """Its type, as the server names it."""
+    values: list[Reply]
+    """The replies to `value_request`."""
+    size: int | None = None
+
+
+def is_gone(found: Found) -> bool:
+    """Whether the key ended while it was looked at."""
+    return found.kind in (b"none", "none") or found.values[:1] == [-2]
+
+
+def is_denied(reply: Reply) -> bool:
+    """Whether the ACL hides this key, but not every one."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return isinstance(first, ErrorReply) and first.code == "NOPERM" and "command" not in str(first)
+
+
+def classify(namespace: str, found: Found, now: float) -> Entry:
+    """What a key is. *now*: the server's clock."""
+    key = _name(namespace, found.key)
+    if is_denied(found.kind) or is_denied(found.values):
+        return Entry(key, "foreign", "denied")
+    pttl, *rest = found.values
+    left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else None
+    kind = found.kind.decode() if isinstance(found.kind, bytes) else str(found.kind)
+    match rest:
+        case [bytes(head)]:
+            size = len(head) if found.size is None else found.size
+            return _string(namespace, key, head, now)._replace(remaining=left, size=size)
+        case [int(count), list(members)] if permits := _permits(members, now):
+            return Entry(key, "permits", "held", left, permits=permits, taken=count)
+        case _:
+            return Entry(key, "foreign", kind, left)
+
+
+def _name(namespace: str, key: bytes) -> str:
+    return key.decode(errors="backslashreplace").removeprefix(namespace)
+
+
+def _string(namespace: str, key: str, head: bytes, now: float) -> Entry:
+    if head.startswith(b"dibs1 "):
+        return _framed(key, head, now)
+    hint = token_hint(head)
+    if hint is not None:
+        return _held(namespace, key, head, hint, now)
+    if key.startswith("scheduled-last:") and _FIRE.match(head):
+        who = head.partition(b" ")[2].decode(errors="replace")
+        fired = (read_last(head) or 0) / 1000
+        return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now))
+    whose = _owner(namespace, key)
+    if whose is not None and key.startswith("fence:") and head.isdigit():
+        number = int(head)
+        return Entry(key, "fence", "counter", age=_age(number / 1e6, now), fence=number, of=whose)
+    if whose is not None and key.startswith("lock:") and head == b"!":
+        return Entry(key, "lock", "resting", of=whose)
+    if key.startswith("tag:") and _VERSION.fullmatch(head):
+        return Entry(key, "tag", "version")
+    return Entry(key, "foreign", "string", token_hint=foreign_hint(head))
+
+
+def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> Entry:
+    """A lease, a running claim, or the lock of a load: they begin with a token."""
+    holder, note = holder_in(head), note_in(head)
+    if head[len(secret_of(head)) : len(secret_of(head)) + 1] == b" ":
+        age = _age(since_in(head), now)
+        return Entry(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
+    whose = _owner(namespace, key) if key.startswith("lock:") else None
+    if whose is not None:
+        return Entry(key, "lock", "loading", None, holder, token_hint=hint, of=whose)
+    return Entry(key, "lease", "held", None, holder, token_hint=hint, note=note)
+
+
+def _framed(key: str, head: bytes, now: float) -> Entry:
+    """What a claim left behind, a cached value, or the mark of a load that is under way."""
+    if head.startswith(b"dibs1 done "):
+        claim = read_record(head, 0.0)
+        made = unframe(claim.result)
+        age = None if made is None else _age(made.made_at, now)
+        return Entry(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
+    loading = None
+    if head.startswith(MARK):
+        mark, _, head = head.partition(b"\n")
+        loading = holder_in(mark[len(MARK) :].strip().partition(b" ")[0]) or "?"
+    value = unframe(head)
+    if value is None:
+        found = Entry(key, "cached", "loading", loading=loading)
+        return found if loading else Entry(key, "foreign", "string", token_hint=foreign_hint(head))
+    state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
+    age, took = _age(value.made_at, now), value.took
+    return Entry(key, "cached", state, age=age, loading=loading, took=took)
+
+
+def _permits(members: list[Reply], now: float) -> tuple[Permit, ...]:
+    """The permits of a sorted set; none: it is not one of ours."""
+    found: list[Permit] = []
+    for member, score in _pairs(members):
+        hint = token_hint(member)
+        if hint is None:
+            return ()
+        found.append(Permit(holder_in(member), max(score / 1000 - now, 0.0), hint))
+    return tuple(found)
+
+
+def _pairs(members: list[Reply]) -> list[tuple[bytes, float]]:
+    """Members and scores, also where RESP3 nests them."""
+    flat = [each for item in members for each in (item if isinstance(item, list) else [item])]
+    names = [name for name in flat[::2] if isinstance(name, bytes)]
+    scores = [float(score) for score in flat[1::2] if isinstance(score, bytes | int | float)]
+    return list(zip(names, scores, strict=False))
+
+
+def _owner(namespace: str, key: str) -> str | None:
+    """The key beside which a lock or a fence lives; None: it is neither."""
+    _, _, rest = key.partition(":")
+    tag = hash_tag(rest.encode(errors="replace"))
+    if tag is None:
+        return None
+    whole = rest[1:-1] if rest.startswith("{") and rest.endswith("}") else rest
+    plain = whole.removeprefix(namespace)
+    return plain if len(plain) < len(whole) or not namespace else None
+
+
+def _age(since: float, now: float) -> float | None:
+    return max(now - since, 0.0) if since > 0 and now > 0 else None
+
+
+def with_neighbours(entry: Entry, replies: list[Reply]) -> Entry:
+    """*entry* with its fence and who loads it, from the replies to `beside_request`."""
+    _, fence, lock = replies
+    number = int(fence) if isinstance(fence, bytes) and fence.isdigit() else entry.fence
+    loading = holder_in(lock) if entry.kind == "cached" else None
+    entry = entry._replace(fence=number, loading=loading or entry.loading)
+    if entry.kind == "lease" and entry.fence is not None:
+        return entry._replace(age=_age(entry.fence / 1e6, read_time(replies[0])))
+    return entry
+
+
+def read_time(reply: Reply) -> float:
+    """The server's clock."""
+    match reply:
+        case [bytes(seconds), bytes(micros)]:
+            return int(seconds) + int(micros) / 1e6
+        case _:
+            return 0.0

@@ -1,0 +1,9 @@
+"""`dibs doctor`: examine a server for use with dibs, and name a fix for each finding.
+
+`gather` collects facts within a deadline and raises nothing; `findings` judges them and asks
+nobody. The page docs/doctor.md lists every finding.
+"""
+
+from .command import add_arguments, run
+
+__all__ = ["add_arguments", "run"]

@@ -1,0 +1,171 @@
+"""What `dibs doctor` has found out: plain data, without a judgement.
+
+What could not be asked is a fact as well: it is in `unknown`, with the reason.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .._core.engine import OLDEST, Engine
+
+Kind = Literal["server", "cluster", "sentinel", "embedded"]
+Verdict = Literal["allowed", "denied", "missing"]
+"""Of a command: it works; this user may not run it; the server, or a proxy, does not know it."""
+
+PROBE = "dibs:probe:5b0c1e2f7a93"
+"""Behind the namespace: the only key that is used. It does not exist, and is not created."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was to be examined: the target, without its secrets, and the settings of the client."""
+
+    kind: Kind
+    address: str
+    namespace: str = ""
+    budget: float = 0.25
+    tls: bool = False
+    user: str | None = None
+    database: int = 0
+    service: str = ""
+
+    @property
+    def probe(self) -> str:
+        """The key that is used."""
+        return self.namespace + PROBE
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a server could not be asked. `code` is that of the finding."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far the local clock is ahead of the server's, and how exact that is, in seconds."""
+
+    ahead: float
+    error: float
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """One server. What is not known is None, or missing in a mapping."""
+
+    address: str
+    failure: Failure | None = None
+    protocol: int | None = None
+    plain: bool = False
+    """Connected without HELLO, CLIENT and COMMAND, on which the connection is closed."""
+    opened_in: float | None = None
+    info: Mapping[str, str] = field(default_factory=dict[str, str])
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    engine: Engine = OLDEST
+    commands: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    keys: Verdict | None = None
+    """Whether this user may read and write keys of the namespace."""
+    refusal: str | None = None
+    """The code of an outage with which a harmless write is answered: `oom`, `misconf` …"""
+    user: str | None = None
+    latency: tuple[float, ...] = ()
+    clock: Clock | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What could not be asked, and why."""
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether commands were answered."""
+        return bool(self.commands)
+
+    def text(self, name: str) -> str | None:
+        """A setting, by its name in the configuration; INFO has some of them, too."""
+        found = self.config.get(name)
+        return self.info.get(name.replace("-", "_")) if found is None else found
+
+    def number(self, name: str) -> int | None:
+        """A setting or a figure of INFO. None: it is not known."""
+        text = self.text(name)
+        return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
+
+    @property
+    def product(self) -> str | None:
+        """Redis, Valkey, or what the server calls itself."""
+        if "redis_version" not in self.info:
+            return None
+        return self.info.get("server_name", "redis").capitalize()
+
+    @property
+    def version(self) -> str | None:
+        """Its own version: Valkey also names the one of Redis that it is compatible with."""
+        return self.info.get("valkey_version") or self.info.get("redis_version")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a cluster, as another one sees it."""
+
+    address: str
+    role: Literal["primary", "replica"]
+    flags: frozenset[str]
+    slots: int
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What the nodes of a cluster say about it."""
+
+    info: Mapping[str, str] = field(default_factory=dict[str, str])
+    nodes: tuple[Node, ...] = ()
+    covered: int | None = None
+    """Slots that have a node."""
+
+
+@dataclass(frozen=True)
+class SentinelFacts:
+    """What one sentinel says about the service."""
+
+    address: str
+    failure: Failure | None = None
+    state: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its reply to SENTINEL MASTER; empty: it does not know the service."""
+    services: tuple[str, ...] = ()
+    quorum: str | None = None
+    """Why it could not begin a failover; "": it could; None: it did not say."""
+
+
+@dataclass(frozen=True)
+class KeyFacts:
+    """What a bounded SCAN has seen. Keys are counted, never kept."""
+
+    seen: int = 0
+    total: int | None = None
+    mine: int = 0
+    """Under the namespace."""
+    foreign: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Types that dibs does not use, under the namespace, and how many keys have them."""
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces of dibs, as the companion keys show them: fences, locks, requests, schedules."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that is known when the time is over."""
+
+    asked: Asked
+    servers: tuple[ServerFacts, ...] = ()
+    sentinels: tuple[SentinelFacts, ...] = ()
+    cluster: ClusterFacts | None = None
+    keys: KeyFacts | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    seconds: float = 0.0
+
+    @property
+    def writable(self) -> tuple[ServerFacts, ...]:
+        """The servers that are asked for leases: primaries that answer."""
+        there = [each for each in self.servers if each.is_answering]
+        return tuple(each for each in there if each.info.get("role") != "slave")

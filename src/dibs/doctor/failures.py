@@ -1,0 +1,169 @@
+"""Why a connection could not be opened: from an error of redis-py, ssl or a socket to a code."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Literal
+
+from .._transport.faults import cause_of, settings_error
+from .facts import Failure
+
+Step = Literal["resolve", "connect", "handshake", "ask"]
+"""How far opening a connection has come."""
+
+_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
+_WRONG_TIME = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
+
+_BY_CAUSE = {
+    "refused": "refused",
+    "unreachable": "unreachable",
+    "disconnected": "closed",
+    "dns": "dns",
+    "max_clients": "max-clients",
+    "loading": "loading",
+    "busy": "busy",
+    "masterdown": "replica",
+    "backend": "proxy-backend",
+    "quota": "quota",
+}
+_IN_TIME: dict[Step, Failure] = {
+    "resolve": Failure("dns", "the name server did not answer in time"),
+    "connect": Failure("unreachable", "no TCP connection in time; perhaps a firewall"),
+    "handshake": Failure("silent", ""),
+    "ask": Failure("silent", "it answered at first"),
+}  # fmt: skip
+
+
+def overdue(step: Step) -> Failure:
+    """The failure of a step that has not come to an end."""
+    return _IN_TIME[step]
+
+
+def failure_of(error: BaseException, step: Step) -> Failure:
+    """What *error*, in this step of opening a connection, means."""
+    chain = list(_chain(error))
+    found = _of_tls(chain) or _of_login(chain) or _of_database(chain)
+    return found or _of_network(error, chain, step) or _of_rest(error, step)
+
+
+def _of_network(error: BaseException, chain: list[BaseException], step: Step) -> Failure | None:
+    if step == "resolve" and isinstance(error, OSError | UnicodeError):
+        return Failure("dns", _text(error))
+    code = _BY_CAUSE.get(cause_of(error).code)
+    if code is not None:
+        return Failure(code, _text(error))
+    if any(_is_timeout(each) for each in chain):
+        return overdue(step)
+    if any(_is_garbage(each) for each in chain):
+        return Failure("not-redis", _text(error))
+    return Failure("unreachable", _text(error)) if step == "connect" else None
+
+
+def _of_rest(error: BaseException, step: Step) -> Failure:
+    # Replies of a kind that no server sends; redis-py trips over them, too.
+    if step == "ask" or isinstance(error, AttributeError | LookupError):
+        return Failure("not-redis", _text(error))
+    wrong = settings_error(error)
+    return Failure("settings", str(wrong)) if wrong is not None else Failure("closed", _text(error))
+
+
+def _is_garbage(error: BaseException) -> bool:
+    return type(error).__name__ == "InvalidResponse" or "rotocol error" in str(error)
+
+
+def _is_timeout(error: BaseException) -> bool:
+    return isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, EOFError):
+        return ""
+    return " ".join(str(error).split())[:160] or type(error).__name__
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from."""
+    seen: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and each not in seen:
+        seen.append(each)
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+def _of_tls(chain: list[BaseException]) -> Failure | None:
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return Failure(_certificate(each.verify_code), each.verify_message or _text(each))
+        if isinstance(each, ssl.SSLError) and not isinstance(each, ssl.SSLEOFError):
+            return Failure(_handshake(each), each.reason or _text(each))
+    is_missing = any(isinstance(each, FileNotFoundError) for each in chain)
+    if is_missing and settings_error(chain[0]) is not None:  # not a Unix socket
+        return Failure("tls-file", _text(chain[0]))
+    return None
+
+
+def _certificate(verify_code: int) -> str:
+    if verify_code in _WRONG_NAME:
+        return "tls-host"
+    return "tls-expired" if verify_code in _WRONG_TIME else "tls-ca"
+
+
+def _handshake(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return "tls-plain"
+    if error.library in ("PEM", "X509") or "PEM" in reason or "KEY_VALUES_MISMATCH" in reason:
+        return "tls-file"
+    if "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "HANDSHAKE")):
+        return "tls-client"
+    return "tls-failed"
+
+
+def _of_login(chain: list[BaseException]) -> Failure | None:
+    text = _text(chain[0])
+    said = text.lower()
+    if "wrongpass" in said or "invalid username-password" in said or "invalid password" in said:
+        return Failure("auth-wrong", "")
+    if any(words in said for words in ("noauth", "authentication required", "already authentic")):
+        return Failure("auth-missing", "the URL has none")
+    if "without any password configured" in said or "no password is set" in said:
+        return Failure("auth-unset", "")
+    if type(chain[0]).__name__ == "NoPermissionError":
+        return Failure("acl-connect", text)
+    return None
+
+
+def _of_database(chain: list[BaseException]) -> Failure | None:
+    text = _text(chain[0])
+    if "not allowed in cluster mode" in text:
+        return Failure("cluster-database", text)
+    if "DB index" in text or "out of range" in text:
+        return Failure("database", text)
+    return None
+
+
+def speaks_tls(address: tuple[str, int], limit: float) -> bool:
+    """Whether a server that closes plain connections answers a TLS handshake."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent over it
+    try:
+        with socket.create_connection(address, limit) as sock:
+            context.wrap_socket(sock, server_hostname=address[0]).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it refuses us, in TLS
+    except OSError:
+        return False
+    return True
+
+
+def speaks_plain(address: tuple[str, int], limit: float) -> bool:
+    """Whether a server on which the TLS handshake fails answers a plain PING."""
+    try:
+        with socket.create_connection(address, limit) as sock:
+            sock.settimeout(limit)
+            sock.sendall(b"PING\r\n")
+            return sock.recv(1) in (b"+", b"-")
+    except OSError:
+        return False

@@ -1,0 +1,201 @@
+"""Collecting the facts: every server at the same time, and no longer than a deadline.
+
+Each server is asked in a daemon thread, because a name server that hangs cannot be interrupted.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+import redis
+
+from .._core.keys import checked_namespace, expand
+from .._transport.targets import (
+    Address,
+    Cluster,
+    Embedded,
+    SentinelService,
+    Target,
+    address_of,
+    find,
+)
+from ..errors import DibsError
+from .cluster import SeedGatherer
+from .facts import PROBE, Asked, Facts, Failure, KeyFacts, Kind, ServerFacts
+from .scanning import KeyScanner
+from .sentinel import SentinelGatherer, primary_of
+from .server import ServerGatherer
+
+LIMIT = 2.2
+"""Seconds for everything; a process has to start and to print as well."""
+_FIRST_LIMIT = 1.1
+"""… for those that name the servers: sentinels, and the nodes of the URL."""
+_MOST_NODES = 40
+
+
+def gather(url: str, *, namespace: str, budget: float) -> Facts:
+    """The facts about a target.
+
+    UsageError: the URL or the namespace cannot be used. Nothing else is raised.
+    """
+    since = monotonic()
+    expand(checked_namespace(namespace), PROBE)
+    target = find(url, redis)
+    asked = _asked(target, namespace, budget)
+    workers = Workers(since + LIMIT)
+    with _addressed(target) as found:
+        if isinstance(found, Failure):
+            facts = Facts(asked, (ServerFacts(asked.address, failure=found),))
+        elif isinstance(found, Cluster):
+            facts = _of_cluster(found, asked, workers, since)
+        elif isinstance(found, SentinelService):
+            facts = _of_service(found, asked, workers, since)
+        else:
+            facts = _of_servers([(found, None)], asked, workers)
+    return replace(facts, seconds=monotonic() - since)
+
+
+def _asked(target: Target, namespace: str, budget: float) -> Asked:
+    kinds: dict[type, Kind] = {Cluster: "cluster", SentinelService: "sentinel"}
+    kind: Kind = kinds.get(type(target), "server")
+    if isinstance(target, Embedded):
+        return Asked("embedded", repr(target), namespace, budget)
+    address = target if isinstance(target, Address) else target.template
+    options = address.options
+    return Asked(
+        kind,
+        repr(target).rpartition("/")[0] if kind == "server" else repr(target),
+        namespace,
+        budget,
+        tls="SSL" in address.connection_class.__name__,
+        user=options.get("username"),
+        database=int(options.get("db") or 0),
+        service=target.name if isinstance(target, SentinelService) else "",
+    )
+
+
+@contextmanager
+def _addressed(target: Target) -> Generator[Address | Cluster | SentinelService | Failure]:
+    """The target; an embedded server is started, or joined, for the length of the block."""
+    if not isinstance(target, Embedded):
+        yield target
+        return
+    from .._server.embedded import start
+
+    try:
+        server = start(target.folder)
+    except DibsError as error:
+        yield Failure("embedded", str(error))
+        return
+    try:
+        yield address_of(server.url, redis)
+    finally:
+        server.close()
+
+
+class Workers:
+    """Threads that end with the process, and waiting for them until a deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._running = 0
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run *work*, which raises nothing, in a thread."""
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._ended.put(None)
+
+        self._running += 1
+        threading.Thread(target=run, name="dibs doctor", daemon=True).start()
+
+    def wait(self, until: float | None = None, enough: Callable[[], bool] = lambda: False) -> None:
+        """Return when all have ended, when it is *enough*, or when the time is over."""
+        end = self._deadline if until is None else min(until, self._deadline)
+        while self._running and not enough():
+            try:
+                self._ended.get(timeout=max(end - monotonic(), 0))
+            except Empty:
+                return
+            self._running -= 1
+
+
+def _of_servers(
+    addresses: Iterable[tuple[Address, str | None]],
+    asked: Asked,
+    workers: Workers,
+    scanned: frozenset[str | None] = frozenset((None,)),
+) -> Facts:
+    """The facts of these servers; keys are looked at on those that are named in *scanned*."""
+    servers = [(ServerGatherer(each, asked, name), each, name) for each, name in addresses]
+    scanners = [KeyScanner(each, asked) for _, each, name in servers if name in scanned]
+    for gatherer in (*[each for each, _, _ in servers], *scanners):
+        workers.start(gatherer.run)
+    workers.wait()
+    unknown = {each.unknown for each in scanners if each.unknown}
+    return Facts(
+        asked,
+        tuple(gatherer.ended() for gatherer, _, _ in servers),
+        keys=_merged([each.facts for each in scanners if each.unknown is None]),
+        unknown={"keys": min(unknown)} if unknown else {},
+    )
+
+
+def _merged(found: list[KeyFacts]) -> KeyFacts | None:
+    if not found:
+        return None
+    foreign: dict[str, int] = {}
+    for each in found:
+        for name, count in each.foreign.items():
+            foreign[name] = foreign.get(name, 0) + count
+    return KeyFacts(
+        sum(each.seen for each in found),
+        sum(each.total or 0 for each in found),
+        sum(each.mine for each in found),
+        foreign,
+        frozenset[str]().union(*[each.namespaces for each in found]),
+    )
+
+
+def _of_cluster(target: Cluster, asked: Asked, workers: Workers, since: float) -> Facts:
+    seeds = [SeedGatherer(target.node(*where), *where) for where in target.seeds]
+    for seed in seeds:
+        workers.start(seed.run)
+    workers.wait(since + _FIRST_LIMIT, lambda: any(seed.facts for seed in seeds))
+    cluster = next((seed.facts for seed in seeds if seed.facts is not None), None)
+    if cluster is None:
+        failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
+        return Facts(asked, tuple(failed))
+    nodes = cluster.nodes[:_MOST_NODES]
+    addresses = [(target.node(*_split(node.address)), node.address) for node in nodes]
+    primaries = frozenset(node.address for node in nodes if node.role == "primary")
+    facts = _of_servers(addresses, asked, workers, primaries)
+    return replace(facts, cluster=cluster)
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def _of_service(target: SentinelService, asked: Asked, workers: Workers, since: float) -> Facts:
+    sentinels = [SentinelGatherer(each, target.name) for each in target.sentinels]
+    for sentinel in sentinels:
+        workers.start(sentinel.run)
+    # Not only the first one: an old sentinel may still name the old primary.
+    workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in sentinels))
+    primary = primary_of([each.facts for each in sentinels])
+    facts = Facts(asked)
+    if primary is not None:
+        host = target.forced_host or primary[0]
+        options = {**target.template.options, "host": host, "port": primary[1]}
+        address = Address(target.template.connection_class, options)
+        facts = _of_servers([(address, None)], asked, workers)
+    return replace(facts, sentinels=tuple(each.ended() for each in sentinels))

@@ -1,0 +1,225 @@
+"""The report, as text for people and as JSON for programs."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from .facts import Clock, Facts, ServerFacts
+from .finding import ORDER, Finding, Severity, milliseconds
+from .findings import exit_code
+from .server_rules import percentile
+
+_COLOURS: dict[Severity, str] = {"error": "31", "warning": "33", "note": "36"}
+_MARGIN = "  "
+
+
+class Style:
+    """How wide lines are, and whether they have colours."""
+
+    def __init__(self, width: int = 80, *, colours: bool = False) -> None:
+        self.width = min(max(width, 50), 100)
+        self._colours = colours
+
+    def paint(self, text: str, code: str) -> str:
+        """The text in a colour, or bold ("1")."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colours else text
+
+    def wrapped(self, text: str, first: str, rest: str) -> str:
+        """The text in lines; *first* is in front of the first one, *rest* of the others."""
+        return textwrap.fill(
+            text,
+            self.width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+
+
+# ---- text
+
+
+def as_text(facts: Facts, found: list[Finding], style: Style) -> str:
+    """The whole report, without a newline at its end."""
+    blocks = ["\n".join(_head(facts, style))]
+    blocks += ["\n".join(_finding(each, style)) for each in found]
+    unknown = list(_unknown(facts))
+    if unknown:
+        lines = [style.wrapped(each, _MARGIN, _MARGIN * 2) for each in unknown]
+        blocks.append("\n".join([style.paint("Not examined", "1"), *lines]))
+    blocks.append("\n".join(_end(facts, found, style)))
+    return "\n\n".join(blocks)
+
+
+def _head(facts: Facts, style: Style) -> Iterator[str]:
+    asked = facts.asked
+    namespace = f"namespace {asked.namespace!r}" if asked.namespace else "no namespace"
+    where = asked.address if asked.kind in ("cluster", "sentinel") else _location(facts)
+    title = style.wrapped(f"dibs doctor  {where}, {namespace}", "", " " * 13)
+    yield title.replace("dibs doctor", style.paint("dibs doctor", "1"), 1)
+    rows = list(summary(facts).items())
+    if rows:
+        yield ""
+    for name, value in rows:
+        yield style.wrapped(value, f"{_MARGIN}{name:<10}", " " * 12)
+
+
+def _location(facts: Facts) -> str:
+    asked = facts.asked
+    return f"{asked.address}, database {asked.database}" if asked.database else asked.address
+
+
+def summary(facts: Facts) -> dict[str, str]:
+    """What is good to know in any case, a line each."""
+    rows: dict[str, str] = {}
+    if facts.sentinels:
+        answering = sum(each.failure is None for each in facts.sentinels)
+        rows["sentinels"] = f"{answering} of {len(facts.sentinels)} of the URL answer"
+    if facts.cluster is not None:
+        rows["cluster"] = _cluster_line(facts)
+    elif facts.servers and facts.servers[0].is_answering:
+        rows["server"] = _server_line(facts.servers[0], alone=not facts.sentinels)
+    first = next(iter(facts.writable), None)
+    if first is not None:
+        rows["dibs uses"] = _uses(first)
+    timed = [each for server in facts.servers for each in server.latency]
+    if timed:
+        rows["latency"] = _latency_line(tuple(timed), facts.asked.budget)
+    clock = next((each.clock for each in facts.servers if each.clock is not None), None)
+    if clock is not None:
+        rows["clock"] = _clock_line(clock)
+    if facts.keys is not None:
+        rows["keys"] = _keys_line(facts)
+    return rows
+
+
+def _server_line(server: ServerFacts, *, alone: bool) -> str:
+    what = f"{server.product} {server.version}" if server.product else "version unknown"
+    role = {"master": "primary", "slave": "replica"}.get(server.info.get("role", ""), "")
+    replicas = server.info.get("connected_slaves", "0")
+    if role == "primary" and replicas != "0":
+        role = f"primary with {replicas} replicas"
+    parts = [*([] if alone else [server.address]), what, role, f"RESP{server.protocol or '?'}"]
+    parts += [f"user {server.user}"] if server.user else []
+    return ", ".join(part for part in parts if part)
+
+
+def _cluster_line(facts: Facts) -> str:
+    nodes = facts.cluster.nodes if facts.cluster else ()
+    primaries = sum(node.role == "primary" for node in nodes)
+    answering = [each for each in facts.servers if each.is_answering]
+    versions = {f"{each.product} {each.version}" for each in answering if each.product}
+    parts = [f"{len(nodes)} nodes, {primaries} of them primaries; {len(answering)} answer"]
+    return ", ".join([*parts, *sorted(versions)])
+
+
+def _uses(server: ServerFacts) -> str:
+    engine = server.engine
+    acquire = "SET NX GET" if engine.set_nx_get else "a script"
+    release = "a script" if engine.compare_delete == "LUA" else engine.compare_delete
+    pushes = engine.tracking and server.protocol == 3
+    waits = "notifications" if pushes else "polling"
+    return f"{acquire} to acquire, {release} to release, {waits} to wait"
+
+
+def _latency_line(timed: tuple[float, ...], budget: float) -> str:
+    p50, p95 = (milliseconds(percentile(timed, part)) for part in (0.5, 0.95))
+    worst = milliseconds(max(timed))
+    rest = f"{len(timed)} calls; the budget is {milliseconds(budget)}"
+    return f"{p50} (p50), {p95} (p95), {worst} (max) of {rest}"
+
+
+def _clock_line(clock: Clock) -> str:
+    if abs(clock.ahead) <= 0.01 + clock.error:
+        return "that of the server, within 10 ms"
+    side = "ahead of" if clock.ahead > 0 else "behind"
+    return f"{abs(clock.ahead):.2f} s {side} the server's"
+
+
+def _keys_line(facts: Facts) -> str:
+    keys = facts.keys
+    assert keys is not None
+    total = "" if keys.total is None or keys.total <= keys.seen else f" of {keys.total}"
+    under = f", {keys.mine} under the namespace" if facts.asked.namespace else ""
+    return f"{keys.seen}{total} looked at{under}"
+
+
+def _finding(finding: Finding, style: Style) -> Iterator[str]:
+    label = style.paint(f"{finding.severity.upper()} {finding.code}", _COLOURS[finding.severity])
+    where = f"  on {_listed(finding.where)}" if finding.where else ""
+    yield style.paint(label, "1") + where
+    yield style.wrapped(finding.seen, _MARGIN, _MARGIN)
+    for each in finding.details:
+        yield style.wrapped(each, _MARGIN + "- ", _MARGIN + "  ")
+    yield style.wrapped(finding.why, f"{_MARGIN}Why  ", " " * 7)
+    yield style.wrapped(finding.fix, f"{_MARGIN}Fix  ", " " * 7)
+    for command in finding.commands:
+        yield " " * 9 + style.paint(command, "1")  # never wrapped: it is to be copied
+
+
+def _listed(where: tuple[str, ...]) -> str:
+    return ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
+
+
+def _unknown(facts: Facts) -> Iterator[str]:
+    reasons: dict[str, set[str]] = {}
+    known = [server.unknown for server in facts.servers]
+    if any(server.is_answering for server in facts.servers):
+        known.append(facts.unknown)
+    for each in known:
+        for area, why in each.items():
+            reasons.setdefault(why, set()).add(area)
+    for why, areas in reasons.items():
+        yield f"{', '.join(sorted(areas))}: {why}"
+
+
+def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
+    counts = [(sum(each.severity == name for each in found), name) for name in ORDER]
+    told = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
+    result = ", ".join(told) or "No finding"
+    yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1")
+    if any(server.is_answering for server in facts.servers):
+        probe = f"commands were tried on the key {facts.asked.probe}, which does not exist"
+        yield style.wrapped(f"Nothing was written: {probe}. No value was read.", "", "")
+
+
+# ---- JSON
+
+
+def as_json(facts: Facts, found: list[Finding]) -> str:
+    """The same for programs: one object, on one line."""
+    report: dict[str, Any] = {
+        "target": facts.asked.address,
+        "namespace": facts.asked.namespace,
+        "exit": exit_code(facts, found),
+        "findings": [asdict(each) for each in found],
+        "summary": summary(facts),
+        "servers": [_server(each) for each in facts.servers],
+        "not_examined": list(_unknown(facts)),
+        "probe_key": facts.asked.probe,
+        "seconds": round(facts.seconds, 3),
+    }
+    return json.dumps(report)
+
+
+def _server(server: ServerFacts) -> dict[str, Any]:
+    timed = server.latency
+    return {
+        "address": server.address,
+        "failure": None if server.failure is None else asdict(server.failure),
+        "product": server.product,
+        "version": server.version,
+        "role": server.info.get("role"),
+        "protocol": server.protocol,
+        "user": server.user,
+        "commands": dict(server.commands),
+        "latency_ms": {
+            name: round(percentile(timed, part) * 1000, 3)
+            for name, part in (("p50", 0.5), ("p95", 0.95), ("max", 1.0))
+        }
+        if timed
+        else None,
+        "clock_ahead_s": None if server.clock is None else round(server.clock.ahead, 3),
+    }

@@ -1,0 +1,145 @@
+"""Which commands each verb needs, and what it costs if one of them is missing.
+
+The table of docs/reference/targets.md, for programs. Whether a user may run a command is found out
+by trying it on a key that does not exist; none of the tries writes anything.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .._core.causes import code_of_reply
+from .._core.engine import Engine
+from .._core.request import ErrorReply, Reply, pack
+from .facts import ServerFacts, Verdict
+
+_NO_SCRIPT = "0" * 40
+_TRIES: dict[str, tuple[str | int, ...]] = {
+    "set": ("set", "?", "-", "xx", "px", 1),
+    "get": ("get", "?"),
+    "del": ("del", "?"),
+    "pttl": ("pttl", "?"),
+    "pexpire": ("pexpire", "?", 1),
+    "exists": ("exists", "?"),
+    "eval": ("eval", "return 1", 1, "?"),
+    "evalsha": ("evalsha", _NO_SCRIPT, 1, "?"),
+    "delex": ("delex", "?", "ifeq", "-"),
+    "delifeq": ("delifeq", "?", "-"),
+    "time": ("time",),
+    "command|info": ("command", "info", "get"),
+    "client|tracking": ("client", "tracking", "off"),
+    "client|caching": ("client", "caching", "yes"),
+    "zadd": ("zadd", "?", "xx", 1, "-"),
+    "zcard": ("zcard", "?"),
+    "zrange": ("zrange", "?", 0, 0),
+    "zscore": ("zscore", "?", "-"),
+    "zrem": ("zrem", "?", "-"),
+    "zremrangebyscore": ("zremrangebyscore", "?", 1, 1),
+    "zrangebyscore": ("zrangebyscore", "?", 1, 1),
+    "pexpireat": ("pexpireat", "?", 1),
+}
+COMMANDS = tuple(_TRIES)
+PLAIN = ("set", "get", "del", "pttl", "pexpire", "exists")
+"""Those that a proxy knows which closes the connection on others."""
+
+_PERMITS = ("eval", "time", "zadd", "zcard", "zrange", "zscore", "zrem", "zremrangebyscore")
+
+
+class Verb(NamedTuple):
+    """What is offered to users under a name, and the commands it cannot do without."""
+
+    name: str
+    needs: tuple[str, ...]
+    by_script: tuple[str, ...] = ()
+    """Also needed where leases are renewed and released by script."""
+
+
+_BY_SCRIPT = ("eval", "get", "del")
+VERBS = (
+    Verb("hold", ("set",), _BY_SCRIPT),
+    Verb("hold with renew, leader", ("set",), (*_BY_SCRIPT, "pexpire")),
+    Verb("hold with fence", ("set", "eval", "get", "time"), _BY_SCRIPT),
+    Verb("hold with limit", (*_PERMITS, "pexpireat"), _BY_SCRIPT),
+    Verb("peek", ("get",), _BY_SCRIPT),
+    Verb("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
+    Verb("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
+    Verb("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
+    Verb("invalidate", ("eval", "get", "del")),
+    Verb("scheduled", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
+)
+
+COSTS = {
+    "client|tracking": "no notifications: waiters poll, and local= keeps nothing",
+    "client|caching": "no notifications: waiters poll, and local= keeps nothing",
+    "command|info": "the server is taken for an old one: scripts instead of single commands",
+    "delex": "releases and renewals go by script",
+    "delifeq": "releases and renewals go by script",
+    "evalsha": "scripts are sent whole each time",
+    "pttl": "retry_after is 0, and waiters poll",
+    "exists": "followers of a load watch its lock",
+}
+"""What is lost without a command that no verb needs."""
+
+
+def tries(probe: str, names: tuple[str, ...] = COMMANDS) -> bytes:
+    """The requests that try these commands on the key *probe*, in one write."""
+    parts = [[probe if word == "?" else word for word in _TRIES[name]] for name in names]
+    return b"".join([pack(*words) for words in parts])
+
+
+_ALLOWED = ("MOVED", "ASK", "CROSSSLOT", "NOSCRIPT", "WRONGTYPE")
+
+
+def verdict(reply: Reply) -> Verdict | None:
+    """What the reply to a try says about its command. None: the server could not say."""
+    if not isinstance(reply, ErrorReply) or reply.code in _ALLOWED:
+        return "allowed"
+    text = str(reply)
+    if reply.code == "NOPERM":
+        return "allowed" if about_keys(reply) else "denied"
+    if code_of_reply(text) is not None:
+        return None
+    return "allowed" if "tracking mode" in text else "missing"
+
+
+def about_keys(reply: Reply) -> bool:
+    """True: the user may run the command, but not on this key."""
+    if not isinstance(reply, ErrorReply) or reply.code != "NOPERM":
+        return False
+    return " key" in str(reply) and " run " not in str(reply)
+
+
+def engine_in_use(known: Engine, commands: Mapping[str, Verdict]) -> Engine:
+    """What dibs uses on a server that says it is *known*, of what this user may run."""
+    native = known.compare_delete
+    refused = native != "LUA" and commands.get(native.lower()) not in (None, "allowed")
+    tracking = commands.get("client|tracking") in (None, "allowed")
+    return known._replace(compare_delete="LUA" if refused else native, tracking=tracking)
+
+
+class Lack(NamedTuple):
+    """A verb that does not work, and the commands it lacks."""
+
+    verb: str
+    commands: tuple[str, ...]
+
+
+def lacks(server: ServerFacts) -> list[Lack]:
+    """The verbs that do not work on this server for this user."""
+    found = [Lack(verb.name, _lacking(verb, server)) for verb in VERBS]
+    return [each for each in found if each.commands]
+
+
+def _lacking(verb: Verb, server: ServerFacts) -> tuple[str, ...]:
+    by_script = verb.by_script if server.engine.compare_delete == "LUA" else ()
+    needed = dict.fromkeys((*verb.needs, *by_script))
+    return tuple(name for name in needed if server.commands.get(name) in ("denied", "missing"))
+
+
+def reduced(server: ServerFacts) -> dict[str, str]:
+    """Commands that cost something, and are needed by no verb that works without them."""
+    needed = {name for lack in lacks(server) for name in lack.commands}
+    return {
+        name: cost
+        for name, cost in COSTS.items()
+        if name not in needed and server.commands.get(name) == "denied"
+    }

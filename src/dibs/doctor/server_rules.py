@@ -1,0 +1,266 @@
+"""Rules about the settings and the state of one server."""
+
+import re
+from collections.abc import Iterator
+from math import ceil
+
+from .facts import Asked, ServerFacts
+from .finding import Finding, Severity, amount, milliseconds
+
+_OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
+_TWO_HOLDERS = "a key that is gone early can be acquired again, so there may be two holders"
+
+
+def old_version(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """Older than what dibs is tested with."""
+    product, version = server.product or "", server.version or ""
+    oldest = _OLDEST.get(product)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if oldest is not None and found and tuple(map(int, found.groups())) < oldest:
+        yield Finding(
+            "version-old",
+            "error",
+            f"{product} {version} is older than {oldest[0]}.{oldest[1]}.",
+            "dibs is not tested with it; commands that it needs may be missing.",
+            "Upgrade to Valkey 9 or Redis 8.",
+        )
+
+
+def by_script(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The server has no single command for compare-and-delete."""
+    natives = [server.commands.get(name) for name in ("delex", "delifeq")]
+    if server.commands.get("command|info") == "allowed" and natives == ["missing", "missing"]:
+        yield Finding(
+            "by-script",
+            "note",
+            "The server has neither DELIFEQ nor DELEX: leases are released and renewed by script.",
+            "Everything works and is guarded.",
+            "Nothing needs to be done. Valkey from 9.0 and Redis from 8.4 have the commands.",
+        )
+
+
+def resp2(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """No RESP3, so no notifications."""
+    if server.protocol == 2 and not server.plain:
+        yield Finding(
+            "resp2",
+            "warning",
+            "The connection speaks RESP2: HELLO was refused, or the URL says protocol=2.",
+            "There are no notifications: waiters poll ten times a second, local= keeps nothing.",
+            "Remove protocol=2 from the URL; connect to the server itself rather than through a"
+            " proxy that refuses HELLO.",
+        )
+
+
+def no_tracking(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """RESP3, and no notifications all the same."""
+    if server.protocol == 3 and server.commands.get("client|tracking") == "missing":
+        yield Finding(
+            "no-tracking",
+            "warning",
+            "The server, or a proxy before it, does not know CLIENT TRACKING.",
+            "There are no notifications: waiters poll ten times a second, local= keeps nothing.",
+            "Connect to the server itself rather than through a proxy; or use a service that has"
+            " it.",
+        )
+
+
+def proxy(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """Something between us and the server that knows few commands."""
+    if server.plain:
+        yield Finding(
+            "proxy",
+            "warning",
+            "A proxy closes the connection on HELLO, CLIENT or COMMAND, as twemproxy does.",
+            "Leases, claims and values are guarded, by script. There are no notifications: waiters"
+            " poll ten times a second, local= keeps nothing. All requests about a key must reach"
+            " the same server.",
+            "Connect to the server itself, without the proxy. If the proxy has to stay: set"
+            ' `hash_tag: "{}"` in its configuration, because a fence and a lock must be on the'
+            " server of their key.",
+        )
+
+
+def eviction(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """A policy that drops keys when memory is short. Leases have a ttl: volatile-* drops them."""
+    policy, limit = server.text("maxmemory-policy"), server.number("maxmemory")
+    if policy is None or policy == "noeviction":
+        return
+    now = f"memory is limited to {amount(limit)}" if limit else "maxmemory is 0, so not yet"
+    severity: Severity = "warning" if limit == 0 else "error"
+    yield Finding(
+        "eviction",
+        severity,
+        f"maxmemory-policy is {policy}: the server may drop leases ({now}).",
+        f"Leases have a ttl, so every policy but noeviction may drop them: {_TWO_HOLDERS}.",
+        "Set noeviction, also in the configuration file; keep caches that need eviction on"
+        " another server:",
+        ("CONFIG SET maxmemory-policy noeviction",),
+    )
+
+
+def memory(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """With noeviction a full server refuses every write."""
+    limit, used = server.number("maxmemory"), server.number("used_memory")
+    is_full = server.refusal == "oom"
+    policy = server.text("maxmemory-policy")
+    near = bool(limit and used and used >= 0.9 * limit and policy == "noeviction")
+    if not is_full and not near:
+        return
+    more = 2 * max(limit or 0, used or 0)
+    yield Finding(
+        "memory",
+        "error" if is_full else "warning",
+        f"The server uses {amount(used or 0)} of {amount(limit or 0)}"
+        + (" and refuses writes (OOM)." if is_full else "."),
+        "A full server refuses new leases, which is an outage. Keys that are held can still be"
+        " renewed and released.",
+        "Give it more memory, also in the configuration file, or store less:",
+        (f"CONFIG SET maxmemory {more}",) if more else (),
+    )
+
+
+def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """What a restart of the server forgets."""
+    if server.info.get("aof_enabled") == "1" or server.info.get("role") == "slave":
+        return
+    if "aof_enabled" not in server.info or asked.kind == "embedded":
+        return
+    saves = server.config.get("save", "")
+    kept = "only the keys of its last snapshot" if saves else "no keys"
+    yield Finding(
+        "persistence",
+        "note",
+        f"After a restart the server has {kept}: appendonly is no.",
+        f"The server forgets leases when it is restarted: {_TWO_HOLDERS}.",
+        "If that matters, switch it on, also in the configuration file; or use fences:",
+        ("CONFIG SET appendonly yes",),
+    )
+
+
+def failing_persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """A server that cannot write its data refuses writes."""
+    states = [server.info.get(name) for name in ("rdb_last_bgsave_status", "aof_last_write_status")]
+    refuses = server.refusal == "misconf"
+    if not refuses and "err" not in states:
+        return
+    yield Finding(
+        "persistence-failing",
+        "error" if refuses else "warning",
+        "The server cannot write its data to disk" + (" and refuses writes." if refuses else "."),
+        "While it refuses writes (MISCONF), every new lease is an outage.",
+        "Free disk space or correct permissions and `dir`; then save. The log has the reason:",
+        ("BGSAVE",),
+    )
+
+
+def clock(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The local clock against the server's. Leases do not depend on it; schedules do."""
+    found = server.clock
+    if found is None or abs(found.ahead) <= 1 + found.error:
+        return
+    side = "ahead of" if found.ahead > 0 else "behind"
+    yield Finding(
+        "clock",
+        "warning",
+        f"The clock of this machine is {abs(found.ahead):.1f} s {side} the server's.",
+        "Functions with `scheduled` run at another time than on other machines, events have wrong"
+        " times. If the server's clock is set forward, leases end early, and there may be two"
+        " holders. The ttl of leases is not affected by the clock of this machine.",
+        "Synchronise both machines by NTP: `timedatectl set-ntp true`, or `chronyc makestep`.",
+    )
+
+
+def latency(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """Calls that take as long as the budget allows."""
+    if not server.latency:
+        return
+    p95, longest = percentile(server.latency, 0.95), max(server.latency)
+    if p95 <= asked.budget / 2 and longest <= asked.budget:
+        return
+    needed = ceil(max(4 * p95, 2 * longest) * 20) / 20
+    yield Finding(
+        "latency",
+        "error" if p95 > asked.budget else "warning",
+        f"Calls take {milliseconds(p95)} (p95), at most {milliseconds(longest)};"
+        f" the budget is {milliseconds(asked.budget)}.",
+        "A call without an answer within half a budget is sent again; without one within the"
+        " budget it is an outage.",
+        "Run the application nearer to the server, or look for slow commands (SLOWLOG GET); or"
+        f" give it more time: Dibs(url, budget={needed:g}), here --budget {needed:g}.",
+    )
+
+
+def percentile(values: tuple[float, ...], part: float) -> float:
+    """The value that *part* of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(ceil(part * len(ordered)), len(ordered)) - 1]
+
+
+_SMALL_TABLE, _USUAL_TABLE = 10_000, 1_000_000
+
+
+def tracking_table(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """A server that tracks fewer keys than are waited for, or kept in memory."""
+    limit, used = server.number("tracking-table-max-keys"), server.number("tracking_total_keys")
+    if not limit or (limit >= _SMALL_TABLE and (used or 0) < 0.9 * limit):
+        return
+    more = max(_USUAL_TABLE, 2 * limit)
+    yield Finding(
+        "tracking-table",
+        "warning",
+        f"The server tracks at most {limit} keys (tracking-table-max-keys), {used or 0} now.",
+        "For each further key that is waited for, or kept in memory by local=, it forgets another"
+        " one: waiters poll, and values in memory are dropped.",
+        "Raise the limit, also in the configuration file:",
+        (f"CONFIG SET tracking-table-max-keys {more}",),
+    )
+
+
+def clients(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """Few connections are left."""
+    limit, used = server.number("maxclients"), server.number("connected_clients")
+    if not limit or not used or used < 0.8 * limit:
+        return
+    yield Finding(
+        "max-clients",
+        "warning",
+        f"{used} of {limit} connections are in use.",
+        "When none is left, a new process cannot connect: that is an outage for it.",
+        "Look for clients that open too many (CLIENT LIST), or raise the limit, also in the"
+        " configuration file:",
+        (f"CONFIG SET maxclients {2 * limit}",),
+    )
+
+
+def idle_timeout(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The server closes connections that are idle."""
+    limit = server.number("timeout")
+    if limit:
+        yield Finding(
+            "idle-timeout",
+            "warning" if limit < 60 else "note",
+            f"The server closes connections that are idle for {limit} s (timeout).",
+            "The next call has to open a new connection first, which takes a few round trips.",
+            "Switch it off, also in the configuration file:",
+            ("CONFIG SET timeout 0",),
+        )
+
+
+def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The server does not notice clients that are gone."""
+    if server.number("tcp-keepalive") == 0:
+        yield Finding(
+            "keepalive",
+            "note",
+            "The server sends no TCP keepalive (tcp-keepalive 0).",
+            "Connections of machines that are gone stay open and count as clients.",
+            "Switch it on, also in the configuration file:",
+            ("CONFIG SET tcp-keepalive 300",),
+        )
+
+
+RULES = (
+    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, persistence,
+    failing_persistence, clock, latency, tracking_table, clients, idle_timeout, keepalive,
+)  # fmt: skip

@@ -1,0 +1,192 @@
+"""Rules about clusters and Sentinel services."""
+
+from collections.abc import Iterator
+
+from .cluster import SLOTS
+from .facts import Facts, Failure, Node, SentinelFacts
+from .finding import Finding
+
+_FAILOVER = "There would be no failover: the outage lasts until the primary is back."
+
+
+def cluster_target(facts: Facts) -> Iterator[Finding]:
+    """A node of a cluster, used as if it were a single server."""
+    for server in facts.servers:
+        if facts.asked.kind == "server" and server.info.get("cluster_enabled") == "1":
+            yield Finding(
+                "cluster-target",
+                "error",
+                f"{server.address} is a node of a cluster, and the URL is that of a single server.",
+                "Keys of other nodes are answered with MOVED: these calls fail.",
+                f"Use redis+cluster://{server.address}, with another node as well.",
+            )
+
+
+def cluster_state(facts: Facts) -> Iterator[Finding]:
+    """The cluster says itself that it does not serve requests."""
+    if facts.cluster is not None and facts.cluster.info.get("cluster_state") == "fail":
+        yield Finding(
+            "cluster-state",
+            "error",
+            "The cluster is down (cluster_state:fail).",
+            "It answers CLUSTERDOWN: an outage for every key, if `cluster-require-full-coverage`"
+            " is yes; else for the keys of the slots that are lost.",
+            "Start the nodes that are lost, or promote a replica of each. To serve the slots that"
+            " are left meanwhile, on every node:",
+            ("CONFIG SET cluster-require-full-coverage no",),
+        )
+
+
+def cluster_slots(facts: Facts) -> Iterator[Finding]:
+    """Slots without a node."""
+    cluster = facts.cluster
+    if cluster is None or cluster.covered is None or cluster.covered >= SLOTS:
+        return
+    yield Finding(
+        "cluster-slots",
+        "error",
+        f"{SLOTS - cluster.covered} of {SLOTS} slots have no node.",
+        "Keys of these slots have no server: an outage for them.",
+        "Assign them: `redis-cli --cluster fix HOST:PORT`, or CLUSTER ADDSLOTSRANGE on a node.",
+    )
+
+
+def cluster_nodes(facts: Facts) -> Iterator[Finding]:
+    """Nodes that are lost: the others say so, or they do not answer us."""
+    if facts.cluster is None:
+        return
+    failed = {each.address: each.failure for each in facts.servers if each.failure is not None}
+    lost = [
+        node
+        for node in facts.cluster.nodes
+        if node.address in failed or node.flags & {"fail", "fail?"}
+    ]
+    if not lost:
+        return
+    yield Finding(
+        "cluster-node",
+        "error" if any(node.slots for node in lost) else "warning",
+        f"Nodes of the cluster are lost, {len(lost)} of {len(facts.cluster.nodes)}:",
+        "Until a replica is promoted, the keys of a lost primary have no server: an outage for"
+        " them. A lost replica cannot be promoted.",
+        "Start the nodes again. On a replica of a lost primary: CLUSTER FAILOVER TAKEOVER. A node"
+        " that will not come back: CLUSTER FORGET, on every node.",
+        details=tuple(_lost_node(node, failed.get(node.address)) for node in lost),
+    )
+
+
+def _lost_node(node: Node, failure: Failure | None) -> str:
+    what = f"primary of {node.slots} slots" if node.role == "primary" else "replica"
+    why = f"{failure.code}, {failure.detail}".rstrip(", ") if failure else "the others say so"
+    return f"{node.address}, {what}: {why}"
+
+
+def lost_sentinels(facts: Facts) -> Iterator[Finding]:
+    """Sentinels of the URL that do not answer, or are none."""
+    lost = [each for each in facts.sentinels if each.failure is not None]
+    if lost:
+        yield Finding(
+            "sentinel-lost",
+            "error" if len(lost) == len(facts.sentinels) else "warning",
+            f"{len(lost)} of {len(facts.sentinels)} sentinels of the URL do not answer:",
+            "dibs asks the others. If none answers, nobody knows the primary: an outage.",
+            "Start them, or correct host and port in the URL; the default port is 26379. A password"
+            " of the sentinels is ?sentinel_password=…",
+            details=tuple(f"{each.address}: {_why(each)}" for each in lost),
+        )
+
+
+def _why(sentinel: SentinelFacts) -> str:
+    return f"{sentinel.failure.code}: {sentinel.failure.detail}" if sentinel.failure else ""
+
+
+def unknown_service(facts: Facts) -> Iterator[Finding]:
+    """Sentinels that do not know the service of the URL."""
+    answering = [each for each in facts.sentinels if each.failure is None]
+    without = [each for each in answering if not each.state]
+    if not without:
+        return
+    known = sorted({name for each in without for name in each.services})
+    names = ", ".join(known[:5]) or "none"
+    yield Finding(
+        "sentinel-service",
+        "error" if len(without) == len(answering) else "warning",
+        f"{len(without)} sentinels do not know the service {facts.asked.service!r}; they know:"
+        f" {names}.",
+        "dibs does not find the primary: an outage, until the service appears.",
+        f"Correct the name in the URL: redis+sentinel://…/{known[0] if known else 'SERVICE'}; or"
+        " have the sentinels watch it (SENTINEL MONITOR).",
+    )
+
+
+def few_sentinels(facts: Facts) -> Iterator[Finding]:
+    """Too few to agree on a failover when one is lost."""
+    counts = [int(each.state.get("num-other-sentinels") or 0) + 1 for each in _knowing(facts)]
+    if counts and max(counts) < 3:
+        yield Finding(
+            "sentinel-few",
+            "warning",
+            f"The service is watched by {max(counts)} sentinels.",
+            f"A majority is needed for a failover; if one of fewer than three is lost: {_FAILOVER}",
+            "Run three sentinels or more, on different machines.",
+        )
+    elif counts and len(facts.sentinels) == 1:
+        yield Finding(
+            "sentinel-url",
+            "warning",
+            f"The URL names one sentinel, of {max(counts)}.",
+            "If it is lost, a process that starts does not find the primary.",
+            "Name more of them: redis+sentinel://HOST1:26379,HOST2:26379/…",
+        )
+
+
+def no_quorum(facts: Facts) -> Iterator[Finding]:
+    """Sentinels that say that they could not begin a failover."""
+    reasons = sorted({each.quorum for each in _knowing(facts) if each.quorum})
+    if reasons:
+        yield Finding(
+            "sentinel-quorum",
+            "error",
+            "The sentinels cannot agree on a failover now:",
+            _FAILOVER,
+            "Start the sentinels that are lost, or lower the quorum on each sentinel:",
+            (f"SENTINEL SET {facts.asked.service} quorum 1",),
+            details=tuple(reason[:160] for reason in reasons[:2]),
+        )
+
+
+def primary_down(facts: Facts) -> Iterator[Finding]:
+    """The sentinels hold the primary to be down."""
+    for state in [each.state for each in _knowing(facts)]:
+        if "_down" in state.get("flags", ""):
+            yield Finding(
+                "sentinel-primary",
+                "error",
+                f"The sentinels hold the primary {state.get('ip')}:{state.get('port')} to be down.",
+                "Until a replica is promoted, this is an outage.",
+                "Start it, or wait for the failover. If none comes, read the log of a sentinel.",
+            )
+            return
+
+
+def no_replica(facts: Facts) -> Iterator[Finding]:
+    """A service without a replica."""
+    counts = [int(each.state.get("num-slaves") or 0) for each in _knowing(facts)]
+    if counts and max(counts) == 0:
+        yield Finding(
+            "sentinel-no-replica",
+            "warning",
+            "The service has no replica.",
+            _FAILOVER,
+            "Start a replica (`replicaof HOST PORT` in its configuration).",
+        )
+
+
+def _knowing(facts: Facts) -> list[SentinelFacts]:
+    return [each for each in facts.sentinels if each.state]
+
+
+RULES = (
+    cluster_target, cluster_state, cluster_slots, cluster_nodes, lost_sentinels, unknown_service,
+    few_sentinels, no_quorum, primary_down, no_replica,
+)  # fmt: skip

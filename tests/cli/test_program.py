@@ -1,0 +1,81 @@
+"""The program: its exit codes, its help, its completion, what it needs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dibs.testing import Server
+from tests.cli.program import COMMAND, environment, run
+
+
+def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
+    """2: no server was named, or it refused; 3: nobody answers. One line, no traceback."""
+    missing = run("", "ls")
+    assert missing.code == 2 and "DIBS_URL" in missing.err
+    out = run("redis://127.0.0.1:1", "ls", "--budget", "1")
+    assert out.code == 3 and "unavailable" in out.err and len(out.err.splitlines()) == 1
+    wrong = run(valkey.url.replace("://", "://u:secret@"), "ls")
+    assert wrong.code == 2 and "secret" not in wrong.err
+
+
+def test_it_works_where_applications_are_told_to_do_without_dibs(valkey: Server) -> None:
+    """DIBS_DISABLED is for them."""
+    valkey.client().set("job", "1")
+    done = run(valkey.url, "ls", "--all", "--json", env={"DIBS_DISABLED": "1"})
+    assert len(done.json["entries"]) == 1
+
+
+def test_help_names_every_command_without_loading_a_client() -> None:
+    """So that it is quick; the exit codes are in it."""
+    program = "import sys; from dibs.cli import main\n"
+    program += "try: main(['--help'])\nexcept SystemExit: print('redis' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    for word in ("ls", "peek", "watch", "release", "invalidate", "bench", "exit codes"):
+        assert word in done.stdout
+    assert done.stdout.endswith("False\n")
+
+
+def test_without_rich_a_terminal_gets_plain_text(valkey: Server) -> None:
+    """rich is an extra."""
+    valkey.client().set("job", "1")
+    program = "import sys; sys.modules['rich'] = sys.modules['rich.console'] = None\n"
+    program += "import os, pty, sys\n"
+    program += "pid, master = pty.fork()\n"
+    program += "if not pid:\n    from dibs.cli import main; sys.exit(main(['ls', '--all']))\n"
+    program += "data = b''\n"
+    program += "try:\n    while more := os.read(master, 9999): data += more\n"
+    program += "except OSError: pass\n"
+    program += "os.waitpid(pid, 0); print(data)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env=environment(valkey.url),
+    )  # fmt: skip
+    assert "foreign string" in done.stdout and "\\x1b" not in done.stdout
+
+
+def test_bash_completes_commands_options_and_their_values(tmp_path: object) -> None:
+    """The script is made from the parsers."""
+    script = run("", "completion", "bash").out
+    program = f'{script}\ntry() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dibs; '
+    program += 'echo "${COMPREPLY[@]}"; }\ntry dibs re\ntry dibs ls --so\ntry dibs ls --sort ""\n'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["release", "--sort", "left key kind holder age size"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
+    """With the options of each."""
+    script = run("", "completion", shell).out
+    for word in ("release", "invalidate", "show-keys", "kind"):
+        assert word in script
+
+
+def test_the_entry_point_and_the_modules_are_the_same_program() -> None:
+    """`dibs`, `python -m dibs`, `python -m dibs.cli`."""
+    said = [
+        subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+        for command in (COMMAND, [sys.executable, "-m", "dibs.cli"])
+    ]
+    assert said[0] == said[1] and said[0].startswith("dibs ")

@@ -1,0 +1,72 @@
+"""`dibs watch`: what is taken, freed and handed on; a table on a terminal, a log in a pipe."""
+
+import json
+import signal
+import subprocess
+
+from dibs.testing import Server
+from tests.cli.conftest import Shop
+from tests.cli.program import COMMAND, Terminal, environment, run
+
+WORDS = ("watch", "--interval", "0.2", "--namespace", "shop:")
+
+
+def test_a_pipe_gets_a_json_line_for_each_change(shop: Shop) -> None:
+    """What is there, what is new, who took over, what is gone."""
+    command = [*COMMAND, *WORDS, "--json", "--show-keys", "job:*"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(shop.url),
+    ) as child:  # fmt: skip
+        assert child.stdout is not None and child.stderr is not None
+
+        def next_change() -> tuple[str, str]:
+            line = json.loads(child.stdout.readline())  # type: ignore[union-attr]
+            assert set(line) == {"at", "change", "entry"}
+            return line["change"], line["entry"]["key"]
+
+        assert next_change() == ("present", "job:nightly")
+        other = shop.dibs.try_hold("job:other", ttl=600)
+        assert other is not None and next_change() == ("new", "job:other")
+        shop.server.client().set("shop:job:other", shop.lease.token, px=600_000)
+        assert next_change() == ("taken", "job:other")
+        shop.server.client().delete("shop:job:other")
+        assert next_change() == ("gone", "job:other")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 0 and child.stderr.read() == ""
+
+
+def test_a_terminal_gets_a_table_on_a_screen_of_its_own(shop: Shop) -> None:
+    """Ctrl-C restores the screen."""
+    shown = Terminal(shop.url, *WORDS)
+    shown.wait_for("job:~")
+    assert "\x1b[?1049h" in shown.raw and "dibs watch: 4 keys" in shown.text
+    shop.dibs.try_hold("door:1", ttl=600)
+    shown.wait_for("door:~")
+    shown.interrupt()
+    assert shown.end().code == 0
+    assert "\x1b[?1049l" in shown.raw and "Traceback" not in shown.text
+
+
+def test_an_outage_is_reported_and_the_watch_goes_on(own_server: Server) -> None:
+    """Once when it begins, once when it ends; keys that are not seen meanwhile are not gone."""
+    own_server.client().set("job", "1")
+    command = [*COMMAND, *WORDS[:3], "--all", "--json", "--budget", "0.5"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(own_server.url),
+    ) as child:  # fmt: skip
+        assert child.stdout is not None and child.stderr is not None
+        assert json.loads(child.stdout.readline())["change"] == "present"
+        own_server.freeze()
+        assert "unavailable" in child.stderr.readline()
+        own_server.thaw()
+        assert "answers again" in child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 0 and child.stdout.read() == ""
+
+
+def test_an_interval_that_makes_no_sense_is_refused() -> None:
+    """Before any look: each one reads all keys."""
+    done = run("redis://127.0.0.1:1", "watch", "--interval", "0")
+    assert done.code == 2 and "--interval" in done.err

@@ -1,0 +1,223 @@
+"""What a key is, from the first bytes of its value: without a server, without a clock."""
+
+from typing import Any
+
+import pytest
+
+from dibs._core.codec import frame, mark
+from dibs._core.entries import (
+    HEAD,
+    Entry,
+    Found,
+    classify,
+    is_denied,
+    is_gone,
+    is_shortened,
+    proof_in,
+    shorten,
+    token_hint,
+    with_neighbours,
+)
+from dibs._core.inspection import (
+    exactly,
+    named_secret,
+    next_node,
+    pattern_for,
+    read_info,
+    read_members,
+    read_scan,
+    scan_request,
+    value_request,
+)
+from dibs._core.lease import make_token
+from dibs._core.once import done_record, running_record
+from dibs._core.request import ErrorReply
+
+NOW = 1_800_000_000.0
+SECRET = b"0123456789abcdef01-2a"
+TOKEN = make_token(b"0123456789abcdef01", 42, b"web-1:77")
+
+
+def seen(key: str, value: bytes, pttl: int = 5000, namespace: str = "") -> Entry:
+    return classify(namespace, Found((namespace + key).encode(), b"string", [pttl, value]), NOW)
+
+
+def test_a_lease_says_who_has_it_and_for_how_long() -> None:
+    """The holder, the remaining time; of the token only what tells two holdings apart."""
+    found = seen("user:1", TOKEN)
+    assert found == Entry("user:1", "lease", "held", 5.0, "web-1:77", None, len(TOKEN), "012345-2a")
+    assert SECRET.decode() not in repr(found)
+
+
+def test_a_key_without_expiry_has_no_remaining_time() -> None:
+    """None, which is not the same as 0 s."""
+    assert seen("user:1", TOKEN, pttl=-1).remaining is None
+    assert seen("user:1", TOKEN, pttl=0).remaining == 0.0
+
+
+def test_a_running_claim_says_since_when_and_what_it_said_about_itself() -> None:
+    """By the wall clock of its holder."""
+    record = running_record(TOKEN, b"-", NOW - 3, b"\njob 7")
+    found = seen("order:1", record)
+    assert (found.kind, found.state, found.note) == ("claim", "running", "job 7")
+    assert found.holder == "web-1:77" and found.token_hint == "012345-2a"
+    assert found.age == pytest.approx(3)
+
+
+def test_what_a_claim_left_behind_is_done() -> None:
+    """With its age where a result was kept."""
+    running = running_record(TOKEN, b"-", NOW - 3, "\nfür 7".encode())
+    result = frame("json", "-", NOW - 2, 0.5, b"{}")
+    found = seen("order:1", done_record(running, result))
+    assert (found.kind, found.note, found.age) == ("done", "für 7", pytest.approx(2))
+    assert seen("order:1", done_record(running, b"")).age is None
+
+
+@pytest.mark.parametrize(
+    ("value", "state", "loading", "age"),
+    [
+        (frame("json", "-", NOW - 9, 0.25, b"1"), "value", None, 9.0),
+        (frame("!", "-", NOW - 9, 0.25, b"KeyError"), "failed", None, 9.0),
+        (mark(TOKEN), "loading", "web-1:77", None),
+        (mark(TOKEN) + b" 3600000\n" + frame("json", "-", NOW - 9, 0.25, b"1"), "loading",
+         "web-1:77", 9.0),
+    ],
+)  # fmt: skip
+def test_a_cached_value_says_how_old_it_is_and_who_loads_it(
+    value: bytes, state: str, loading: str | None, age: float | None
+) -> None:
+    """A value, a remembered failure, a load under way, and a value that is loaded again."""
+    found = seen("menu:1", value)
+    assert (found.kind, found.state, found.loading, found.age) == ("cached", state, loading, age)
+
+
+def test_only_the_beginning_of_a_value_is_needed() -> None:
+    """The length is asked for where the value is longer than what was read."""
+    head = frame("json", "-", NOW, 0.25, b"x" * 10_000)[:HEAD]
+    found = classify("", Found(b"menu:1", b"string", [1000, head], 10_040), NOW)
+    assert (found.kind, found.state, found.size) == ("cached", "value", 10_040)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind", "of"),
+    [
+        ("lock:{shop:menu:1}", TOKEN, "lock", "menu:1"),
+        ("lock:shop:menu:{1}", TOKEN, "lock", "menu:{1}"),
+        ("lock:{shop:menu:1}", b"!", "lock", "menu:1"),
+        ("fence:{shop:user:1}", b"1800000000000000", "fence", "user:1"),
+        ("lock:door", TOKEN, "lease", None),
+        ("fence:garden", b"12", "foreign", None),
+        ("scheduled-last:nightly", b"1799999990000 web-1:77", "schedule", None),
+        ("tag:branch:7", b"0123456789abcdef", "tag", None),
+        ("tag:branch:7", b"0123456789", "foreign", None),
+        ("counter", b"12", "foreign", None),
+        ("dibs1", b"dibs1 something else", "foreign", None),
+    ],
+)
+def test_a_string_is_told_by_its_key_and_its_beginning(
+    key: str, value: bytes, kind: str, of: str | None
+) -> None:
+    """A lock and a fence name the key that they belong to."""
+    found = seen(key, value, namespace="shop:")
+    assert (found.kind, found.of) == (kind, of)
+
+
+def test_permits_are_listed_with_their_holders() -> None:
+    """Flat as in RESP2, and nested as in RESP3; a sorted set of another program is foreign."""
+    score = NOW * 1000 + 4000
+    for members in ([TOKEN, b"%d" % score], [[TOKEN, score]]):
+        found = classify("", Found(b"gpu", b"zset", [4000, 3, members]), NOW)
+        assert (found.kind, found.taken, len(found.permits)) == ("permits", 3, 1)
+        assert found.permits[0] == ("web-1:77", pytest.approx(4), "012345-2a")
+    other = classify("", Found(b"top", b"zset", [-1, 1, [b"alice", b"7"]]), NOW)
+    assert (other.kind, other.state) == ("foreign", "zset")
+
+
+def test_other_types_are_foreign() -> None:
+    """Their values are not read."""
+    assert value_request(b"k", b"hash", NOW).payload.count(b"*") == 1
+    found = classify("", Found(b"k", b"hash", [-1]), NOW)
+    assert (found.kind, found.state, found.size) == ("foreign", "hash", None)
+
+
+def test_a_key_that_the_user_may_not_see_is_named_and_nothing_else() -> None:
+    """A user without the right to a command is another matter."""
+    for text in ("NOPERM No permissions to access a key", "NOPERM … one of the keys used as args"):
+        assert classify("", Found(b"k", ErrorReply(text), []), NOW).state == "denied"
+    assert not is_denied(ErrorReply("NOPERM User u has no permissions to run the 'type' command"))
+
+
+def test_a_key_that_ended_meanwhile_is_gone() -> None:
+    """Between SCAN and TYPE, or between TYPE and PTTL."""
+    assert is_gone(Found(b"k", b"none", [-2])) and is_gone(Found(b"k", b"string", [-2, b""]))
+    assert not is_gone(Found(b"k", b"string", [-1, b""]))
+
+
+def test_neighbours_add_the_fence_and_who_loads() -> None:
+    """The fence is the server's time of the acquisition, so it says how old the lease is."""
+    clock: Any = [b"1800000000", b"500000"]
+    lease = with_neighbours(seen("user:1", TOKEN), [clock, b"1799999990500000", b""])
+    assert (lease.fence, lease.age) == (1799999990500000, pytest.approx(10))
+    value = seen("menu:1", frame("json", "-", NOW - 9, 0.25, b"1"))
+    assert with_neighbours(value, [clock, b"", TOKEN]).loading == "web-1:77"
+    assert with_neighbours(value, [clock, b"", b"!"]).loading is None
+
+
+def test_a_shortened_key_hides_what_may_be_personal() -> None:
+    """The first word stays; the same key is always shortened alike."""
+    assert shorten("order:alice@example.org:7") == shorten("order:alice@example.org:7")
+    assert shorten("order:alice:7").startswith("order:~") and "alice" not in shorten("order:alice")
+    assert shorten("order:1") != shorten("order:2")
+    assert shorten("alice").startswith("~")
+    assert is_shortened(shorten("order:1")) and is_shortened(shorten("alice"))
+    assert not is_shortened("order:1")
+
+
+def test_a_pattern_takes_the_namespace_as_it_is() -> None:
+    """Glob characters in it match themselves."""
+    assert pattern_for("a*[b]?:", "user:*") == rb"a\*\[b\]\?:user:*"
+    assert exactly("a^b") == r"a\^b"
+    assert scan_request(b"7", b"x*", 100).replies == 2
+
+
+def test_a_scan_names_a_key_once() -> None:
+    """A server may return one twice in one page."""
+    clock: Any = [b"1800000000", b"0"]
+    assert read_scan([[b"0", [b"a", b"b", b"a"]], clock]) == (b"0", [b"a", b"b"], NOW)
+
+
+def test_a_cursor_goes_from_node_to_node() -> None:
+    """A node that has left is skipped, and the next one begun at its start."""
+    nodes = ["a:1", "b:2", "c:3"]
+    assert next_node([""], "") == ("", b"0", None)
+    assert next_node([""], "17@") == ("", b"17", None)
+    assert next_node(nodes, "") == ("a:1", b"0", "0@b:2")
+    assert next_node(nodes, "9@b:2") == ("b:2", b"9", "0@c:3")
+    assert next_node(nodes, "9@b:1") == ("b:2", b"0", "0@c:3")
+    assert next_node(nodes, "9@d:1") == ("c:3", b"0", None)
+
+
+def test_a_token_is_known_in_each_of_its_forms() -> None:
+    """As a lease has it, and as `detach` returns it."""
+    for text in (TOKEN.decode(), f"hold:{SECRET.decode()}", f"claim:{SECRET.decode()}"):
+        assert named_secret(text) == SECRET
+    record = running_record(TOKEN, b"-", NOW)
+    for value in (TOKEN, record, done_record(record, b"")):
+        assert proof_in(value) is not None and proof_in(value)[0] == SECRET  # type: ignore[index]
+        assert token_hint(value) == "012345-2a"
+    assert proof_in(b"1") is None and token_hint(b"1") is None
+
+
+def test_the_proof_ends_behind_the_secret() -> None:
+    """So that the holding with the number 2 is never taken for the one with the number 2a."""
+    proof = proof_in(make_token(b"0123456789abcdef01", 2, b"h"))
+    assert proof is not None and not TOKEN.startswith(proof[1])
+
+
+def test_members_and_facts_are_read() -> None:
+    """The tokens of ZSCAN, the fields of INFO."""
+    assert read_members([b"3", [TOKEN, b"1"]]) == (b"3", [TOKEN])
+    assert read_info(b"# Server\r\nredis_version:7.2.4\r\nrole:master\r\n") == {
+        "redis_version": "7.2.4",
+        "role": "master",
+    }

@@ -1,0 +1,39 @@
+"""Examining servers in tests, and applying the fixes that are named."""
+
+import shlex
+
+import redis
+
+from dibs.doctor.facts import Facts
+from dibs.doctor.finding import Finding
+from dibs.doctor.findings import findings
+from dibs.doctor.gather import gather
+from dibs.testing import Server
+
+PATIENT = 30.0
+"""A budget that a busy machine keeps."""
+
+
+def look(url: str, *, namespace: str = "", budget: float = PATIENT) -> Facts:
+    """The facts, within the time that is promised."""
+    facts = gather(url, namespace=namespace, budget=budget)
+    assert facts.seconds < 3
+    return facts
+
+
+def examine(url: str, *, namespace: str = "", budget: float = PATIENT) -> dict[str, Finding]:
+    """The findings by their codes; each code is there once."""
+    found = findings(look(url, namespace=namespace, budget=budget))
+    assert len({each.code for each in found}) == len(found)
+    return {each.code: each for each in found}
+
+
+def apply(finding: Finding, server: Server, **words: str) -> None:
+    """Run the commands of a fix as an administrator; *words*: what the reader has to fill in."""
+    assert finding.commands
+    client = redis.Redis(port=server.port, socket_timeout=5, protocol=2)
+    for command in finding.commands:
+        for name, value in words.items():
+            command = command.replace(name, value)
+        client.execute_command(*shlex.split(command))
+    client.close()

@@ -426,3 +426,22 @@ def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_later(
         assert first.result() == {"a": "a1"}
         with pytest.raises(RuntimeError, match="closed"):
             later.result()
+
+
+def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
+    """A server that has forgotten the scripts gets each of them once, not with every item."""
+    client, names = valkey.client(), [str(number) for number in range(50)]
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus(names)
+        known = _bytes_for(menus, names, client)
+        client.script_flush()
+        assert _bytes_for(menus, names, client) < 2 * known
+
+
+def _bytes_for(menus: Any, names: list[str], client: Any) -> int:
+    """How many bytes the server receives for a load of all of them."""
+    menus.invalidate(names)
+    before = client.info("stats")["total_net_input_bytes"]
+    menus(names)
+    return client.info("stats")["total_net_input_bytes"] - before

@@ -13,6 +13,7 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._events import Origins
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
@@ -20,29 +21,11 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_WORLD",
-    "Background",
-    "BackgroundTasks",
-    "Body",
-    "Coalescer",
-    "Flight",
-    "Guard",
-    "Signal",
-    "Transport",
-    "ends_task",
-    "fits",
-    "gather",
-    "gather_until",
-    "monotonic",
-    "off_loop",
-    "redis",
-    "returning_awaitables",
-    "settle",
-    "shutdown",
-    "sleep",
-    "within",
-    "world",
-]
+    "WRONG_WORLD", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "Signal", "Transport", "ends_task", "fits", "flight_here", "gather", "gather_until",
+    "is_cancellation", "monotonic", "off_loop", "redis", "returning_awaitables", "settle",
+    "shutdown", "sleep", "within", "world",
+]  # fmt: skip
 
 Q = TypeVar("Q")
 sleep = asyncio.sleep
@@ -189,7 +172,7 @@ class Flight:
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.
     """
 
-    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits")
+    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits", "origins")
 
     def __init__(
         self,
@@ -198,6 +181,8 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
+        self.origins: Origins | None = None
+        """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._joined = 0
         self._worker: asyncio.Task[Any] | None = None
         self._loop = running_loop()
@@ -254,6 +239,16 @@ class Flight:
 
 def _no_flight() -> None:
     return None
+
+
+def flight_here() -> "Flight | None":
+    """The flight whose work this is."""
+    return _flight.get(_no_flight)()
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True: somebody cancelled the task."""
+    return isinstance(error, asyncio.CancelledError)
 
 
 def _see_error(task: "asyncio.Task[Any]") -> None:

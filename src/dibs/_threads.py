@@ -13,6 +13,7 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._events import Origins
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
@@ -21,29 +22,11 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_WORLD",
-    "Background",
-    "BackgroundTasks",
-    "Body",
-    "Coalescer",
-    "Flight",
-    "Guard",
-    "Signal",
-    "Transport",
-    "ends_task",
-    "fits",
-    "gather",
-    "gather_until",
-    "monotonic",
-    "off_loop",
-    "redis",
-    "returning_awaitables",
-    "settle",
-    "shutdown",
-    "sleep",
-    "within",
-    "world",
-]
+    "WRONG_WORLD", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "Signal", "Transport", "ends_task", "fits", "flight_here", "gather", "gather_until",
+    "is_cancellation", "monotonic", "off_loop", "redis", "returning_awaitables", "settle",
+    "shutdown", "sleep", "within", "world",
+]  # fmt: skip
 
 Q = TypeVar("Q")
 WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
@@ -152,6 +135,8 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
+        self.origins: Origins | None = None
+        """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._work = work
         self._ended = ended
         self._change = threading.Condition()
@@ -233,6 +218,16 @@ class Flight:
 
     def cancel(self) -> None:
         """Nothing: a thread cannot be ended from outside."""
+
+
+def flight_here() -> Flight | None:
+    """The flight whose work this is."""
+    return _here.flight
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True: the thread is interrupted, not only what it called."""
+    return not isinstance(error, Exception)
 
 
 _MOST_THREADS = 64

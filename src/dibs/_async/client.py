@@ -48,6 +48,7 @@ from .leases import AsyncLeases
 from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
+from .spans import AsyncTracedClaiming, AsyncTracedHold
 from .store import AsyncStore
 
 P = ParamSpec("P")
@@ -97,6 +98,9 @@ class AsyncDibs(AsyncCaching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
+        is_traced = bool(self._events.tracers)
+        self._hold_type = AsyncTracedHold if is_traced else AsyncHold
+        self._claiming_type = AsyncTracedClaiming if is_traced else AsyncClaiming
 
     # ---- hold
 
@@ -123,8 +127,8 @@ class AsyncDibs(AsyncCaching):
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return AsyncHold(self._leases, call, secret=secret_in("hold", token))
-        return AsyncHold(self._leases, call)
+            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
+        return self._hold_type(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     async def try_hold(
@@ -165,7 +169,9 @@ class AsyncDibs(AsyncCaching):
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
             namespace = self._settings.namespace
-            return exclusive(function, self._leases, namespace, template, chosen, busy)
+            return exclusive(
+                function, self._leases, namespace, template, chosen, busy, self._hold_type
+            )
 
         return decorate
 
@@ -264,7 +270,7 @@ class AsyncDibs(AsyncCaching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return AsyncClaiming(
+        return self._claiming_type(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -305,8 +311,9 @@ class AsyncDibs(AsyncCaching):
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate
-            )
+                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                self._claiming_type,
+            )  # fmt: skip
 
         return decorate
 

@@ -49,6 +49,7 @@ from .leases import Leases
 from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
+from .spans import TracedClaiming, TracedHold
 from .store import Store
 
 P = ParamSpec("P")
@@ -98,6 +99,9 @@ class Dibs(Caching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         self._schedules: dict[str, ScheduledFunction] = {}
+        is_traced = bool(self._events.tracers)
+        self._hold_type = TracedHold if is_traced else Hold
+        self._claiming_type = TracedClaiming if is_traced else Claiming
 
     # ---- hold
 
@@ -124,8 +128,8 @@ class Dibs(Caching):
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return Hold(self._leases, call, secret=secret_in("hold", token))
-        return Hold(self._leases, call)
+            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
+        return self._hold_type(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -166,7 +170,9 @@ class Dibs(Caching):
             if not fits(function):
                 raise UsageError(WRONG_WORLD)
             namespace = self._settings.namespace
-            return exclusive(function, self._leases, namespace, template, chosen, busy)
+            return exclusive(
+                function, self._leases, namespace, template, chosen, busy, self._hold_type
+            )
 
         return decorate
 
@@ -265,7 +271,7 @@ class Dibs(Caching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return Claiming(
+        return self._claiming_type(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -306,8 +312,9 @@ class Dibs(Caching):
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate
-            )
+                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                self._claiming_type,
+            )  # fmt: skip
 
         return decorate
 

@@ -13,7 +13,6 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
-from ._events import Origins
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
@@ -181,7 +180,7 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
-        self.origins: Origins | None = None
+        self.origins: tuple[object, ...] | None = None
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._joined = 0
         self._worker: asyncio.Task[Any] | None = None

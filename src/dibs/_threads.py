@@ -13,7 +13,6 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
-from ._events import Origins
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
@@ -135,7 +134,7 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
-        self.origins: Origins | None = None
+        self.origins: tuple[object, ...] | None = None
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._work = work
         self._ended = ended

@@ -68,11 +68,20 @@ class EventSink:
         origins = _behind.get()
         if origins is not None:
             _behind.set(None)
-        return Spans(self.tracers, kind, name, reason, origins)
+        spans: list[Span | None] = []
+        for tracer in self.tracers:
+            origin = None if origins is None else origins[len(spans)]
+            try:
+                behind = origins is not None
+                spans.append(tracer.span(kind, name, reason, behind=behind, origin=origin))
+            except Exception:
+                _log.exception("a dibs listener could not begin a span")
+                spans.append(None)
+        return Spans(spans)
 
     def origins(self) -> Origins:
         """What work is linked to that begins behind the caller. None for each without a trace."""
-        return tuple([_attempt(None, tracer.origin) for tracer in self.tracers])
+        return tuple([_attempt(tracer.origin) for tracer in self.tracers])
 
     def begin_behind(self, origins: Origins) -> None:
         """In a thread or task of its own: the next span begins a trace, linked to *origins*."""
@@ -84,24 +93,9 @@ class Spans:
 
     __slots__ = ("_spans",)
 
-    def __init__(
-        self,
-        tracers: tuple[SpanListener, ...],
-        kind: SpanKind,
-        name: str,
-        reason: str | None,
-        origins: Origins | None,
-    ) -> None:
-        self._spans: list[Span | None] = []
-        for place, tracer in enumerate(tracers):
-            origin = None if origins is None else origins[place]
-            behind = origins is not None
-            begin = tracer.span
-            try:
-                self._spans.append(begin(kind, name, reason, behind=behind, origin=origin))
-            except Exception:
-                _log.exception("a dibs listener could not begin a span")
-                self._spans.append(None)
+    def __init__(self, spans: list[Span | None]) -> None:
+        self._spans = spans
+        """None: that listener could not begin its own."""
 
     @property
     def origins(self) -> Origins:
@@ -112,27 +106,27 @@ class Spans:
         """It waited for others so long, until now."""
         for span in self._spans:
             if span is not None:
-                _attempt(None, span.waited, seconds)
+                _attempt(span.waited, seconds)
 
     def link(self, origins: Origins | None) -> None:
         """It depends on another piece of work."""
         for span, origin in zip(self._spans, origins or (), strict=False):
             if span is not None and origin is not None:
-                _attempt(None, span.link, origin)
+                _attempt(span.link, origin)
 
     def end(self, outcome: str, error: BaseException | None = None) -> None:
         """It is over; the last to begin ends first."""
-        for span in reversed(self._spans):
+        for span in self._spans[::-1]:
             if span is not None:
-                _attempt(None, span.end, outcome, error)
+                _attempt(span.end, outcome, error)
 
 
-def _attempt(default: Any, call: Any, *args: Any) -> Any:
+def _attempt(call: Any, *args: Any) -> Any:
     try:
         return call(*args)
     except Exception:
         _log.exception("a dibs listener raised an exception in a span")
-        return default
+        return None
 
 
 def _who_wants(kind: Kind, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:

@@ -6,7 +6,7 @@ docs/tracing.md has every span, attribute and metric. Keys are never written, on
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 try:
     from opentelemetry import context, metrics, trace
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 from .. import __version__
 from ..claims import open_claims
 from ..events import KINDS, Event, Kind, SpanKind
-from ._names import Names, printable
+from ._names import OTHER, Names, printable
 
 __all__ = ["OpenTelemetryListener"]
 
@@ -62,14 +62,12 @@ class _Span:
     def __init__(self, span: OtelSpan, before: Context) -> None:
         self._span = span
         self._before = before
-        if span.get_span_context().is_valid:
-            context.attach(trace.set_span_in_context(span, before))
+        context.attach(trace.set_span_in_context(span, before))
 
     @property
     def origin(self) -> object:
-        """Its context, if there is a trace."""
-        found = self._span.get_span_context()
-        return found if found.is_valid else None
+        """Its context."""
+        return self._span.get_span_context()
 
     def waited(self, seconds: float) -> None:
         """An event marks the end of the wait."""
@@ -95,6 +93,25 @@ class _Span:
         # in, where the token is refused. There, another span is the current one, and stays it.
         if trace.get_current_span() is span:
             context.attach(self._before)
+
+
+class _NoSpan:
+    """Without an SDK there is no trace."""
+
+    __slots__ = ()
+    origin = None
+
+    def waited(self, seconds: float) -> None:
+        """Nothing."""
+
+    def link(self, origin: object) -> None:
+        """Nothing."""
+
+    def end(self, outcome: str, error: BaseException | None) -> None:
+        """Nothing."""
+
+
+_NO_SPAN = _NoSpan()
 
 
 def _class_of(error: BaseException) -> str:
@@ -140,17 +157,16 @@ class OpenTelemetryListener:
 
     def span(
         self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
-    ) -> _Span:
+    ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
-        links = [Link(origin)] if isinstance(origin, trace.SpanContext) else None
         span = self._tracer.start_span(
             f"{kind} {name}",
             Context() if behind else before,
             attributes=self._attributes.get((name, reason)) or self._learn(name, reason),
-            links=links,
+            links=[Link(origin)] if isinstance(origin, trace.SpanContext) else None,
         )
-        return _Span(span, before)
+        return _NO_SPAN if span is trace.INVALID_SPAN else _Span(span, before)
 
     def origin(self) -> object:
         """The current span, if there is a trace."""
@@ -169,18 +185,39 @@ class OpenTelemetryListener:
         return f"<{type(self).__name__}: {len(self._names)} names>"
 
 
+_Key = tuple[Kind, str, bool | None]
+"""Kind and name of an event, and whether it is guarded."""
+
+
+class _Series:
+    """What is counted of events of one kind and name, guarded or not."""
+
+    __slots__ = ("attributes", "count", "counted", "fact", "record")
+
+    def __init__(self, key: _Key) -> None:
+        kind, name, guarded = key
+        self.count = 0
+        self.counted: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
+        if guarded is not None:
+            self.counted["dibs.guarded"] = guarded
+        self.attributes = {"dibs.name": name, "dibs.outcome": kind}
+        self.fact = ""
+        """The field that has a duration; "": there is none."""
+        self.record: Callable[[float, Attributes], None] | None = None
+
+
 class _Metrics:
     def __init__(self, provider: MeterProvider | None, names: Names) -> None:
         meter = metrics.get_meter(_LIBRARY, __version__, provider)
         self._names = names
         self._lock = threading.Lock()
-        self._counts: dict[tuple[Kind, str, bool | None], int] = {}
-        """How many events of a kind and name, guarded or not."""
+        self._known: dict[_Key, _Series] = {}
+        """By kind and name, as they come: names beyond the limit share a series."""
+        self._series: dict[_Key, _Series] = {}
         self._durations = {
             name: _histogram(meter, name, description)
             for name, (_, description) in _DURATIONS.items()
         }
-        self._attributes: dict[tuple[str, str], Attributes] = {}
         # Observed when metrics are exported, because counting here is ten times as fast.
         meter.create_observable_counter(
             "dibs.events", [self._observe], "{event}", "What happened, by kind and name."
@@ -190,32 +227,35 @@ class _Metrics:
         )
 
     def count(self, event: Event) -> None:
-        name = self._names(event.name)
-        key = event.kind, name, event.guarded
+        """Count *event*, and record its duration."""
+        key = event.kind, event.name, event.guarded
+        series = self._known.get(key) or self._learn(key)
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
-        recorded = _RECORDED.get(event.kind)
-        if recorded is not None:
-            self._record(recorded, event, name)
+            series.count += 1
+        if series.record is not None:
+            seconds = getattr(event, series.fact)
+            if seconds:
+                series.record(seconds, series.attributes)
 
-    def _record(self, recorded: str, event: Event, name: str) -> None:
-        seconds = getattr(event, _DURATIONS[recorded][0])
-        if seconds is None or event.guarded is False or (not seconds and event.waited == 0.0):
-            return
-        attributes = self._attributes.get((name, event.kind)) or self._learn(name, event.kind)
-        self._durations[recorded].record(seconds, attributes)
-
-    def _learn(self, name: str, kind: Kind) -> Attributes:
-        made = self._attributes[name, kind] = {"dibs.name": name, "dibs.outcome": kind}
-        return made
+    def _learn(self, key: _Key) -> _Series:
+        kind, name, guarded = key
+        called = self._names(name)
+        with self._lock:
+            series = self._series.get((kind, called, guarded))
+            if series is None:
+                series = self._series[kind, called, guarded] = _Series((kind, called, guarded))
+                recorded = _RECORDED.get(kind)
+                if recorded is not None and guarded is not False:
+                    series.fact = _DURATIONS[recorded][0]
+                    series.record = self._durations[recorded].record
+            if called is not OTHER:
+                self._known[key] = series
+        return series
 
     def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            counts = list(self._counts.items())
-        for (kind, name, guarded), count in counts:
-            attributes: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
-            if guarded is not None:
-                attributes["dibs.guarded"] = guarded
+            counts = [(series.count, series.counted) for series in self._series.values()]
+        for count, attributes in counts:
             yield Observation(count, attributes)
 
 

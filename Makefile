@@ -39,7 +39,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
-	print drawing pins clean dist build-dist release
+	print drawing dashboard pins clean dist build-dist release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -161,6 +161,9 @@ print: setup ## write the sync half from the async half
 drawing: setup ## which module imports which, and the figures of the code, anew in ARCHITECTURE.md
 	@$(BIN)/python tools/measure_code.py
 	@$(BIN)/python tools/draw_imports.py
+
+dashboard: setup ## the Grafana dashboard, from the names of the metrics
+	@$(BIN)/python tools/write_dashboard.py
 
 PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
 	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)

@@ -15,6 +15,7 @@ EXTRAS: dict[str, list[str]] = SETTINGS["project"]["optional-dependencies"]
 FRAMEWORKS = [
     *("arq", "celery", "django", "djangorestframework", "fastapi", "flask", "prometheus-client"),
     *("dramatiq", "rq", "starlette", "taskiq"),
+    *("opentelemetry-api", "sentry-sdk", "structlog"),
 ]
 PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.]+)", re.MULTILINE)
 

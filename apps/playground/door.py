@@ -1,6 +1,7 @@
 """One visitor's door: a key, the people who want it, and the windows in which they are watched."""
 
 import asyncio
+import dataclasses
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, NamedTuple
@@ -178,7 +179,7 @@ class Door:
 
     def heard(self, person: str, event: Event) -> None:
         """dibs has said something to *person*."""
-        facts = {name: getattr(event, name) for name in event.__slots__}
+        facts = dataclasses.asdict(event)
         self._show({"who": person} | {k: v for k, v in facts.items() if v is not None})
 
     def changed(self) -> None:

@@ -301,6 +301,38 @@ def prometheus(url: str) -> None:
     assert b"dibs_" in generate_latest()
 
 
+def opentelemetry(url: str) -> None:
+    """Without an SDK the listener does nothing, and hurts nobody."""
+    from dibs import Dibs
+    from dibs.integrations.opentelemetry import OpenTelemetryListener
+
+    with Dibs(url, listeners=[OpenTelemetryListener()]) as dibs:
+        with dibs.hold("smoke:trace", ttl=5) as lease:
+            assert lease.guarded
+
+
+def structlog(url: str) -> None:
+    """Events become entries."""
+    from dibs import Dibs
+    from dibs.integrations.structlog import StructlogListener
+    from structlog.testing import capture_logs
+
+    with capture_logs() as entries, Dibs(url, listeners=[StructlogListener(level="DEBUG")]) as dibs:
+        with dibs.hold("smoke:log", ttl=5):
+            pass
+    assert [entry["event"] for entry in entries] == ["dibs.acquired", "dibs.released"]
+
+
+def sentry(url: str) -> None:
+    """Events become breadcrumbs; here, of nobody."""
+    from dibs import Dibs
+    from dibs.integrations.sentry import SentryListener
+
+    with Dibs(url, listeners=[SentryListener(level="DEBUG")]) as dibs:
+        with dibs.hold("smoke:crumb", ttl=5) as lease:
+            assert lease.guarded
+
+
 def linebot(url: str) -> None:
     """A dispatcher verifies a webhook of LINE's SDK and hands its event to a handler."""
     import base64
@@ -353,9 +385,12 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "linebot": linebot,
     "msgspec": functools.partial(quick_json, "msgspec"),
     "orjson": functools.partial(quick_json, "orjson"),
+    "opentelemetry": opentelemetry,
     "prometheus": prometheus,
     "rq": rq,
+    "sentry": sentry,
     "starlette": starlette,
+    "structlog": structlog,
     "taskiq": taskiq,
 }
 

@@ -74,14 +74,14 @@ class Leases:
     def take(self, call: HoldCall) -> LeaseState | Holding:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
         options = call.options
-        if options.wait or self.events.listeners or options.limit is not None:
+        if options.wait or self.events.hears_holds or options.limit is not None:
             return self._take_and_report(call)
         return self.acquire(call, None, read_acquire)
 
     def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
         wait, since = call.options.wait, monotonic()
         outcome = (self.waiters.take(call, self.attempt) if wait else self.attempt(call))
-        if not self.events.listeners:
+        if not self.events.hears_holds:
             return outcome
         waited = monotonic() - since if wait else 0.0
         if isinstance(outcome, Holding):
@@ -272,7 +272,7 @@ class Leases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.listeners:
+        if self.events.hears_endings:
             kind = ended if given else "late"
             self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
         return given

@@ -31,11 +31,15 @@ from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._threads import current_loop, monotonic, within
 from .._transport.watchers import Wake
-from ..errors import UsageError
+from ..errors import Cause, UsageError
 from .leases import Leases
 from .memory import CacheMemory
+from .spans import load_in_span
 from .store import Store
 from .writer import Writer
+
+_REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
+"""Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
 
 
 class Loader:
@@ -147,7 +151,8 @@ class Loader:
         versions: list[Versions] = [[] for _ in claims]
         try:
             versions = self._watch_all(claims, parts)
-            values = split(within(options.load_timeout, load))
+            reason = _REASONS.get(claims[0].reading.state, "refresh")
+            values = split(self.call(claims[0].want.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
             self.writer.failed(claims, versions, error)
@@ -159,6 +164,13 @@ class Loader:
         finally:
             self._end(claims, parts)
         return self.writer.keep(claims, versions, values, ttls, since)
+
+    def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
+        """What *load* returns. TimeoutError: it took longer than `load_timeout`."""
+        limited = functools.partial(within, keys.options.load_timeout, load)
+        if not self._events.tracers:
+            return limited()
+        return load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
         """Have the locks kept alive. Returns what parts us from those who ask later."""
@@ -271,7 +283,7 @@ class Loader:
     def degrade(self, want: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
-        value = within(want.options.load_timeout, want.load)
+        value = self.call(want.keys, Cause(cause).code, want.load)
         self._events.emit("degraded", want.keys.name, cause=cause, took=monotonic() - since)
         return Answer(packed(want.options.codec, value)[1], math.inf)
 

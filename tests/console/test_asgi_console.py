@@ -309,8 +309,8 @@ async def test_nobody_looking_nothing_is_read(
                 await asyncio.sleep(0.05)
         read = valkey.commands("scan")
         assert read > before
-        await state(app)
-        assert valkey.commands("scan") > read
+        app.survey.look_again()
+        await _until(app, lambda seen: valkey.commands("scan") > read)
 
 
 async def test_a_stream_ends_by_itself_and_the_page_opens_another(

@@ -138,6 +138,16 @@ def test_a_sweep_that_takes_long_is_followed_by_a_pause_as_long() -> None:
     assert survey.is_due(131.0, 2.0)
 
 
+def test_an_old_sweep_gives_way_to_the_beginning_of_a_new_one() -> None:
+    """Whoever comes back after an hour does not look at what was there an hour ago."""
+    survey = swept(Page([lease(1), lease(2)], None), now=100.0)
+    survey.failed("refused", 3000.0)
+    assert shown(survey)["matching"] == 2
+    survey.next_cursor(3600.0)
+    survey.read(Page([lease(3)], "7"), 3600.0)
+    assert shown(survey)["matching"] == 1
+
+
 def test_a_view_that_makes_no_sense_is_the_first_one() -> None:
     """Queries come from anywhere."""
     assert view_of({}) == View()

@@ -99,6 +99,11 @@ class Console:
         """Whether the server is being read: while there are viewers."""
         return self._reader.is_running
 
+    @property
+    def survey(self) -> Survey:
+        """What was read of the server."""
+        return self._reader.survey
+
     async def stop(self) -> None:
         """Stop reading the server; it begins again with the next viewer."""
         await self._reader.stop()
@@ -145,7 +150,7 @@ class Console:
     def _state(self, request: Request, view: View, rights: Rights) -> dict[str, Any]:
         process, figures = process_state(self._dibs), self._statistics.facts()
         at = Moment(monotonic(), time())
-        state = state_of(self._reader.survey, process, figures, view, rights, at)
+        state = state_of(self.survey, process, figures, view, rights, at)
         return {**state, "token": request.cookie if rights.release else None}
 
     # ---- live updates
@@ -197,7 +202,7 @@ class Console:
             outcome = await self._reader.inspector.release_whatever(key, wanted.seen)
         except DibsError as error:
             return as_json(503, {"error": str(error)})
-        self._reader.survey.look_again()
+        self.survey.look_again()
         return released(outcome)
 
 

@@ -117,7 +117,7 @@ FOREIGN = as_json(403, {"error": "This request came from another site."})
 def answered(request: Request, *, is_live: bool, new_token: str) -> Response | None:
     """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
     path = request.path
-    if path in (STATE, EVENTS, RELEASE):
+    if path in (STATE, RELEASE) or (path == EVENTS and is_live):
         return _refused(request)
     if request.method not in ("GET", "HEAD"):
         return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))

@@ -28,6 +28,8 @@ MOST_ROWS = 2_000
 """Rows of each group that are kept; the others are counted."""
 MOST_KEYS = 300_000
 """Keys that one sweep looks at."""
+TOO_OLD = 120.0
+"""Seconds after which a complete sweep is worth less than the beginning of the next one."""
 PAGE = 50
 """Rows on one page."""
 
@@ -179,6 +181,8 @@ class Survey:
         if sweep is None:  # it was given up meanwhile: something has changed
             return False
         sweep.add(page, now)
+        if self.last is not None and now - (self.last.ended or now) > TOO_OLD:
+            self.last = None
         self.cursor = page.cursor
         sweep.is_cut = page.cursor is not None and sweep.looked >= MOST_KEYS
         if page.cursor is not None and not sweep.is_cut:

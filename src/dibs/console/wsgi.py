@@ -76,6 +76,11 @@ class WsgiConsole:
         self._statistics: Statistics | None = statistics_of(dibs) if does_work else None
         self._reader = _Reader(inspecting)
 
+    @property
+    def survey(self) -> Survey:
+        """What was read of the server."""
+        return self._reader.survey
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._dibs!r}>"
 
@@ -110,7 +115,7 @@ class WsgiConsole:
         process = process_state(self._dibs)
         figures = None if self._statistics is None else self._statistics.facts()
         at, view = Moment(monotonic(), time()), view_of(request.fields)
-        state = state_of(self._reader.survey, process, figures, view, rights, at)
+        state = state_of(self.survey, process, figures, view, rights, at)
         return {**state, "token": request.cookie if rights.release else None}
 
     def _release(self, rights: Rights, body: bytes) -> Response:

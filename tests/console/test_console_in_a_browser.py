@@ -153,6 +153,7 @@ def test_releasing_asks_twice_by_keyboard(visit: Any, store: Server) -> None:
     keys.press("Enter")
     expect(page.get_by_role("dialog")).to_contain_text("may still be at work")
     expect(page.locator("#ask-no")).to_be_focused()
+    assert page.evaluate(CONTRAST)["poor"] == []
     keys.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(button).to_be_focused()
@@ -183,6 +184,7 @@ def test_a_page_that_is_open_says_that_the_server_is_out_and_goes_on(
         assert page.locator("#rows tr").count() == 50
         page.get_by_role("link", name="this process").click()
         expect(page.locator("#tiles .alarming").first).to_contain_text("silent")
+        assert page.evaluate(CONTRAST)["poor"] == []
     finally:
         store.thaw()
     expect(page.locator("#gone")).to_be_hidden()

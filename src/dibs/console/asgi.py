@@ -39,6 +39,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 COUNT = 200
 """Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
+LONGEST_PAUSE = 0.02
+"""Seconds between two pages of a sweep, at most: what took long was not our work alone."""
 SWEEP_EVERY = 2.0
 FACTS_EVERY = 5.0
 TICK = 1.0
@@ -260,8 +262,8 @@ class _Reader:
         page = await self.inspector.page(cursor=survey.next_cursor(began), count=COUNT)
         now = monotonic()
         survey.read(page, now)
-        # A quarter of the time at most: the loop is there for the application.
-        return await asyncio.sleep(3 * (now - began))
+        # About a quarter of the time: the loop is there for the application.
+        return await asyncio.sleep(min(3 * (now - began), LONGEST_PAUSE))
 
     async def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""

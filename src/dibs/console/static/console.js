@@ -1,6 +1,6 @@
 // The page decides nothing: it draws what the console says and passes clicks on.
 
-import { $, long, write } from "./dom.js";
+import { $, clock, write } from "./dom.js";
 import { drawFacts } from "./facts.js";
 import { drawProcess } from "./process.js";
 import { drawServer, onView, tickServer, view } from "./server.js";
@@ -13,6 +13,7 @@ let heard = Date.now();
 let stream = null;
 let timer = null;
 let asking = 0;
+let since = null;
 
 // ---- what the console says
 
@@ -25,17 +26,18 @@ function draw(state) {
   $("to-process").parentElement.hidden = state.process === null;
   if (state.process) drawProcess(state.process, state.at);
   else if (location.hash === "#process") location.hash = "#server";
-  say(trouble(state.server));
+  say(trouble(state.server, state.at));
 }
 
-function trouble(server) {
-  if (!server.failure) return "";
-  const old = server.sweep ? " What is listed was read before." : "";
-  return `The server cannot be read, for ${long(server.failing)} now: ${server.failure}.${old} This page goes on by itself when it answers again.`;
+// An alert is read aloud whenever it changes: it has no seconds that run on.
+function trouble({ failure, failing, sweep }, at) {
+  since = failure ? (since ?? clock(at - failing)) : null;
+  if (!failure) return "";
+  const old = sweep ? " What is listed was read before." : "";
+  return `The server cannot be read since ${since}: ${failure}.${old} This page goes on by itself when it answers again.`;
 }
 
 function say(text) {
-  // The seconds run on: an alert is read aloud when it comes, not every second.
   $("gone").hidden = text === "";
   write($("gone"), text);
 }

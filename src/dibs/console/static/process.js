@@ -48,7 +48,7 @@ function drawOutages(outages, at) {
   recent.forEach((each, place) => {
     const from = Math.max(each.began, at - HOUR);
     const mark = track.children[place];
-    mark.style.left = `${(100 * (from - (at - HOUR))) / HOUR}%`;
+    mark.style.right = `${(100 * (at - (each.ended ?? at))) / HOUR}%`;
     mark.style.width = `${(100 * ((each.ended ?? at) - from)) / HOUR}%`;
   });
   const said = recent.map((each) => `${clock(each.began)} – ${each.ended ? `${long(each.ended - each.began)} (${each.cause || "not known"}), ${many(each.calls, "call")} touched` : `${each.cause || "not known"}, for ${long(at - each.began)} now, ${many(each.calls, "call")} touched`}`).reverse();
@@ -82,8 +82,12 @@ function lines(list, items, count, none, say) {
 
 const sum = (template, ...kinds) => kinds.reduce((total, kind) => total + (template.counts[kind] ?? 0), 0);
 
+const reads = (template) => sum(template, "hit", "local_hit", "stale", "miss", "loaded", "degraded") > 0;
+
 function drawHolds(templates) {
-  const shown = templates.filter((each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "fired", "outage", "released") > 0 && each.name !== "*");
+  const holds = (each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "fired", "released") > 0;
+  const refused = (each) => sum(each, "outage") > 0 && !reads(each);
+  const shown = templates.filter((each) => each.name !== "*" && (holds(each) || refused(each)));
   table($("holds"), ["Template", "Granted", "Refused", "Waited, 95 %", "Held, mean", "Held, most", "Lost or late", "Unguarded"], shown.map((each) => [
     each.name,
     number(sum(each, "acquired", "claimed", "elected", "fired")),
@@ -97,7 +101,7 @@ function drawHolds(templates) {
 }
 
 function drawCaches(templates) {
-  const shown = templates.filter((each) => sum(each, "hit", "local_hit", "stale", "miss", "loaded", "degraded") > 0);
+  const shown = templates.filter(reads);
   table($("caches"), ["Template", "Hit rate", "Reads", "Stale", "Loads", "Load, mean", "Load, 95 %", "Load, most", "Degraded"], shown.map((each) => [
     each.name,
     each.hit_rate === null ? "–" : `${(100 * each.hit_rate).toFixed(1)} %`,

@@ -169,7 +169,7 @@ function fillPermits(row, facts) {
       return el("li", {}, el("span", {}, each.holder ?? "?"), el("span", { className: "clock" }), act);
     }));
   }
-  if (said) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), long(each.remaining)));
+  if (said) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), each.remaining ? long(each.remaining) : "expired"));
 }
 
 function fillButton(place, facts, seen, holder) {

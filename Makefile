@@ -6,8 +6,9 @@ PORT ?= 8000
 # Tests wait more than they work: two processes for each core, on a machine with two.
 WORKERS ?= 4
 ARGS :=
-# Valkey without DELIFEQ does what Redis 7 does; test-conditions has it too.
-ENGINES := --engine valkey --engine redis6 --engine redis7
+# Valkey without DELIFEQ does what Redis 7 does, and the generated half sends what the other one
+# sends; test-conditions has all of it.
+ENGINES := --engine valkey --engine redis6 --engine redis7 --sync-engine valkey --sync-engine redis6
 VENV := .venv
 PINS := requirements/dev.txt
 PYTHONS := 3.11 3.12 3.13 3.14

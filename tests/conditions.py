@@ -126,10 +126,12 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"resp2"},
         "it counts on the pushes of RESP3",
         {
+            "test_a_tagged_value_in_memory_is_forgotten_with_its_tag",
             "test_a_waiter_elsewhere_is_woken_by_the_release",
             "test_fifty_waiters_are_one_contender",
             "test_four_processes_fifty_tasks_one_load",
             "test_local_memory_is_kept_true_by_the_server",
+            "test_many_values_in_memory_cost_no_command",
         },
     ),
     (

@@ -82,6 +82,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = any("server" in mark.args for mark in metafunc.definition.iter_markers("parametrize"))
     if "server" in metafunc.fixturenames and not chosen:
         wanted = metafunc.config.getoption("--engine")
+        if "._sync." in metafunc.module.__name__:
+            wanted = metafunc.config.getoption("--sync-engine") or wanted
         metafunc.parametrize("server", chosen_engines(wanted, ENGINES), indirect=True)
 
 
@@ -226,9 +228,11 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dibs")
-    told = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
-    group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=told)
+    meanings = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
+    group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
+    of_sync = "the generated half only on it"
+    group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -136,7 +136,7 @@ def run(
     count: int = MACHINES,
 ) -> Verdict:
     """Run machines until *fires* were due; kill one of them at random, again and again."""
-    dice = random.Random(seed)
+    numbers = random.Random(seed)
     spread = [apart * (number / (count - 1) - 0.5) for number in range(count)]
     periods = {f"job-{number}": every + number % 20 for number in range(schedules)}
     each_second = sum(1 / period for period in periods.values())
@@ -145,8 +145,8 @@ def run(
         file = folder / "fires"
 
         def start(number: int) -> Child:
-            told = (url, str(file), spread[number], periods, ttl, takes)
-            return stack.enter_context(Child(machine, *told))
+            arguments = (url, str(file), spread[number], periods, ttl, takes)
+            return stack.enter_context(Child(machine, *arguments))
 
         machines = [start(number) for number in range(count)]
         for each in machines:
@@ -156,11 +156,11 @@ def run(
         until = since + fires / each_second + 1
         kills = 0
         while time.time() < until + apart / 2 + ttl:
-            time.sleep(dice.uniform(0.2, 2.0))
-            number = dice.randrange(count)
+            time.sleep(numbers.uniform(0.2, 2.0))
+            number = numbers.randrange(count)
             machines[number].kill()
             kills += 1
-            time.sleep(dice.uniform(0, 0.3))
+            time.sleep(numbers.uniform(0, 0.3))
             machines[number] = start(number)
             assert machines[number].line(within=120) == "ready"
         time.sleep(2 * (ttl + takes))

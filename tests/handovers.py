@@ -150,9 +150,9 @@ def stop(election: Election, times: int) -> Measured:
         time.sleep(0.5)
         continued = time.monotonic()
         leader.thaw()
-        told = Change(leader.line(within=30))
-        assert told.kind == "deposed", told.kind
-        measured.late.append(told.at - continued)
+        change = Change(leader.line(within=30))
+        assert change.kind == "deposed", change.kind
+        measured.late.append(change.at - continued)
         leader = successor
     return measured
 

@@ -162,17 +162,17 @@ def _outage(records: list[Record]) -> float:
 
 
 class Work:
-    """What a worker was told to do, and where it writes what it did."""
+    """What a worker has to do, and where it writes what it did."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.target: str = told["target"]
-        self.tasks: int = told.get("tasks", 10)
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.target: str = options["target"]
+        self.tasks: int = options.get("tasks", 10)
         self.until = 0.0
-        self.servers: list[int] = told.get("servers", [])
-        self.keys: list[str] = told.get("keys") or [f"key:{n}" for n in range(KEYS)]
-        self.extras: bool = told.get("extras", True)
+        self.servers: list[int] = options.get("servers", [])
+        self.keys: list[str] = options.get("keys") or [f"key:{n}" for n in range(KEYS)]
+        self.extras: bool = options.get("extras", True)
         self._worker = f"{os.getpid()}"
-        self._file = Path(told["file"]).open("w", buffering=1)  # noqa: SIM115 - until the end
+        self._file = Path(options["file"]).open("w", buffering=1)  # noqa: SIM115 - until the end
         self._guard = threading.Lock()
         self.causes = Counter[str]()
         """Why leases were not guarded."""
@@ -187,7 +187,7 @@ class Work:
         return time.monotonic() >= self.until
 
     def wait_for_start(self) -> None:
-        """Until all workers have come this far: we are told when to end."""
+        """Until all workers have come this far: the parent says when to end."""
         print("ready", flush=True)
         self.until = float(input())
 
@@ -336,9 +336,9 @@ def _threads(work: Work) -> None:
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    told = json.loads(sys.argv[1])
-    work = Work(told)
-    if told.get("kind", "tasks") == "threads":
+    options = json.loads(sys.argv[1])
+    work = Work(options)
+    if options.get("kind", "tasks") == "threads":
         _threads(work)
     else:
         asyncio.run(_tasks(work))

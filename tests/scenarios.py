@@ -54,20 +54,20 @@ class Result:
 class Workers:
     """Processes that use a target, each with a file of its own."""
 
-    def __init__(self, folder: Path, seconds: float, **told: Any) -> None:
+    def __init__(self, folder: Path, seconds: float, **options: Any) -> None:
         self._folder = folder
         self._seconds = seconds
         self._until: float | None = None
-        self._told = told
+        self._options = options
         self._processes: list[subprocess.Popen[str]] = []
 
     def start(self, kind: str) -> subprocess.Popen[str]:
         """Another one: tasks or threads."""
         number = len(self._processes)
-        told = {**self._told, "kind": kind, "file": str(self._folder / f"{number}.jsonl")}
+        options = {**self._options, "kind": kind, "file": str(self._folder / f"{number}.jsonl")}
         with (self._folder / f"{number}.err").open("w") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.histories", json.dumps(told)],
+                [sys.executable, "-m", "tests.histories", json.dumps(options)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": SRC},
                 stdin=subprocess.PIPE,
@@ -115,20 +115,20 @@ class Workers:
 
 
 @contextmanager
-def workers(seconds: float, **told: Any) -> Iterator[Workers]:
+def workers(seconds: float, **options: Any) -> Iterator[Workers]:
     """Processes that are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="dibs-history-") as folder:
-        crowd = Workers(Path(folder), seconds, **told)
+        running = Workers(Path(folder), seconds, **options)
         try:
-            yield crowd
+            yield running
         finally:
-            crowd.kill()
+            running.kill()
 
 
 @contextmanager
-def joining(crowd: Workers, *kinds: str) -> Iterator[None]:
+def joining(running: Workers, *kinds: str) -> Iterator[None]:
     """Processes that come while something happens."""
-    thread = threading.Thread(target=crowd.start_and_wait, args=kinds)
+    thread = threading.Thread(target=running.start_and_wait, args=kinds)
     thread.start()
     yield
     thread.join()
@@ -141,7 +141,7 @@ SENTINEL_USERS = ("tasks", "threads", "tasks", "threads")
 
 @contextmanager
 def sentinel_at_work(
-    seconds: float, config: tuple[str, ...] = (), **told: Any
+    seconds: float, config: tuple[str, ...] = (), **options: Any
 ) -> Iterator[tuple[Service, Workers]]:
     """Three sentinels, a master, two replicas, and four processes that use them."""
     with ExitStack() as stack:
@@ -153,49 +153,49 @@ def sentinel_at_work(
         service = stack.enter_context(
             sentinel_service(start, folder, down_after_ms=1000, config=config)
         )
-        told["servers"] = [server.port for server in service.servers]
-        crowd = stack.enter_context(workers(seconds, target=service.url, **told))
-        crowd.start_and_wait(*SENTINEL_USERS)
+        options["servers"] = [server.port for server in service.servers]
+        running = stack.enter_context(workers(seconds, target=service.url, **options))
+        running.start_and_wait(*SENTINEL_USERS)
         time.sleep(2)
-        yield service, crowd
+        yield service, running
 
 
 def sentinel_kill(seconds: float) -> Result:
     """The master is killed, and comes back, empty, when another has taken its place."""
-    with sentinel_at_work(seconds) as (service, crowd):
+    with sentinel_at_work(seconds) as (service, running):
         service.master.kill()
         successor = service.promoted()
         time.sleep(1)
         service.master.restart()
-        return crowd.result(successor)
+        return running.result(successor)
 
 
 def sentinel_stop(seconds: float) -> Result:
     """The master is stopped, and goes on when another has taken its place."""
-    with sentinel_at_work(seconds) as (service, crowd):
+    with sentinel_at_work(seconds) as (service, running):
         service.master.freeze()
         successor = service.promoted()
         time.sleep(1)
         service.master.thaw()
-        return crowd.result(successor)
+        return running.result(successor)
 
 
 def sentinel_switch(seconds: float) -> Result:
     """SENTINEL FAILOVER: a replica is promoted while the master is well."""
-    with sentinel_at_work(seconds) as (service, crowd):
+    with sentinel_at_work(seconds) as (service, running):
         service.sentinels[0].failover()
-        return crowd.result(service.promoted())
+        return running.result(service.promoted())
 
 
 def sentinel_switch_joining(seconds: float, config: tuple[str, ...] = ()) -> Result:
     """The same, while further processes start."""
-    with sentinel_at_work(seconds, config) as (service, crowd):
-        with joining(crowd, "tasks", "threads"):
+    with sentinel_at_work(seconds, config) as (service, running):
+        with joining(running, "tasks", "threads"):
             service.sentinels[0].failover()
         successor = service.promoted()
         eventually(lambda: service.sentinels[0].master_port() == successor.port, within=30)
-        crowd.start_and_wait("tasks", "threads")
-        return crowd.result(successor)
+        running.start_and_wait("tasks", "threads")
+        return running.result(successor)
 
 
 def sentinel_switch_joining_1(seconds: float) -> Result:
@@ -210,9 +210,9 @@ def sentinel_switch_joining_2(seconds: float) -> Result:
 
 def sentinel_kill_1(seconds: float) -> Result:
     """The master is killed, with `min-replicas-to-write 1`."""
-    with sentinel_at_work(seconds, MIN_REPLICAS) as (service, crowd):
+    with sentinel_at_work(seconds, MIN_REPLICAS) as (service, running):
         service.master.kill()
-        return crowd.result(service.promoted())
+        return running.result(service.promoted())
 
 
 MIN_REPLICAS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
@@ -223,7 +223,7 @@ MIN_REPLICAS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 
 @contextmanager
 def cluster_at_work(
-    seconds: float, **told: Any
+    seconds: float, **options: Any
 ) -> Iterator[tuple[list[Server], list[Server], Workers]]:
     """Three masters with a replica each, and four processes that use them."""
     with ExitStack() as stack:
@@ -233,54 +233,54 @@ def cluster_at_work(
 
         masters, replicas = start_replicated_cluster(start)
         target = "redis+cluster://" + ",".join(f"127.0.0.1:{each.port}" for each in masters)
-        crowd = stack.enter_context(workers(seconds, target=target, **told))
-        crowd.start_and_wait(*SENTINEL_USERS)
+        running = stack.enter_context(workers(seconds, target=target, **options))
+        running.start_and_wait(*SENTINEL_USERS)
         time.sleep(2)
-        yield masters, replicas, crowd
+        yield masters, replicas, running
 
 
 def cluster_kill(seconds: float) -> Result:
     """A master is killed; its replica takes its slots."""
-    with cluster_at_work(seconds) as (masters, replicas, crowd):
+    with cluster_at_work(seconds) as (masters, replicas, running):
         masters[1].kill()
         eventually(lambda: is_master(replicas[1]), within=30)
-        return crowd.result(replicas[1])
+        return running.result(replicas[1])
 
 
 def cluster_stop(seconds: float) -> Result:
     """A master is stopped, and goes on when its replica has taken its slots."""
-    with cluster_at_work(seconds) as (masters, replicas, crowd):
+    with cluster_at_work(seconds) as (masters, replicas, running):
         masters[1].freeze()
         eventually(lambda: is_master(replicas[1]), within=30)
         time.sleep(1)
         masters[1].thaw()
-        return crowd.result(replicas[1])
+        return running.result(replicas[1])
 
 
 def cluster_failover(seconds: float) -> Result:
     """CLUSTER FAILOVER, twice: there and back."""
-    with cluster_at_work(seconds) as (masters, replicas, crowd):
+    with cluster_at_work(seconds) as (masters, replicas, running):
         for taker, giver in ((replicas[1], masters[1]), (masters[1], replicas[1])):
             eventually(lambda taker=taker: is_in_sync(taker), within=30)
             taker.client().execute_command("CLUSTER", "FAILOVER")
             eventually(lambda taker=taker: is_master(taker), within=30)
             eventually(lambda giver=giver: not is_master(giver), within=30)
-        return crowd.result()
+        return running.result()
 
 
 def cluster_reshard(seconds: float) -> Result:
     """2000 slots move from the first master to the second, and back, with their keys."""
-    with cluster_at_work(seconds, keys=_keys_below(2000)) as (masters, _, crowd):
+    with cluster_at_work(seconds, keys=_keys_below(2000)) as (masters, _, running):
         one, two, three = masters
         reshard(range(2000), one, two, three)
         reshard(range(2000), two, one, three)
-        return crowd.result()
+        return running.result()
 
 
 def cluster_interrupted(seconds: float) -> Result:
     """Slots begin to move and stay so: half of each slot's keys would be on either side."""
     keys = _keys_below(2000)
-    with cluster_at_work(seconds, keys=keys) as (masters, _, crowd):
+    with cluster_at_work(seconds, keys=keys) as (masters, _, running):
         one, two, three = masters
         slots = sorted({slot_of(f"{kind}:{key}") for key in keys for kind in ("hold", "fenced")})
         for slot in slots:
@@ -290,7 +290,7 @@ def cluster_interrupted(seconds: float) -> Result:
         for slot in slots:
             if slot < 5461:
                 reshard([slot], one, two, three)
-        return crowd.result()
+        return running.result()
 
 
 def _keys_below(slot: int) -> list[str]:

@@ -29,6 +29,7 @@ __all__ = [
     "Guard",
     "Signal",
     "Transport",
+    "current_loop",
     "ends_task",
     "fits",
     "gather",
@@ -36,12 +37,11 @@ __all__ = [
     "monotonic",
     "off_loop",
     "redis",
+    "result_of",
     "returning_awaitables",
-    "settle",
     "shutdown",
     "sleep",
     "within",
-    "world",
 ]
 
 Q = TypeVar("Q")
@@ -279,7 +279,7 @@ class BackgroundTasks:
         if self.is_stranded:
             self._tasks = set()
         self._loop = asyncio.get_running_loop()
-        task = start_task(work(), "dibs crew")
+        task = start_task(work(), "dibs task")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_see_error)
@@ -365,15 +365,15 @@ class Coalescer:
 async def within(seconds: float, work: Callable[[], Any]) -> Any:
     """What *work* returns. TimeoutError: it was cancelled, *seconds* were over."""
     async with asyncio.timeout(seconds):
-        return await settle(work())
+        return await result_of(work())
 
 
-def world() -> object:
+def current_loop() -> object:
     """What all work here depends on: the event loop that runs."""
     return asyncio.get_running_loop()
 
 
-async def settle(value: Any) -> Any:
+async def result_of(value: Any) -> Any:
     """What *value* comes to: awaited, if it can be."""
     return await value if inspect.isawaitable(value) else value
 
@@ -384,7 +384,7 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 
 def fits(function: Callable[..., Any]) -> bool:
-    """True: a decorator of this world can wrap *function*."""
+    """True: a decorator can wrap *function*."""
     return getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "Guard",
     "Signal",
     "Transport",
+    "current_loop",
     "ends_task",
     "fits",
     "gather",
@@ -37,12 +38,11 @@ __all__ = [
     "monotonic",
     "off_loop",
     "redis",
+    "result_of",
     "returning_awaitables",
-    "settle",
     "shutdown",
     "sleep",
     "within",
-    "world",
 ]
 
 Q = TypeVar("Q")
@@ -251,7 +251,7 @@ class BackgroundTasks:
         """Start *work* on a thread. Its errors are its own business. False: there are too many."""
         if not self._free.acquire(blocking=False):
             return False
-        thread = threading.Thread(target=self._run, args=(work,), name="dibs crew", daemon=True)
+        thread = threading.Thread(target=self._run, args=(work,), name="dibs task", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the system has no thread for us
@@ -293,12 +293,12 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
         flight.limit(math.inf)
 
 
-def world() -> object:
+def current_loop() -> object:
     """What all work here depends on: nothing that could end before the process."""
     return threading
 
 
-def settle(value: Any) -> Any:
+def result_of(value: Any) -> Any:
     """*value*."""
     return value
 
@@ -309,7 +309,7 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 
 def fits(function: Callable[..., Any]) -> bool:
-    """True: a decorator of this world can wrap *function*."""
+    """True: a decorator can wrap *function*."""
     return callable(function) and not (
         getattr(function, "returns_awaitable", False)
         or inspect.iscoroutinefunction(function)

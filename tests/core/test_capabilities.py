@@ -50,10 +50,10 @@ def test_a_native_server_is_asked_once_more_for_its_delete() -> None:
     assert without.compare_delete == "LUA" and without.refused == {"DELEX"}
 
 
-@pytest.mark.parametrize("told", [[], NONE, b"OK", UNKNOWN, NOPERM, ["x"], {}])
-def test_a_server_that_does_not_tell_is_taken_for_the_oldest(told: Any) -> None:
+@pytest.mark.parametrize("reply", [[], NONE, b"OK", UNKNOWN, NOPERM, ["x"], {}])
+def test_a_server_that_does_not_tell_is_taken_for_the_oldest(reply: Any) -> None:
     """An empty list, nothing but nils, an error, something else: never "too old"."""
-    engine = finish(Handshake(), [told, *FINE])
+    engine = finish(Handshake(), [reply, *FINE])
     assert not engine.set_nx_get and engine.compare_delete == "LUA" and engine.tracking
 
 
@@ -84,7 +84,7 @@ def test_a_server_that_cannot_tell_now_is_asked_later(text: str) -> None:
 
 
 def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
-    """No COMMAND, no CLIENT; EVAL alone and last, so that its lack is told from a crash."""
+    """No COMMAND, no CLIENT; EVAL alone and last, so that its lack differs from a crash."""
     handshake = Handshake(plain=True, pushes=False)
     assert b"COMMAND" not in handshake.request.payload and b"client" not in (
         handshake.request.payload

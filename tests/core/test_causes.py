@@ -103,7 +103,7 @@ def test_a_cause_keeps_its_code_on_its_way() -> None:
 
 
 def test_errors_are_told_apart() -> None:
-    """A server that cannot serve is an outage; the rest are mistakes, told without the key."""
+    """A server that cannot serve is an outage; the rest are mistakes, reported without the key."""
     assert store_is_out(ErrorReply("LOADING Redis is loading the dataset in memory"))
     assert not store_is_out(ErrorReply("WRONGTYPE Operation against a key"))
     unknown = ErrorReply("ERR unknown command 'X', with args beginning with: 'user:42'")

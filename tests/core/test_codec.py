@@ -169,7 +169,7 @@ def test_a_quicker_json_makes_the_same_promises(name: str) -> None:
 
 
 def test_a_codec_that_is_not_installed_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told when the function is decorated, with what to install."""
+    """An error when the function is decorated, with what to install."""
     monkeypatch.setitem(sys.modules, "orjson", None)
     with pytest.raises(UsageError, match="pip install orjson"):
         make_codec("orjson", None)

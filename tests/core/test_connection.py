@@ -257,10 +257,10 @@ def test_the_outbox_keeps_what_is_worth_delivering() -> None:
     outbox.add(Request(b"a", 1, b"k", until=5.0), now=1.0)
     outbox.add(Request(b"b", 1, b"k"), now=1.0)
     outbox.add(Request(b"c", 1, b"k", until=9.0), now=1.0)
-    owed = outbox.take(now=6.0)
-    assert [each.payload for each in owed] == [b"c"]
+    waiting = outbox.take(now=6.0)
+    assert [each.payload for each in waiting] == [b"c"]
     assert not outbox
-    outbox.give_back(owed)
+    outbox.give_back(waiting)
     assert outbox
 
 

@@ -30,7 +30,7 @@ def test_a_load_may_wait_for_others() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_a_load_that_waits_for_itself_is_refused(count: int) -> None:
-    """Directly, or by way of others: each of them is told."""
+    """Directly, or by way of others: each of them gets an error."""
     flights = row(count)
     flights[-1].awaits = flights[0]
     for flight in flights:
@@ -39,7 +39,7 @@ def test_a_load_that_waits_for_itself_is_refused(count: int) -> None:
 
 
 def test_a_load_that_waits_for_a_circle_is_not_part_of_it() -> None:
-    """Those in the circle have been told; looking ends all the same."""
+    """Those in the circle have their error; looking ends all the same."""
     outside, first, second = row(3)
     second.awaits = first
     refuse_cycle(outside)

@@ -52,7 +52,7 @@ def test_exactly_one_field_stands_for_the_item(text: str) -> None:
 
 
 def test_a_function_of_nothing_has_no_items() -> None:
-    """Told when it is decorated; a call without the list is told as Python would."""
+    """An error when it is decorated; a call without the list gets the error that Python raises."""
     with pytest.raises(UsageError, match="no parameter"):
         ItemTemplate("menu:{x}", lambda: 0)
     with pytest.raises(TypeError, match="missing"):

@@ -160,8 +160,8 @@ def test_a_result_is_replayed_whatever_it_is(value: Any) -> None:
     """Falsy or not; to those who asked for it, the others hear that it is done."""
     assert verdict(done(value), after="replay") == Replay(value)
     for after in ("release", "hold"):
-        told = verdict(done(value), after=after)
-        assert isinstance(told, Duplicate) and told.state == "done" and told.retry_after == 42.0
+        got = verdict(done(value), after=after)
+        assert isinstance(got, Duplicate) and got.state == "done" and got.retry_after == 42.0
 
 
 @dataclass
@@ -187,8 +187,8 @@ def test_a_result_of_another_schema_is_only_done() -> None:
     torn = kept._replace(result=kept.result[:-3])
     empty = kept._replace(result=b"")
     for found in (torn, empty):
-        told = verdict(found, after="replay", type=Order)
-        assert isinstance(told, Duplicate) and told.state == "done"
+        got = verdict(found, after="replay", type=Order)
+        assert isinstance(got, Duplicate) and got.state == "done"
 
 
 @given(
@@ -203,14 +203,14 @@ def test_retry_after_is_never_too_early_and_never_wild(
     """At least what the store says; for one that will hold, the window's rest, and no more than
     the window, whatever the other machine's clock says."""
     found = running(since=NOW - ago, left=left)
-    told = verdict(found, after=after, window=window, now=NOW)
-    assert isinstance(told, Duplicate) and told.state == "running"
+    got = verdict(found, after=after, window=window, now=NOW)
+    assert isinstance(got, Duplicate) and got.state == "running"
     if after == "hold":
         rest = window - ago
-        assert told.retry_after == pytest.approx(max(left, min(rest, window)), abs=0.002)
-        assert left <= told.retry_after <= max(left, window)
+        assert got.retry_after == pytest.approx(max(left, min(rest, window)), abs=0.002)
+        assert left <= got.retry_after <= max(left, window)
     else:
-        assert told.retry_after == left
+        assert got.retry_after == left
 
 
 def test_retry_after_of_one_that_is_done_is_what_the_store_says() -> None:

@@ -10,7 +10,6 @@ from dibs._core.options import HoldOptions, Settings
 from dibs._core.permits import (
     AllTaken,
     count_request,
-    entry_of,
     has_changed,
     is_full,
     keep_request,
@@ -90,8 +89,8 @@ def test_a_permit_is_kept_by_a_script_and_a_lease_as_ever(engine: object) -> Non
 
 def test_a_process_may_have_several_permits_of_one_key() -> None:
     """Each is kept under its token; a lease without a limit under its key."""
-    assert entry_of(LeaseState(call(LIMITED), TOKEN, 0.0)) == TOKEN
-    assert entry_of(LeaseState(call(PLAIN), TOKEN, 0.0)) == b"k"
+    assert LeaseState(call(LIMITED), TOKEN, 0.0).entry == TOKEN
+    assert LeaseState(call(PLAIN), TOKEN, 0.0).entry == b"k"
 
 
 def test_a_permit_is_given_back_by_one_command() -> None:

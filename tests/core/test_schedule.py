@@ -1,4 +1,4 @@
-"""When a function is due, and what becomes of fires that nobody ran: pure, told the time."""
+"""When a function is due, and what becomes of fires that nobody ran: pure."""
 
 import inspect
 import sys
@@ -159,11 +159,11 @@ def test_a_function_may_ask_for_its_fire_and_for_nothing_else() -> None:
     """What it needs beside must have a default."""
 
     def plain(limit: int = 3, *rest: int, **more: int) -> None: ...
-    def told(fire: object, limit: int = 3) -> None: ...
+    def with_fire(fire: object, limit: int = 3) -> None: ...
     def asking(user_id: str) -> None: ...
 
     assert not _takes_fire(plain)
-    assert _takes_fire(told)
+    assert _takes_fire(with_fire)
     with pytest.raises(UsageError, match="user_id"):
         _takes_fire(asking)
 

@@ -25,7 +25,7 @@ def test_what_a_push_says() -> None:
 
 
 def test_what_watching_says() -> None:
-    """Free, held, held for ever; told, or to be polled."""
+    """Free, held, held for ever; announced, or to be polled."""
     request = watch_request(b"k")
 
     def answer(*replies: Any, pushes: bool = True) -> Watching:
@@ -41,7 +41,7 @@ def test_what_watching_says() -> None:
 
 
 def test_many_requests_are_tracked_in_one_write() -> None:
-    """Each has its own replies, and is told by itself whether its key is tracked."""
+    """Each has its own replies, and says by itself whether its key is tracked."""
     requests = [watch_request(b"a"), Request(pack("GET", b"b") + pack("PTTL", b"b"), 2, b"b")]
     asked = tracked(requests, first=True)
     assert (asked.replies, asked.key) == (6, b"a")

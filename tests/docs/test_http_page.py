@@ -38,8 +38,8 @@ def test_every_option_of_an_application_is_explained(option: "dataclasses.Field[
 def test_every_refusal_has_a_row() -> None:
     """Each kind of problem that can be answered is explained, with its status."""
     source = Path(problems.__file__).read_text("utf-8")
-    told = {"key-missing", "key-malformed", "incomplete", "too-large"}
-    kinds = set(re.findall(r'_problem\(policy, \d+, "([\w-]+)"', source)) | told
+    others = {"key-missing", "key-malformed", "incomplete", "too-large"}
+    kinds = set(re.findall(r'_problem\(policy, \d+, "([\w-]+)"', source)) | others
     assert len(kinds) >= 7
     for kind in kinds:
         assert f"`urn:dibs:{kind}`" in PAGE, kind

@@ -187,7 +187,7 @@ async def test_a_lost_lease_and_a_body_that_ends_by_itself(own_server: Server) -
                 while not lease.lost:
                     # Never awaits: the cancellation cannot be delivered inside the body.
                     pass
-                dibs._leases.lose(lease._state, "told by the test")
+                dibs._leases.lose(lease._state, "ended by the test")
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -201,7 +201,7 @@ async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
-                dibs._leases.lose(lease._state, "told by the test")
+                dibs._leases.lose(lease._state, "ended by the test")
                 await asyncio.sleep(30)
 
         task = asyncio.ensure_future(body())
@@ -221,7 +221,7 @@ async def test_a_cancellation_and_a_loss_that_meet_at_the_end(valkey: Server, en
             assert task is not None
             async with dibs.hold("user:1", ttl=60, renew=True) as lease:
                 task.cancel()
-                dibs._leases.lose(lease._state, "told by the test")
+                dibs._leases.lose(lease._state, "ended by the test")
                 if ending == "raises":
                     raise LookupError
             after = True
@@ -238,8 +238,8 @@ async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
         with pytest.raises(LeaseLost):
             async with dibs.hold("user:1", ttl=60, renew=True) as outer:
                 async with dibs.hold("user:2", ttl=60, renew=True) as inner:
-                    dibs._leases.lose(inner._state, "told by the test")
-                    dibs._leases.lose(outer._state, "told by the test")
+                    dibs._leases.lose(inner._state, "ended by the test")
+                    dibs._leases.lose(outer._state, "ended by the test")
         task = asyncio.current_task()
         assert task is not None and task.cancelling() == 0
         await asyncio.sleep(0)

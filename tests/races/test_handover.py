@@ -1,4 +1,4 @@
-"""A hand-over that meets a cancellation, a fork or a crowd: one continues, nothing is stuck."""
+"""A hand-over that meets a cancellation, a fork or many rivals: one continues, nothing is stuck."""
 
 import asyncio
 
@@ -73,14 +73,14 @@ def fork_after_detaching(url: str) -> list[object]:
             pid = os.fork()
             if pid == 0:
                 try:
-                    told = [detached.fail()]
+                    outcome = [detached.fail()]
                     try:
                         held.detach(ttl=60)
                     except LeaseLost:
-                        told.append("lost")
+                        outcome.append("lost")
                     with dibs.claim("order:1", window=600, token=token):
-                        told.append("continued")
-                    os.write(writer, repr(told).encode())
+                        outcome.append("continued")
+                    os.write(writer, repr(outcome).encode())
                 finally:
                     os._exit(0)
             os.close(writer)

@@ -15,7 +15,7 @@ LONG = 60.0
 def test_a_leader_is_replaced_and_the_fence_grows(fault, ttl: float, valkey: Server) -> None:
     """SIGTERM: at once, long before the lease ends. SIGKILL, SIGSTOP: after the lease has ended.
 
-    Who was stopped is told as soon as it runs again, although its body never asks.
+    Who was stopped learns of it as soon as it runs again, although its body never asks.
     """
     with ExitStack() as stack:
         election = Election(valkey.url, ttl, stack)

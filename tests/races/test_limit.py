@@ -102,7 +102,7 @@ async def test_all_permits_are_used_at_once(valkey: Server) -> None:
     """Nobody waits while a permit is free: with as many as there are permits, all are inside."""
     import asyncio
 
-    inside, most = 0, 0
+    inside, most, all_used = 0, 0, asyncio.Event()
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
 
         async def contender(dibs: AsyncDibs) -> None:
@@ -111,6 +111,9 @@ async def test_all_permits_are_used_at_once(valkey: Server) -> None:
                 async with dibs.hold("race:1", ttl=60, limit=LIMIT, wait=60):
                     inside += 1
                     most = max(most, inside)
+                    if inside == LIMIT:
+                        all_used.set()
+                    await asyncio.wait_for(all_used.wait(), 30)
                     await asyncio.sleep(0.03)
                     inside -= 1
 

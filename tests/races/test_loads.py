@@ -421,7 +421,7 @@ def test_stale_reads_in_threads_cost_no_thread_and_no_script_each(valkey: Server
         scripts = valkey.commands("evalsha")
         for _ in range(1000):
             assert [menu("a") for menu in menus] == [1, 1]
-        threads = [each for each in threading.enumerate() if each.name == "dibs crew"]
+        threads = [each for each in threading.enumerate() if each.name == "dibs task"]
         assert valkey.commands("evalsha") - scripts <= 100
         assert len(threads) <= 2
         go.set()
@@ -446,7 +446,7 @@ def test_too_many_refreshes_at_once_are_reported(valkey: Server) -> None:
         is_slow = True
         for number in range(100):
             assert menu(str(number)) == str(number)
-        assert sum(each.name == "dibs crew" for each in threading.enumerate()) <= 64
+        assert sum(each.name == "dibs task" for each in threading.enumerate()) <= 64
         assert "too many concurrent refreshes" in str([event.detail for event in events])
         go.set()
-        eventually(lambda: not any(each.name == "dibs crew" for each in threading.enumerate()))
+        eventually(lambda: not any(each.name == "dibs task" for each in threading.enumerate()))

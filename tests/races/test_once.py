@@ -30,37 +30,37 @@ def submit_by_tasks(url: str, name: str, tasks: int, orders: int) -> list[list[o
     from dibs import AsyncDibs, Duplicate
 
     async def main() -> list[list[object]]:
-        told: list[list[object]] = []
+        seen: list[list[object]] = []
         async with AsyncDibs(url, budget=20, on_outage="closed") as dibs:
 
             @dibs.once("order:{after}:{number}", window=600, after="replay")
             async def order(after: str, number: int, me: str) -> str:
-                told.append([after, number, "ran", me])
+                seen.append([after, number, "ran", me])
                 await asyncio.sleep(0.005)
                 return me
 
             async def held(number: int, me: str) -> None:
                 async with dibs.claim(f"order:hold:{number}", window=600, after="hold"):
-                    told.append(["hold", number, "ran", me])
+                    seen.append(["hold", number, "ran", me])
                     await asyncio.sleep(0.005)
 
             async def submit(task: int) -> None:
                 for number in range(orders):
                     me = f"{name}:{task}:{number}"
                     try:
-                        told.append(["replay", number, "got", await order("replay", number, me)])
+                        seen.append(["replay", number, "got", await order("replay", number, me)])
                     except Duplicate as error:
-                        told.append(["replay", number, error.state, me])
+                        seen.append(["replay", number, error.state, me])
                     try:
                         await held(number, me)
                     except Duplicate as error:
-                        told.append(["hold", number, error.state, me])
+                        seen.append(["hold", number, error.state, me])
 
             await dibs.peek("warm:up")
             print("ready", flush=True)
             sys.stdin.readline()
             await asyncio.gather(*[submit(task) for task in range(tasks)])
-        return told
+        return seen
 
     return asyncio.run(main())
 
@@ -72,38 +72,38 @@ def submit_by_threads(url: str, name: str, threads: int, orders: int) -> list[li
 
     from dibs import Dibs, Duplicate
 
-    told: list[list[object]] = []
+    seen: list[list[object]] = []
     with Dibs(url, budget=20, on_outage="closed") as dibs:
 
         @dibs.once("order:{after}:{number}", window=600, after="replay")
         def order(after: str, number: int, me: str) -> str:
-            told.append([after, number, "ran", me])
+            seen.append([after, number, "ran", me])
             time.sleep(0.005)
             return me
 
         def held(number: int, me: str) -> None:
             with dibs.claim(f"order:hold:{number}", window=600, after="hold"):
-                told.append(["hold", number, "ran", me])
+                seen.append(["hold", number, "ran", me])
                 time.sleep(0.005)
 
         def submit(thread: int) -> None:
             for number in range(orders):
                 me = f"{name}:{thread}:{number}"
                 try:
-                    told.append(["replay", number, "got", order("replay", number, me)])
+                    seen.append(["replay", number, "got", order("replay", number, me)])
                 except Duplicate as error:
-                    told.append(["replay", number, error.state, me])
+                    seen.append(["replay", number, error.state, me])
                 try:
                     held(number, me)
                 except Duplicate as error:
-                    told.append(["hold", number, error.state, me])
+                    seen.append(["hold", number, error.state, me])
 
         dibs.peek("warm:up")
         print("ready", flush=True)
         sys.stdin.readline()
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(submit, range(threads)))
-    return told
+    return seen
 
 
 @pytest.mark.parametrize("server", ["valkey", "redis6"], indirect=True)  # native, and by scripts
@@ -120,15 +120,15 @@ def test_seventy_submitters_in_four_processes(server: Server, spawn: Spawn) -> N
         assert child.line(within=30) == "ready"
     for child in children:
         child.tell()
-    told = [each for child in children for each in child.result(within=60)]
-    runs = {(after, number): me for after, number, what, me in told if what == "ran"}
-    count = Counter((after, number, what) for after, number, what, _ in told)
+    seen = [each for child in children for each in child.result(within=60)]
+    runs = {(after, number): me for after, number, what, me in seen if what == "ran"}
+    count = Counter((after, number, what) for after, number, what, _ in seen)
     for after, number in itertools.product(("hold", "replay"), range(15)):
         assert count[after, number, "ran"] == 1
         got = count[after, number, "got"]
         refused = count[after, number, "running"] + count[after, number, "done"]
         assert got + refused == (69 if after == "hold" else 70)
-    for after, number, what, me in told:
+    for after, number, what, me in seen:
         assert what != "got" or me == runs[after, number], "somebody else's result"
     assert all(key.startswith("order:") for key in server.keys())
 
@@ -204,8 +204,8 @@ def test_threads_race_for_one_claim(valkey: Server) -> None:
                 return type(error).__name__
 
         for number in range(40):
-            told = Counter(pool.map(submit, range(16), [number] * 16))
-            assert told["ran"] == 1 and set(told) <= {"ran", "Duplicate", "Mismatch"}
+            seen = Counter(pool.map(submit, range(16), [number] * 16))
+            assert seen["ran"] == 1 and set(seen) <= {"ran", "Duplicate", "Mismatch"}
             with pytest.raises((Duplicate, Mismatch)):
                 with dibs.claim(f"order:{number}", window=60, payload={"thread": 0}):
                     pytest.fail("done twice")
@@ -239,8 +239,12 @@ async def test_one_claim_object_in_many_blocks_at_once(valkey: Server) -> None:
             dibs.claim("order:2", window=60, after="replay"),
             out.claim("order:3", window=60),
         ):
-            told = await asyncio.gather(*[enter(shared) for _ in range(5)])
-            assert told.count("inside") >= 1 and set(told) <= {"inside", "Duplicate", "UsageError"}
+            seen = await asyncio.gather(*[enter(shared) for _ in range(5)])
+            assert seen.count("inside") >= 1 and set(seen) <= {
+                "inside",
+                "Duplicate",
+                "UsageError",
+            }
             assert most == 1 and open_claims() == 0
             assert await enter(shared) == "inside", "one after the other is fine"
 

@@ -157,7 +157,7 @@ def test_clearing_in_one_thread_leaves_the_others_alone(valkey: Server) -> None:
 
 
 def test_a_claim_that_nobody_has_is_leaked(valkey: Server) -> None:
-    """An __enter__ without an __exit__: told, not kept alive any more, free after its lease."""
+    """An __enter__ without an __exit__: reported, not kept alive any more, free after its lease."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         dibs.claim("order:1", window=60, lease=2).__enter__()
@@ -208,10 +208,10 @@ def test_a_generator_that_nobody_finishes_ends_its_claim(valkey: Server) -> None
 def test_a_listener_that_raises_does_not_stop_the_garbage(valkey: Server) -> None:
     """Whatever a listener does with the news, the claim is gone."""
 
-    told: list[str] = []
+    kinds: list[str] = []
 
     def broken(event: Event) -> None:
-        told.append(event.kind)
+        kinds.append(event.kind)
         if event.kind == "leaked":
             raise RuntimeError("listener")
 
@@ -219,18 +219,18 @@ def test_a_listener_that_raises_does_not_stop_the_garbage(valkey: Server) -> Non
         dibs.claim("order:1", window=60).__enter__()
         gc.collect()
         assert open_claims() == 0
-    assert told == ["claimed", "leaked"]
+    assert kinds == ["claimed", "leaked"]
 
 
 def test_garbage_inside_a_listener_is_told_later(valkey: Server) -> None:
     """A listener with a lock is not called again while it holds it."""
-    lock, told = threading.Lock(), list[str]()
+    lock, kinds = threading.Lock(), list[str]()
 
     def counted(event: Event) -> None:
         assert lock.acquire(blocking=False), "called inside itself"
         with contextlib.ExitStack() as held:
             held.callback(lock.release)
-            told.append(event.kind)
+            kinds.append(event.kind)
             forgotten.clear()
             gc.collect()
 
@@ -241,7 +241,7 @@ def test_garbage_inside_a_listener_is_told_later(valkey: Server) -> None:
         del claim
         with dibs.hold("user:1", ttl=5):
             pass
-    assert told == ["claimed", "acquired", "leaked", "released"]
+    assert kinds == ["claimed", "acquired", "leaked", "released"]
 
 
 # ---- for ever and ever
@@ -309,13 +309,13 @@ def fork_inside_a_claim(url: str) -> list[object]:
         if pid == 0:
             try:
                 claim.complete("the child's")
-                told: list[object] = [claim.is_open, open_claims(), len(current_claims())]
-                told += [claim.finish(), claim.fail(), clear_current_claims()]
+                facts: list[object] = [claim.is_open, open_claims(), len(current_claims())]
+                facts += [claim.finish(), claim.fail(), clear_current_claims()]
                 with dibs.claim("order:2", window=60) as mine:
-                    told += [mine.guarded, open_claims()]
+                    facts += [mine.guarded, open_claims()]
                 del claim
                 gc.collect()
-                os.write(writer, repr(told).encode())
+                os.write(writer, repr(facts).encode())
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)

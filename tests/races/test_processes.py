@@ -117,11 +117,11 @@ def fork_with_a_lease(url: str) -> dict[str, object]:
         pid = os.fork()
         if pid == 0:
             try:
-                told = [lease.lost, lease.release(), lease.extend(5)]
-                told += [dibs.try_hold("race:1", ttl=5) is None]
+                facts = [lease.lost, lease.release(), lease.extend(5)]
+                facts += [dibs.try_hold("race:1", ttl=5) is None]
                 mine = dibs.try_hold("race:2", ttl=5)
-                told += [mine is not None and mine.release()]
-                os.write(writer, repr(told).encode())
+                facts += [mine is not None and mine.release()]
+                os.write(writer, repr(facts).encode())
             finally:
                 os._exit(0)
         os.close(writer)
@@ -159,8 +159,8 @@ def fork_with_asyncio(url: str) -> object:
             if pid == 0:
                 try:
                     asyncio.events._set_running_loop(None)
-                    told = [lease.lost, asyncio.run(in_child(dibs))]
-                    os.write(writer, repr(told).encode())
+                    facts = [lease.lost, asyncio.run(in_child(dibs))]
+                    os.write(writer, repr(facts).encode())
                 finally:
                     os._exit(0)
             os.close(writer)

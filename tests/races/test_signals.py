@@ -112,7 +112,7 @@ def refusing_threads(monkeypatch: pytest.MonkeyPatch, error: BaseException, time
 def test_a_renewer_that_cannot_be_started_once(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException, verb: str
 ) -> None:
-    """The caller is told and the key released; the next one is renewed, and close() is quiet."""
+    """The caller gets an error, the key is released; the next one is renewed, close() is quiet."""
     refusing_threads(monkeypatch, error, 1)
     with Dibs(valkey.url, budget=5) as dibs:
 
@@ -255,8 +255,8 @@ def fork_with_something_dropped(url: str) -> list[object]:
         held = dibs.hold("held:1", ttl=60, renew=True)
         held.__enter__()
         lost = dibs.claim("lost:1", window=60).__enter__()
-        lost._leases.lose(lost._lease, "told by the program")
-        dibs._events.dropped.append(("dropped:*", 1.0))  # collected, and not yet told
+        lost._leases.lose(lost._lease, "ended by the program")
+        dibs._events.dropped.append(("dropped:*", 1.0))  # collected, and not yet reported
         reader, writer = os.pipe()
         if os.fork() == 0:
             try:

@@ -76,7 +76,7 @@ def test_a_child_can_be_told_frozen_and_killed(spawn: Spawn) -> None:
 
 
 def test_a_failing_child_fails_the_test_with_its_traceback(spawn: Spawn) -> None:
-    """What went wrong over there is told over here."""
+    """What went wrong in the child is raised in the parent."""
     child = spawn("raise ValueError('over there')")
     with pytest.raises(AssertionError, match="ValueError: over there"):
         child.result()

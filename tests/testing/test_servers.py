@@ -235,9 +235,9 @@ def test_a_server_speaks_tls_itself_or_behind_a_proxy(engine: Any, start_server:
         client.set("key", "x" * 100_000)
         assert client.get("key") == b"x" * 100_000
     assert server.tls_url.startswith("rediss://")
-    with caller(server.tls_url.partition("?")[0]) as stranger:
+    with caller(server.tls_url.partition("?")[0]) as other:
         with pytest.raises(redis.ConnectionError, match="certificate"):
-            stranger.ping()
+            other.ping()
     with caller(server.tls_url) as client:
         assert client.ping(), "whoever did not trust it did no harm"
 
@@ -248,9 +248,9 @@ def test_mutual_tls_asks_clients_for_a_certificate(engine: Any, start_server: St
     server = start_server(engine, tls="mutual")
     with caller(server.tls_url) as client:
         assert client.ping()
-    with caller(server.tls_url.partition("&")[0]) as stranger:
+    with caller(server.tls_url.partition("&")[0]) as other:
         with pytest.raises(redis.ConnectionError):
-            stranger.ping()
+            other.ping()
 
 
 def test_hidden_commands_are_unknown(start_server: Start) -> None:

@@ -25,7 +25,7 @@ from .._core.cache import (
 from .._core.codec import packed
 from .._core.local import ABSENT
 from .._events import EventSink
-from .._tasks import Flight, monotonic, settle, within
+from .._tasks import Flight, monotonic, result_of, within
 from ..errors import UsageError
 from .leases import AsyncLeases
 from .loader import AsyncLoader
@@ -134,7 +134,7 @@ class AsyncBatches:
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     async def _load_alone(self, many: ManyRequest, item: Any) -> Any:
-        [value] = picked(many.name, [item], await settle(many.load([item])))
+        [value] = picked(many.name, [item], await result_of(many.load([item])))
         if isinstance(value, Absent):
             raise value
         return value

@@ -23,7 +23,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
-from .._tasks import monotonic, settle
+from .._tasks import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, AsyncClaim
 from .handover import resume
@@ -233,7 +233,7 @@ def once(
         except Duplicate as error:  # one that the function itself raises is not answered
             if duplicate is None:
                 raise
-            return await settle(duplicate(error))
+            return await result_of(duplicate(error))
         async with AsyncClaiming(leases, submission, claim):
             if claim.replayed:
                 return claim.result

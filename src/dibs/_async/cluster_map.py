@@ -28,10 +28,10 @@ from .._tasks import (
     Flight,
     Guard,
     Transport,
+    current_loop,
     gather_until,
     monotonic,
     sleep,
-    world,
 )
 from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
@@ -101,7 +101,7 @@ class AsyncClusterMap(ABC):
         self._tasks = BackgroundTasks()
         self._asking: Flight | None = None
         """The question for the first map: all who come before the answer wait for the same one."""
-        self._world: object = None
+        self._loop: object = None
         """Where the map is being asked for; None: nowhere."""
 
     @property
@@ -262,15 +262,15 @@ class AsyncClusterMap(ABC):
 
     def _look_after_map(self) -> None:
         """Ask for the map beside the callers, until it is new and all its nodes answer."""
-        here = world()
+        here = current_loop()
         with self._guard:
-            if self._world is here or self._closed:
+            if self._loop is here or self._closed:
                 return
-            self._world = here
+            self._loop = here
         try:
             self._work.start(self._keep_asking)
         except RuntimeError:  # no thread can be started now: the next trouble tries again
-            self._world = None
+            self._loop = None
 
     async def _keep_asking(self) -> None:
         while self._goes_on():
@@ -288,7 +288,7 @@ class AsyncClusterMap(ABC):
             is_needed = self._map_is_old or self._out or self._undelivered.waits_for_map
             if is_needed and not self._closed:
                 return True
-            self._world = None
+            self._loop = None
             return False
 
     # ---- the end

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from .._core.keys import Seconds, Template, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._tasks import Body, monotonic, settle
+from .._tasks import Body, monotonic, result_of
 from ..errors import Busy, DibsError, UsageError
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import AsyncLeases
@@ -236,6 +236,6 @@ def exclusive(
         error = busy_error(call, outcome)
         if busy is None:
             raise error
-        return await settle(busy(error))
+        return await result_of(busy(error))
 
     return guarded

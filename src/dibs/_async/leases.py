@@ -22,7 +22,7 @@ from .._core.lease import (
     release_request,
 )
 from .._core.once import read_complete
-from .._core.permits import entry_of, keep_request, read_permit, script_request
+from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
@@ -151,7 +151,7 @@ class AsyncLeases:
         if at_least:
             # From now on, not from the request: a slow reply must not shorten it.
             lease.stays_until = monotonic() + at_least
-        self.table[entry_of(lease)] = lease
+        self.table[lease.entry] = lease
         if self.store.outages.is_open:
             self.store.outages.served(now)
         if len(self.table) > self._sweep_at:
@@ -359,12 +359,12 @@ class AsyncLeases:
         kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
         kept.deadline = lease.stays_until
         kept.is_kept = True
-        self.table.setdefault(entry_of(kept), kept)
+        self.table.setdefault(kept.entry, kept)
 
     def forget(self, lease: LeaseState) -> None:
         """*lease* has ended."""
-        if self.table.get(entry_of(lease)) is lease:
-            self.table.pop(entry_of(lease), None)
+        if self.table.get(lease.entry) is lease:
+            self.table.pop(lease.entry, None)
 
     def _sweep(self, now: float) -> None:
         """Forget what has expired without being released."""

@@ -9,7 +9,7 @@ from .._core.keys import expand
 from .._core.lease import HoldCall
 from .._core.options import Settings
 from .._core.schedule import Rule, ScheduleOptions, takes_fire
-from .._tasks import settle
+from .._tasks import result_of
 from ..errors import UsageError
 from .lease import AsyncLease
 
@@ -41,7 +41,7 @@ class AsyncScheduledFunction:
 
     async def __call__(self, fire: AsyncFire) -> None:
         """Call the function."""
-        await settle(self.function(fire=fire) if self._takes_fire else self.function())
+        await result_of(self.function(fire=fire) if self._takes_fire else self.function())
 
     def moment(self, fire: int) -> datetime:
         """*fire* as people read it."""

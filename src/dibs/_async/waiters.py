@@ -10,7 +10,7 @@ from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
 from .._core.permits import count_request, has_changed, is_full
 from .._core.watch import Pushes, Watching
-from .._tasks import Guard, Signal, monotonic, world
+from .._tasks import Guard, Signal, current_loop, monotonic
 from .store import AsyncStore
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class AsyncWaiters:
             queue.wake()
 
     def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
-        loop = world()
+        loop = current_loop()
         with self.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.

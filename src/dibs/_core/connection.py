@@ -106,7 +106,7 @@ def unserved(requests: list[Request], reply: Any) -> list[Request]:
 
 
 class Circuit:
-    """What is known of one server: whether it is out, since when, and what is owed to it."""
+    """What is known of one server: whether it is out, and what must still be delivered to it."""
 
     def __init__(self) -> None:
         self.breaker = Breaker()

@@ -87,6 +87,8 @@ class LeaseState:
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
         self.call = call
         self.token = token
+        self.entry = call.key if call.options.limit is None else token
+        """Its name in the table of leases: a process may have several permits of one key."""
         self.since = self.confirmed_at = since
         self.deadline = since + call.options.ttl
 
@@ -330,7 +332,7 @@ _DENIED = (
 
 
 def mistake(error: ErrorReply) -> UsageError:
-    """The sentence for an error that asking again cannot mend."""
+    """The sentence for an error that asking again cannot solve."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
         said = "the key holds a value of another type (or is held with and without limit=)"

@@ -31,11 +31,6 @@ class AllTaken(Holding):
     """The greatest expiry of all; another one says that a permit was taken or renewed since."""
 
 
-def entry_of(lease: LeaseState) -> bytes:
-    """Under which name a process keeps *lease*: it may have several permits of one key."""
-    return lease.call.key if lease.call.options.limit is None else lease.token
-
-
 # ---- acquire
 
 

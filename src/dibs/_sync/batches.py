@@ -26,7 +26,7 @@ from .._core.cache import (
 from .._core.codec import packed
 from .._core.local import ABSENT
 from .._events import EventSink
-from .._threads import Flight, monotonic, settle, within
+from .._threads import Flight, monotonic, result_of, within
 from ..errors import UsageError
 from .leases import Leases
 from .loader import Loader
@@ -135,7 +135,7 @@ class Batches:
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     def _load_alone(self, many: ManyRequest, item: Any) -> Any:
-        [value] = picked(many.name, [item], settle(many.load([item])))
+        [value] = picked(many.name, [item], result_of(many.load([item])))
         if isinstance(value, Absent):
             raise value
         return value

@@ -24,7 +24,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
-from .._threads import monotonic, settle
+from .._threads import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, Claim
 from .handover import resume
@@ -234,7 +234,7 @@ def once(
         except Duplicate as error:  # one that the function itself raises is not answered
             if duplicate is None:
                 raise
-            return settle(duplicate(error))
+            return result_of(duplicate(error))
         with Claiming(leases, submission, claim):
             if claim.replayed:
                 return claim.result

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from .._core.keys import Seconds, Template, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._threads import Body, monotonic, settle
+from .._threads import Body, monotonic, result_of
 from ..errors import Busy, DibsError, UsageError
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import Leases
@@ -237,6 +237,6 @@ def exclusive(
         error = busy_error(call, outcome)
         if busy is None:
             raise error
-        return settle(busy(error))
+        return result_of(busy(error))
 
     return guarded

@@ -29,7 +29,7 @@ from .._core.request import Request
 from .._core.tags import Versions, read_versions, version_request
 from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
-from .._threads import monotonic, within, world
+from .._threads import current_loop, monotonic, within
 from .._transport.watchers import Wake
 from ..errors import UsageError
 from .leases import Leases
@@ -60,7 +60,7 @@ class Loader:
         self.untracked_loads: dict[bytes, tuple[bytes, Versions]] = {}
         """Key → token of a load, and its tags, where the server does not tell of changes."""
         self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
-        self._world: object = None
+        self._loop: object = None
 
     # ---- claiming
 
@@ -249,8 +249,8 @@ class Loader:
 
     def end_stranded(self) -> None:
         """End the loads of an event loop that was closed meanwhile: nobody else would."""
-        before, self._world = self._world, world()
-        if before is None or before is self._world:
+        before, self._loop = self._loop, current_loop()
+        if before is None or before is self._loop:
             return
         stranded, self._leading = self._leading, {}
         self.untracked_loads.clear()

@@ -10,7 +10,7 @@ from .._core.keys import expand
 from .._core.lease import HoldCall
 from .._core.options import Settings
 from .._core.schedule import Rule, ScheduleOptions, takes_fire
-from .._threads import settle
+from .._threads import result_of
 from ..errors import UsageError
 from .lease import Lease
 
@@ -42,7 +42,7 @@ class ScheduledFunction:
 
     def __call__(self, fire: Fire) -> None:
         """Call the function."""
-        settle(self.function(fire=fire) if self._takes_fire else self.function())
+        result_of(self.function(fire=fire) if self._takes_fire else self.function())
 
     def moment(self, fire: int) -> datetime:
         """*fire* as people read it."""

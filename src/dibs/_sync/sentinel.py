@@ -34,11 +34,11 @@ from .._threads import (
     Guard,
     Signal,
     Transport,
+    current_loop,
     gather_until,
     monotonic,
     redis,
     shutdown,
-    world,
 )
 from .._transport.faults import CONNECTION_ERRORS
 from .._transport.targets import Address, SentinelService
@@ -105,7 +105,7 @@ class Sentinels:
         self._work = Background("dibs sentinel")
         self._threads = BackgroundTasks()
         self._end = Signal()
-        self._world: object = None
+        self._loop: object = None
         """Where the watching runs; None: nowhere."""
 
     def _of_master(self, address: Address) -> Address:
@@ -212,19 +212,19 @@ class Sentinels:
 
     def _start(self) -> None:
         """Watch, from the first connection on; again in a new event loop."""
-        here = world()
-        if self._world is here or self._closed:
+        here = current_loop()
+        if self._loop is here or self._closed:
             return
-        if self._world is not None:
+        if self._loop is not None:
             self._begin_anew()
-        self._world = here
+        self._loop = here
         try:
             self._work.start(functools.partial(self._watch, here))
         except RuntimeError:  # no thread can be started now: the next connection tries again
-            self._world = None
+            self._loop = None
 
     def _goes_on(self, here: object) -> bool:
-        return self._world is here and not self._closed
+        return self._loop is here and not self._closed
 
     def _watch(self, here: object) -> None:
         turn = 0
@@ -286,7 +286,7 @@ class Sentinels:
             shutdown(subscription.connection)
         self._work.stop()
         self._threads.stop()
-        if self._world is world():
+        if self._loop is current_loop():
             for client in self._clients:
                 client.close()
 

@@ -11,7 +11,7 @@ from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
 from .._core.permits import count_request, has_changed, is_full
 from .._core.watch import Pushes, Watching
-from .._threads import Guard, Signal, monotonic, world
+from .._threads import Guard, Signal, current_loop, monotonic
 from .store import Store
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class Waiters:
             queue.wake()
 
     def _join(self, key: bytes, turn: Signal) -> Queue:
-        loop = world()
+        loop = current_loop()
         with self.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.

@@ -132,7 +132,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         redis_internals.detach(self._connection)
 
     async def wait_closed(self, seconds: float) -> None:
-        """Close, and wait until it is (TLS says goodbye first), but not longer than *seconds*."""
+        """Close, and wait until it is (TLS is shut down first), but not longer than *seconds*."""
         self.close()
         await asyncio.wait([self._gone], timeout=seconds)
         self.abort()

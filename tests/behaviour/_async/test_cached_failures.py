@@ -29,7 +29,7 @@ async def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Serve
 
 
 async def test_a_failure_may_be_remembered(server: Server) -> None:
-    """negative_ttl: no further load until it is over; others are told that it failed."""
+    """negative_ttl: no further load until it is over; others get the error."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
     async with AsyncDibs(server.url, budget=5) as dibs:

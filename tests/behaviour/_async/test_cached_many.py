@@ -114,7 +114,7 @@ async def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> 
 
 
 async def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
-    """negative_ttl: the next call is told, without a load."""
+    """negative_ttl: the next call gets the error, without a load."""
     buffet = Buffet()
     buffet.error = RuntimeError("closed")
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -280,7 +280,7 @@ async def test_a_key_of_many_that_is_held_is_a_mistake(valkey: Server) -> None:
 
 
 async def test_a_load_of_many_that_asks_for_itself_is_a_mistake(valkey: Server) -> None:
-    """A deadlock is told at once, alone or among many."""
+    """A deadlock is an error at once, alone or among many."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         async def cook(names: list[str]) -> dict[str, Any]:
@@ -312,7 +312,7 @@ async def test_many_values_on_a_cluster(start_server: StartServer) -> None:
     [("menu:{names}", "one item"), ("menu", "exactly one"), ("menu:{a}:{b}", "exactly one")],
 )
 async def test_a_template_of_many_needs_one_field_for_the_item(template: str, said: str) -> None:
-    """Told when the function is decorated."""
+    """An error when the function is decorated."""
     async with AsyncDibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match=said):
             dibs.cached_many(template, ttl=60)(Buffet().cook)
@@ -393,7 +393,7 @@ async def test_many_values_invalidated_in_an_outage_are_all_deleted_later(
 async def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
     valkey: Server,
 ) -> None:
-    """A lease is not touched; that is told after the others were deleted."""
+    """A lease is not touched; the error comes after the others were deleted."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
         await menus(["b", "c"])

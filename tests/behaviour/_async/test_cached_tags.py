@@ -252,7 +252,7 @@ async def test_a_failure_is_remembered_where_a_tag_took_the_old_value_away(valke
 
 
 async def test_the_key_of_a_tag_that_is_something_else_is_a_mistake(valkey: Server) -> None:
-    """A lease or another program's key is not touched, and the caller is told."""
+    """A lease or another program's key is not touched, and the caller gets an error."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, tags=["{name}"])(Kitchen().cook)
         client = valkey.client()

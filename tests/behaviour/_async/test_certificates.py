@@ -1,4 +1,4 @@
-"""TLS settings that cannot work: told at the first use, with what to change."""
+"""TLS settings that cannot work: an error at the first use, with what to change."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +11,12 @@ from dibs.testing import Server
 
 @pytest.fixture
 def tls(start_server: Callable[..., Server]) -> Server:
-    """A server with a certificate that only those trust who are told to."""
+    """A server with a certificate that only those trust who have its CA."""
     return start_server("redis7", tls=True)
 
 
 async def first_use(url: str) -> str:
-    """What the first hold is told."""
+    """What the first hold raises."""
     events: list[Event] = []
     async with AsyncDibs(url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(UsageError) as caught:

@@ -95,7 +95,7 @@ async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server:
 
 
 async def test_a_broken_release_does_not_hide_what_is_owed(own_server: Server) -> None:
-    """Many releases owed at once, and a line that breaks while they are paid: none is forgotten."""
+    """Many releases to deliver at once, and a connection that breaks: none is lost."""
     with FaultProxy(own_server.port) as line:
         async with AsyncDibs(line.url, budget=0.5) as dibs:
             leases = [await dibs.try_hold(f"user:{n}", ttl=60) for n in range(20)]

@@ -1,4 +1,4 @@
-"""What `leader` promises: one leader at a time, handed over at its end, told when it is deposed."""
+"""What `leader` promises: one at a time, handed over at its end, and aware of being deposed."""
 
 import logging
 
@@ -85,8 +85,8 @@ async def test_a_deposed_leader_is_told_at_once(
         with pytest.raises(LeaseLost):
             async with dibs.leader("indexer", ttl=2) as leader:
                 server.flush()
-                await told(leader)
-                # Told while the body still runs, and not only at its end.
+                await until_lost(leader)
+                # Reported while the body still runs, and not only at its end.
                 await eventually(lambda: "deposed" in kinds(events))
                 leader.check()
         assert leader.lost
@@ -94,7 +94,7 @@ async def test_a_deposed_leader_is_told_at_once(
     assert any("deposed" in record.getMessage() for record in caplog.records)
 
 
-async def told(leader: AsyncLease) -> None:
+async def until_lost(leader: AsyncLease) -> None:
     await eventually(lambda: leader.lost)
 
 
@@ -104,7 +104,7 @@ async def test_who_leads_no_more_can_stand_again(valkey: Server) -> None:
         with pytest.raises(LeaseLost):
             async with dibs.leader("indexer", ttl=0.9) as first:
                 valkey.client().delete("indexer")
-                await told(first)
+                await until_lost(first)
         async with dibs.leader("indexer", ttl=0.9) as second:
             assert first.fence is not None and second.fence is not None
             assert second.fence > first.fence

@@ -134,7 +134,7 @@ def unreachable() -> Iterator[int]:
 
 
 async def test_a_service_that_no_sentinel_knows(start_server: StartServer, tmp_path: Path) -> None:
-    """It may appear: an outage whose cause can be told from others."""
+    """It may appear: an outage with a cause of its own."""
     with sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service:
         url = service.url.replace("/main/", "/other/")
         async with AsyncDibs(url, on_outage="closed") as dibs:

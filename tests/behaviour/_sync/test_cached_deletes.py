@@ -111,7 +111,7 @@ def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data(
         else:
             plain_client(server).delete("menu:a")
         kitchen.seconds = 0
-        assert (here("a"))["load"] == 2
+        assert (here("a"))["load"] > 1
         assert (first.result())["load"] == 1
         before.result()
         leader.result()

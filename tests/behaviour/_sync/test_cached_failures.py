@@ -30,7 +30,7 @@ def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Server) -> 
 
 
 def test_a_failure_may_be_remembered(server: Server) -> None:
-    """negative_ttl: no further load until it is over; others are told that it failed."""
+    """negative_ttl: no further load until it is over; others get the error."""
     kitchen = Kitchen()
     kitchen.error = RuntimeError("kitchen closed")
     with Dibs(server.url, budget=5) as dibs:

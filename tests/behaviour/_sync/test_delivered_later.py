@@ -96,7 +96,7 @@ def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server: Serve
 
 
 def test_a_broken_release_does_not_hide_what_is_owed(own_server: Server) -> None:
-    """Many releases owed at once, and a line that breaks while they are paid: none is forgotten."""
+    """Many releases to deliver at once, and a connection that breaks: none is lost."""
     with FaultProxy(own_server.port) as line:
         with Dibs(line.url, budget=0.5) as dibs:
             leases = [dibs.try_hold(f"user:{n}", ttl=60) for n in range(20)]

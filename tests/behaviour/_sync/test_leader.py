@@ -1,5 +1,5 @@
 # Printed from tests/behaviour/_async/test_leader.py by tools/unasync.py – do not edit.
-"""What `leader` promises: one leader at a time, handed over at its end, told when it is deposed."""
+"""What `leader` promises: one at a time, handed over at its end, and aware of being deposed."""
 
 import logging
 
@@ -86,8 +86,8 @@ def test_a_deposed_leader_is_told_at_once(
         with pytest.raises(LeaseLost):
             with dibs.leader("indexer", ttl=2) as leader:
                 server.flush()
-                told(leader)
-                # Told while the body still runs, and not only at its end.
+                until_lost(leader)
+                # Reported while the body still runs, and not only at its end.
                 eventually(lambda: "deposed" in kinds(events))
                 leader.check()
         assert leader.lost
@@ -95,7 +95,7 @@ def test_a_deposed_leader_is_told_at_once(
     assert any("deposed" in record.getMessage() for record in caplog.records)
 
 
-def told(leader: Lease) -> None:
+def until_lost(leader: Lease) -> None:
     eventually(lambda: leader.lost)
 
 
@@ -105,7 +105,7 @@ def test_who_leads_no_more_can_stand_again(valkey: Server) -> None:
         with pytest.raises(LeaseLost):
             with dibs.leader("indexer", ttl=0.9) as first:
                 valkey.client().delete("indexer")
-                told(first)
+                until_lost(first)
         with dibs.leader("indexer", ttl=0.9) as second:
             assert first.fence is not None and second.fence is not None
             assert second.fence > first.fence

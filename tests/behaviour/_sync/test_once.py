@@ -37,7 +37,7 @@ def test_a_duplicate_of_a_running_one_is_refused_and_told_why(server: Server) ->
 
 
 def test_the_lease_is_the_window_but_neither_tiny_nor_long(valkey: Server) -> None:
-    """A crash blocks the key for the window, at least a second, ten at most; or as told."""
+    """A crash blocks the key for the window, at least a second, ten at most; or `lease=`."""
     with Dibs(valkey.url, budget=5) as dibs:
         for window, lease, expected in (
             (timedelta(seconds=5), None, 5_000),
@@ -221,11 +221,11 @@ def test_the_namespace_goes_before_the_key(valkey: Server) -> None:
             assert valkey.keys() == ["blue:order:1", "red:order:1"]
 
 
-# ---- what listeners are told
+# ---- events
 
 
 def test_a_life_of_a_claim(server: Server) -> None:
-    """Every turn of it is told in order, with its facts, by its name and without personal data."""
+    """Every step is an event, in order, with its facts, by its name and without personal data."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
 

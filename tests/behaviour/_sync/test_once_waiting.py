@@ -87,7 +87,7 @@ def test_a_duplicate_waits_no_longer_than_it_may(server: Server) -> None:
 
 
 def test_what_is_done_is_not_waited_for(server: Server) -> None:
-    """Done and not replayed, or another payload: told at once, however long the patience."""
+    """Done and not replayed, or another payload: an error at once, however long `wait` is."""
     with Dibs(server.url, budget=5) as dibs:
         with dibs.claim("order:1", window=60, after="hold"):
             pass

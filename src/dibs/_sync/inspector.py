@@ -195,6 +195,16 @@ class Inspector:
 
     # ---- the server
 
+    def command(self, name: str, key: str, *words: str | int) -> Any:
+        """The reply to one command about *key*, as it is: what `dibs bench` compares with."""
+        data = expand(self._namespace, key)
+        request = Request(pack(name, data, *words), 1, data)
+        try:
+            now, _ = self._store.opened()
+            return self._store.ask(request, now)
+        except Outage as outage:
+            raise Unavailable(outage.cause, _NAME) from None
+
     def server(self) -> list[ServerFacts]:
         """What the server, or each node of a cluster that answers, says about itself."""
         request = Request(pack("INFO"), 1, b"")

@@ -6,6 +6,7 @@ which they happen, and are shown by a console that is mounted there.
 
 import argparse
 import hmac
+import logging
 import os
 import re
 import secrets
@@ -44,8 +45,12 @@ def run(args: argparse.Namespace) -> int:
     """Serve the console until a signal comes. Returns 0, or 2: it could not be started."""
     if not args.url:
         return _failed("say which server: --url redis://…, or DIBS_URL")
+    # The page says what is wrong; and it has to work where an application is told not to.
+    logging.getLogger("dibs").addHandler(logging.NullHandler())
+    logging.getLogger("dibs").propagate = False
+    os.environ.pop("DIBS_DISABLED", None)
     try:
-        dibs = Dibs(args.url, namespace=args.namespace)
+        dibs = Dibs(args.url, namespace=args.namespace, budget=2, connect=5)
     except DibsError as error:
         return _failed(str(error))
     with dibs:

@@ -1,0 +1,75 @@
+"""What changed between two looks at the server."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from .._interface import Entry
+
+Change = Literal["present", "new", "taken", "changed", "renewed", "gone"]
+"""present: at the first look · new: the key is there now · taken: another holding of it ·
+changed: another kind or state · renewed: it is kept for longer · gone: it is not there any more."""
+
+SIGNS: dict[Change, str] = {
+    "present": " ", "new": "+", "taken": ">", "changed": "*", "renewed": "~", "gone": "-",
+}  # fmt: skip
+SLACK = 0.2
+"""Seconds by which a remaining time may grow without having been renewed."""
+
+
+class Changed(NamedTuple):
+    """A key, and what became of it."""
+
+    change: Change
+    entry: Entry
+    """As it is now; gone: as it was."""
+
+
+def changes(
+    before: Mapping[str, Entry] | None, now: Mapping[str, Entry], elapsed: float
+) -> list[Changed]:
+    """What became of each key; those without any change are not named. None: the first look.
+
+    *elapsed*: seconds between the two looks.
+    """
+    if before is None:
+        return [Changed("present", entry) for entry in now.values()]
+    gone = [Changed("gone", entry) for key, entry in before.items() if key not in now]
+    others = [_change(before.get(key), entry, elapsed) for key, entry in now.items()]
+    return [*gone, *[each for each in others if each is not None]]
+
+
+def _change(before: Entry | None, now: Entry, elapsed: float) -> Changed | None:
+    if before is None:
+        return Changed("new", now)
+    if _holding(before) != _holding(now):
+        return Changed("taken", now)
+    if (before.kind, before.state, before.note) != (now.kind, now.state, now.note):
+        return Changed("changed", now)
+    if before.taken != now.taken or _was_made_anew(before, now):
+        return Changed("changed", now)
+    return Changed("renewed", now) if _is_longer(before, now, elapsed) else None
+
+
+def _holding(entry: Entry) -> object:
+    """What tells one holding from the next; the permits of a key come and go."""
+    if entry.kind in ("permits", "cached") or entry.token_hint is None:
+        return None
+    return entry.token_hint
+
+
+def _was_made_anew(before: Entry, now: Entry) -> bool:
+    if before.kind not in ("cached", "schedule") or before.age is None or now.age is None:
+        return False
+    return now.age + SLACK < before.age
+
+
+def _is_longer(before: Entry, now: Entry, elapsed: float) -> bool:
+    if before.remaining is None or now.remaining is None:
+        return before.remaining != now.remaining
+    return now.remaining > before.remaining - elapsed + SLACK
+
+
+def styles(found: Iterable[Changed]) -> dict[str, str]:
+    """How the rows of a table are coloured, by key."""
+    colours = {"new": "new", "gone": "gone", "taken": "changed", "changed": "changed"}
+    return {each.entry.key: colours.get(each.change, "") for each in found}

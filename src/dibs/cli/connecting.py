@@ -1,0 +1,78 @@
+"""From the options of a command to a client of the server."""
+
+import argparse
+import logging
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from .. import Dibs
+from .._interface import Entry, Inspector, exactly, inspector, is_shortened, shorten
+from ..errors import UsageError
+
+NO_SERVER = "no server: pass --url redis://HOST:PORT, or set DIBS_URL"
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has."""
+    group = parser.add_argument_group("server")
+    group.add_argument(
+        "--url",
+        default=os.environ.get("DIBS_URL"),
+        help="target, as for Dibs(…): redis:// rediss:// unix:// redis+sentinel:// "
+        "redis+cluster:// …; default: DIBS_URL",
+    )
+    group.add_argument(
+        "--namespace",
+        default=os.environ.get("DIBS_NAMESPACE", ""),
+        help="namespace of the application; default: DIBS_NAMESPACE, or none",
+    )
+    group.add_argument(
+        "--budget", type=float, default=2.0, help="seconds that the server may be silent; default 2"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
+
+
+def add_show_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows what may be personal."""
+    parser.add_argument(
+        "--show-keys", action="store_true", help="whole keys and notes, which may be personal data"
+    )
+
+
+@contextmanager
+def connected(args: argparse.Namespace) -> Generator[Dibs]:
+    """A client, closed at the end. UsageError: there is no server in the options."""
+    if not args.url:
+        raise UsageError(NO_SERVER)
+    # The command says itself what is wrong; and it has to work where an application is told not to.
+    logging.getLogger("dibs").addHandler(logging.NullHandler())
+    logging.getLogger("dibs").propagate = False
+    os.environ.pop("DIBS_DISABLED", None)
+    with Dibs(
+        args.url, namespace=args.namespace, budget=args.budget, connect=5, on_outage="closed"
+    ) as dibs:
+        yield dibs
+
+
+def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
+    """The key that a person typed, whole or shortened, and what it is; None: it is not there.
+
+    UsageError: several keys are shortened alike.
+    """
+    look = inspector(dibs)
+    entry = look.entry(typed)
+    if entry is not None or not is_shortened(typed):
+        return typed, entry
+    found = {each.key for each in _matching(look, typed)}
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} keys are shortened to {typed}; pass the whole key")
+    for key in found:
+        return key, look.entry(key)
+    return typed, None
+
+
+def _matching(look: Inspector, typed: str) -> Iterator[Entry]:
+    head, colon, _ = typed.rpartition(":")
+    for page in look.pages(exactly(f"{head}{colon}") + "*"):
+        yield from [entry for entry in page.entries if shorten(entry.key) == typed]

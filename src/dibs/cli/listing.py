@@ -1,0 +1,178 @@
+"""`dibs ls`: what the server holds."""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from .._interface import KINDS, Entry, Inspector, Page, inspector
+from .connecting import add_server, add_show_keys, connected
+from .terminal import Terminal, default_terminal
+from .text import HEADINGS, as_object, counted, row
+
+MOST = 1000
+_ORDER: dict[str, Callable[[Entry], Any]] = {
+    "left": lambda entry: float("inf") if entry.remaining is None else entry.remaining,
+    "key": lambda entry: entry.key,
+    "kind": lambda entry: KINDS.index(entry.kind),
+    "holder": lambda entry: entry.holder or entry.loading or "",
+    "age": lambda entry: -(entry.age or 0.0),
+    "size": lambda entry: -(entry.size or 0),
+}
+
+
+class Wanted(NamedTuple):
+    """Which keys to list."""
+
+    pattern: str
+    kinds: frozenset[str]
+    holder: str
+    most: int
+    """0: all."""
+
+    def fits(self, entry: Entry) -> bool:
+        """Whether *entry* is one of them."""
+        names = [entry.holder, entry.loading, *[permit.holder for permit in entry.permits]]
+        is_theirs = any(fnmatchcase(name or "", self.holder) for name in names)
+        return entry.kind in self.kinds and (self.holder == "*" or is_theirs)
+
+
+class Listing:
+    """The keys that were read so far."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self.entries: dict[str, Entry] = {}
+        self.left_out: Counter[str] = Counter()
+        """How many of which kind were not asked for."""
+        self.unreachable: list[tuple[str, str]] = []
+        self.is_complete = True
+
+    def add(self, page: Page) -> bool:
+        """Keep what is wanted. True: there are as many now as were asked for."""
+        if page.unreachable is not None:
+            self.unreachable.append((page.unreachable, page.why))
+        for entry in page.entries:
+            if not self._wanted.fits(entry):
+                self.left_out[entry.kind] += 1
+            elif len(self.entries) < self._wanted.most or not self._wanted.most:
+                self.entries[entry.key] = entry
+            elif entry.key not in self.entries:
+                self.is_complete = False
+        is_full = bool(self._wanted.most) and len(self.entries) >= self._wanted.most
+        if is_full and page.cursor is not None:
+            self.is_complete = False
+        return is_full
+
+
+def read(look: Inspector, wanted: Wanted) -> Listing:
+    """Read pages until there is enough."""
+    listing = Listing(wanted)
+    for page in look.pages(wanted.pattern):
+        if listing.add(page):
+            break
+    return listing
+
+
+# ---- the command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to *parser*."""
+    add_filters(parser)
+    parser.add_argument("--sort", choices=_ORDER, default="left", help="default: left")
+    parser.add_argument("--reverse", action="store_true", help="in the other direction")
+    add_server(parser)
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which keys are meant."""
+    add = parser.add_argument
+    add("pattern", nargs="?", default="*", help="such as 'order:*', behind the namespace")
+    add("--kind", action="append", choices=KINDS, help="may be given several times")
+    add("--holder", default="*", help="a pattern, such as 'web-1:*'")
+    add("--all", action="store_true", help="also fences, tags, and keys of other programs")
+    add("--limit", type=_limit, default=MOST, help=f"stop there; 0: never; default {MOST}")
+    add_show_keys(parser)
+
+
+def _limit(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def wanted_by(args: argparse.Namespace) -> Wanted:
+    """Which keys the options mean."""
+    kinds = args.kind or (KINDS if args.all else usual_kinds(args.namespace))
+    return Wanted(args.pattern, frozenset(kinds), args.holder, args.limit)
+
+
+def usual_kinds(namespace: str) -> list[str]:
+    """What is listed if nothing is said. Without a namespace, every other key is foreign."""
+    left_out = ("fence", "tag") if namespace else ("fence", "tag", "foreign")
+    return [kind for kind in KINDS if kind not in left_out]
+
+
+def run(args: argparse.Namespace) -> int:
+    """List. Returns 0, or 3: a node of the cluster did not answer."""
+    terminal = default_terminal()
+    with connected(args) as dibs:
+        listing = read(inspector(dibs), wanted_by(args))
+    entries = ordered(list(listing.entries.values()), args.sort, reverse=args.reverse)
+    if args.json:
+        terminal.json(_as_object(listing, entries, whole=args.show_keys))
+    else:
+        _print(terminal, listing, entries, args)
+    return 3 if listing.unreachable else 0
+
+
+def ordered(entries: list[Entry], by: str, *, reverse: bool = False) -> list[Entry]:
+    """Sorted; equal ones by their keys."""
+    return sorted(
+        sorted(entries, key=_ORDER["key"], reverse=reverse), key=_ORDER[by], reverse=reverse
+    )
+
+
+def _as_object(listing: Listing, entries: list[Entry], *, whole: bool) -> dict[str, Any]:
+    return {
+        "entries": [as_object(entry, whole=whole) for entry in entries],
+        "complete": listing.is_complete and not listing.unreachable,
+        "left_out": dict(listing.left_out),
+        "unreachable": [{"node": node, "why": why} for node, why in listing.unreachable],
+    }
+
+
+def _print(
+    terminal: Terminal, listing: Listing, entries: list[Entry], args: argparse.Namespace
+) -> None:
+    whole = args.show_keys
+    if entries:
+        styles = ["warning" if _is_stuck(entry) else "" for entry in entries]
+        terminal.table(HEADINGS, [row(entry, whole=whole) for entry in entries], styles)
+    for line in remarks(listing, whole=whole):
+        terminal.say(line)
+
+
+def _is_stuck(entry: Entry) -> bool:
+    return entry.remaining is None and entry.token_hint is not None
+
+
+def remarks(listing: Listing, *, whole: bool) -> list[str]:
+    """What is to be said below the table."""
+    kinds = Counter(entry.kind for entry in listing.entries.values())
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    total = counted(len(listing.entries), "key")
+    lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
+    if not listing.is_complete:
+        lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
+    if listing.left_out:
+        left = ", ".join(f"{number} {kind}" for kind, number in listing.left_out.most_common())
+        lines.append(f"Not shown: {left} (--all, --kind).")
+    if kinds and not whole:
+        lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
+    for node, why in listing.unreachable:
+        lines.append(f"MISSING: the keys of {node}: {why}")
+    return lines

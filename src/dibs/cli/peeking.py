@@ -1,0 +1,31 @@
+"""`dibs peek`: who holds a key, and what it is."""
+
+import argparse
+
+from .connecting import add_server, add_show_keys, connected, find
+from .terminal import default_terminal
+from .text import as_object, facts, meaning, printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to *parser*."""
+    parser.add_argument("key", help="whole, or as `dibs ls` shortens it")
+    add_show_keys(parser)
+    add_server(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show one key. Returns 0, or 1: there is no such key."""
+    terminal = default_terminal()
+    with connected(args) as dibs:
+        _, entry = find(dibs, args.key)
+    if args.json:
+        shown = None if entry is None else as_object(entry, whole=args.show_keys)
+        terminal.json({"found": entry is not None, "entry": shown})
+    elif entry is None:
+        terminal.line(f"{printable(args.key)}: nobody holds it, and nothing is stored there")
+    else:
+        terminal.title(printable(entry.key if args.show_keys else args.key))
+        terminal.facts(facts(entry, whole=args.show_keys))
+        terminal.line(meaning(entry))
+    return 1 if entry is None else 0

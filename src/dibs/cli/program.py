@@ -1,0 +1,114 @@
+"""The program: its arguments, its commands, its exit codes."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, NoReturn
+
+from .. import __version__
+from ..errors import DibsError, Unavailable, UsageError
+from .terminal import default_terminal
+
+OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
+EXIT_CODES = (
+    "exit codes: 0 done; 1 not found, not released, or findings; 2 wrong usage, or the server "
+    "refused it; 3 the server, or a node of the cluster, is unavailable; 130 Ctrl-C; 141 the "
+    "reader closed the pipe"
+)
+
+
+class Command(NamedTuple):
+    """A command, and where it is: a module with `add_arguments(parser)` and `run(args)`."""
+
+    name: str
+    help: str
+    module: str
+
+
+COMMANDS = (
+    Command("ls", "list what the server holds", "dibs.cli.listing"),
+    Command("peek", "who holds a key, and what it is", "dibs.cli.peeking"),
+    Command("watch", "a live list: what is taken, freed, handed on", "dibs.cli.watching"),
+    Command("release", "free a key that is stuck", "dibs.cli.releasing"),
+    Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.invalidating"),
+    Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
+    Command("console", "the same as a page in a browser", "dibs.console.command"),
+    Command("bench", "how fast dibs is on this server; loads it", "dibs.cli.bench"),
+    Command("completion", "print completion for bash, zsh or fish", "dibs.cli.completion"),
+)
+
+
+def available() -> list[Command]:
+    """The commands that are installed."""
+    return [command for command in COMMANDS if _is_there(command.module)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
+
+
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; only that of *only* has its options, the others load nothing."""
+    parser = argparse.ArgumentParser(
+        "dibs", description="Shows and changes what dibs holds on a Redis or Valkey server.",
+        epilog=EXIT_CODES,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"dibs {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in available():
+        own = commands.add_parser(command.name, help=command.help, description=f"{command.help}.")
+        if only in (command.name, "*"):
+            import_module(command.module).add_arguments(own)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code. SystemExit: the arguments are wrong."""
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = next((word for word in given if not word.startswith("-")), None)
+    args = make_parser(chosen).parse_args(given)
+    module = next(each.module for each in COMMANDS if each.name == args.command)
+    return guarded(args.command, lambda: import_module(module).run(args))
+
+
+def guarded(name: str, work: Callable[[], int]) -> int:
+    """Run *work*; errors become a sentence and an exit code, interruptions just the code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _failed(name, error, USAGE)
+    except Unavailable as error:
+        return _failed(name, error, UNAVAILABLE)
+    except DibsError as error:
+        return _failed(name, error, NOT_FOUND)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _leave_pipe()
+        return CLOSED_PIPE
+
+
+def _failed(name: str, error: Exception, code: int) -> int:
+    default_terminal().say(f"dibs {name}: {error}")
+    return code
+
+
+def _terminate(*_: Any) -> NoReturn:
+    # As an exception, so that a full screen is left and what was made is removed.
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _leave_pipe() -> None:
+    """Python would complain once more when it closes stdout at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

@@ -1,0 +1,121 @@
+"""Where the command prints: a terminal, with rich where installed; or a pipe, as plain text."""
+
+import json
+import os
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from .table import RIGHT, plain, used
+
+Style = str
+"""What a row is: "" usual, "new", "changed", "gone", "warning"."""
+_COLOURS = {"": "", "new": "green", "changed": "yellow", "gone": "dim strike", "warning": "red"}
+
+
+class Terminal:
+    """The output of one command."""
+
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+        self.out = out
+        self.err = err
+        self.is_terminal = out.isatty()
+        self.console: Any = _console(out, environ) if self.is_terminal else None
+        """None: plain text."""
+
+    def line(self, text: str) -> None:
+        """A line of the result."""
+        self.out.write(_encodable(text, self.out) + "\n")
+
+    def say(self, text: str) -> None:
+        """A remark beside the result: it never gets into a pipe."""
+        self.out.flush()
+        self.err.write(_encodable(text, self.err) + "\n")
+        self.err.flush()
+
+    def json(self, value: Any) -> None:
+        """A JSON text on one line."""
+        self.out.write(json.dumps(value, ensure_ascii=True) + "\n")
+        self.out.flush()
+
+    def table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Style] = ()
+    ) -> None:
+        """A table; *styles*: one for each row."""
+        if self.console is not None:
+            self.console.print(rich_table(headings, rows, styles))
+            return
+        for line in plain(headings, rows):
+            self.line(line)
+
+    def title(self, text: str) -> None:
+        """A heading above the facts of one thing."""
+        if self.console is None:
+            self.line(text)
+        else:
+            self.console.print(text, style="bold", markup=False, highlight=False, soft_wrap=True)
+
+    def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Names and values, one pair on a line."""
+        longest = max([len(name) for name, _ in pairs], default=0)
+        for name, value in pairs:
+            self.line(f"  {name:<{longest}}  {value}")
+
+    def confirm(self, question: str) -> bool:
+        """Ask a person; anything but yes is a no."""
+        self.say("")
+        self.err.write(f"{question} [y/N] ")
+        self.err.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    @contextmanager
+    def screen(self) -> Generator[Any]:
+        """A rich `Live` in the alternate screen, which is restored at the end."""
+        from rich.live import Live
+
+        with Live(console=self.console, screen=True, auto_refresh=False) as live:
+            yield live
+
+
+def can_ask() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, errors="replace").decode(encoding)
+
+
+def _console(out: TextIO, environ: Mapping[str, str]) -> Any:
+    if environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=out, highlight=False, no_color=bool(environ.get("NO_COLOR")))
+
+
+def rich_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Style] = ()
+) -> Any:
+    """The table as rich prints it: one line for each row, whatever the width."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    columns = used(headings, rows)
+    for place in columns:
+        side = "right" if headings[place] in RIGHT else "left"
+        table.add_column(headings[place], justify=side, no_wrap=True, overflow="ellipsis")
+    for number, each in enumerate(rows):
+        style = _COLOURS[styles[number]] if styles else ""
+        table.add_row(*[Text(each[place]) for place in columns], style=style)
+    return table
+
+
+def default_terminal() -> Terminal:
+    """The terminal of this process."""
+    return Terminal(sys.stdout, sys.stderr, os.environ)

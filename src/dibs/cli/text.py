@@ -1,0 +1,230 @@
+"""Entries as words: for people in a table, for programs as JSON."""
+
+import math
+from typing import Any
+
+from .._interface import Entry, Permit, shorten
+
+JsonObject = dict[str, Any]
+
+
+def printable(text: str) -> str:
+    """*text* without characters that a terminal would obey: a key may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
+
+
+def duration(seconds: float | None, none: str = "") -> str:
+    """`0.4 s`, `42 s`, `3m12s`, `2h05m`, `4d03h`; *none* where there is no such time."""
+    if seconds is None or math.isinf(seconds):
+        return none
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for unit, smaller, large, small in (("m", "s", 60, 1), ("h", "m", 3600, 60)):
+        if whole < large * (60 if unit == "m" else 24):
+            return f"{whole // large}{unit}{whole % large // small:02}{smaller}"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def size(count: int | None) -> str:
+    """`58 B`, `2.1 kB`, `3.4 MB`."""
+    if count is None:
+        return ""
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 key`, `2 keys`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+# ---- keys
+
+
+def shown_key(entry: Entry, *, whole: bool) -> str:
+    """The key, shortened unless *whole*. Schedules are named in logs anyway."""
+    if whole or entry.kind == "schedule":
+        return printable(entry.key)
+    return printable(shorten(entry.key))
+
+
+def _shown_owner(entry: Entry, *, whole: bool) -> str:
+    owner = entry.of or ""
+    return printable(owner if whole else shorten(owner))
+
+
+# ---- what a row says
+
+
+def what(entry: Entry) -> str:
+    """The kind, and its state where that is news."""
+    usual = ("held", "running", "done", "value", "recorded", "counter", "version")
+    if entry.kind == "foreign":
+        return f"foreign {entry.state}"
+    return entry.kind if entry.state in usual else f"{entry.kind}, {entry.state}"
+
+
+def who(entry: Entry) -> str:
+    """Who has the key, or works on it."""
+    if entry.kind == "permits":
+        names = [permit.holder or "?" for permit in entry.permits]
+        first = printable(names[0]) if names else ""
+        return first if entry.taken <= 1 else f"{first} +{entry.taken - 1}"
+    return printable(entry.holder or entry.loading or "")
+
+
+def details(entry: Entry, *, whole: bool) -> str:
+    """What else is to be said about it in a table."""
+    match entry.kind:
+        case "lock" | "fence" if entry.of is not None:
+            return f"of {_shown_owner(entry, whole=whole)}"
+        case "permits":
+            return counted(entry.taken, "permit")
+        case "cached" if entry.took is not None:
+            return f"load took {duration(entry.took)}"
+        case "claim" | "done" if entry.note is not None:
+            return printable(entry.note) if whole else "has a note"
+        case _:
+            return ""
+
+
+HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
+
+
+def row(entry: Entry, *, whole: bool) -> list[str]:
+    """The cells of a table, in the order of `HEADINGS`."""
+    left = duration(entry.remaining, "no expiry")
+    age, length = duration(entry.age), size(entry.size)
+    key = shown_key(entry, whole=whole)
+    return [key, what(entry), who(entry), left, age, length, details(entry, whole=whole)]
+
+
+# ---- JSON
+
+
+def as_object(entry: Entry, *, whole: bool) -> JsonObject:
+    """The documented fields. Keys are shortened and notes left out, unless *whole*."""
+    fields = entry._asdict()
+    fields["key"] = entry.key if whole else shown_key(entry, whole=False)
+    fields["of"] = entry.of if whole or entry.of is None else shorten(entry.of)
+    fields["note"] = entry.note if whole else None
+    fields["permits"] = [_permit(permit) for permit in entry.permits]
+    for name in ("remaining", "age", "took"):
+        fields[name] = _rounded(fields[name])
+    return fields
+
+
+def _permit(permit: Permit) -> JsonObject:
+    return {**permit._asdict(), "remaining": _rounded(permit.remaining)}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+# ---- one key, in sentences
+
+
+def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
+    """What `peek` says about a key: names and values."""
+    listed = [
+        ("kind", what(entry)),
+        ("holder", printable(entry.holder or "")),
+        ("loaded by", printable(entry.loading or "")),
+        ("left", duration(entry.remaining, "no expiry")),
+        ("age", duration(entry.age)),
+        ("fence", "" if entry.fence is None else str(entry.fence)),
+        ("size", size(entry.size)),
+        ("load took", duration(entry.took)),
+        ("belongs to", _shown_owner(entry, whole=whole) if entry.of else ""),
+        ("note", _note(entry, whole=whole)),
+        ("token hint", entry.token_hint or ""),
+    ]
+    listed += [("permit", _said(permit)) for permit in entry.permits]
+    if entry.taken > len(entry.permits):
+        listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
+    return [(name, value) for name, value in listed if value]
+
+
+def _note(entry: Entry, *, whole: bool) -> str:
+    if entry.note is None:
+        return ""
+    return printable(entry.note) if whole else "(hidden; --show-keys shows it)"
+
+
+def _said(permit: Permit) -> str:
+    who = printable(permit.holder or "?")
+    return f"{who}, {duration(permit.remaining)} left, token hint {permit.token_hint}"
+
+
+def meaning(entry: Entry) -> str:
+    """What the state of a key means for those who call."""
+    left = duration(entry.remaining, "ever")
+    when = f"in {left}" if entry.remaining is not None else "never, because it has no expiry"
+    match entry.kind:
+        case "lease":
+            return f"Others get Busy or wait. It is free {when}, unless it is renewed."
+        case "permits":
+            return "Others get a permit if fewer than their limit are held; else they get Busy."
+        case "claim":
+            said = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
+            return f"{said} has died, it is free {when}."
+        case "done":
+            return f"Duplicates are refused or get its result, for {left}."
+        case "cached" if entry.loading is not None:
+            return "It is being loaded: readers wait, or get the old value if there is one."
+        case "cached" if entry.state == "failed":
+            return "The last load failed, and that is remembered: readers get an error."
+        case "cached":
+            return f"Readers get this value; the server keeps it for {left}, stale time included."
+        case "lock" if entry.state == "resting":
+            return f"A load has just failed; nobody tries again for {left}."
+        case "lock":
+            return f"A load is under way. If its process has died, another one may load {when}."
+        case "foreign" if entry.token_hint is not None:
+            return f"dibs did not write it, but it counts as held: for {left}."
+        case _:
+            return _meaning_of_record(entry)
+
+
+def _meaning_of_record(entry: Entry) -> str:
+    match entry.kind:
+        case "schedule":
+            return "The last fire that is over; its age is counted from that fire."
+        case "fence":
+            return "The last fence of a key. Nobody holds anything by it."
+        case "tag":
+            return "The version of a tag; deleting it makes all values with the tag outdated."
+        case _ if entry.state == "denied":
+            return "The ACL of this user hides the key."
+        case _:
+            return "Data of another program."
+
+
+def risk(entry: Entry) -> str:
+    """What may go wrong if the key is freed now."""
+    who = printable(entry.holder or "its holder")
+    fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
+    match entry.kind:
+        case "lease" | "permits":
+            return (
+                f"If {who} is still working, two work at once from now on; it notices when it "
+                f"renews or releases. Only a fence lets your data refuse the late one: {fence}."
+            )
+        case "claim":
+            return (
+                f"If {who} is still working, the same submission can be executed twice: it cannot "
+                "be stopped from here, and its result is not kept."
+            )
+        case "done":
+            return "If the same submission comes again, it is executed again."
+        case "lock":
+            return f"Another process may load the value as well; what {who} loads is not stored."
+        case _:
+            return "dibs did not write this value; the program that did may rely on it."

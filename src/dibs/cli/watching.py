@@ -1,0 +1,157 @@
+"""`dibs watch`: a live list of what is held, or a log of what changes."""
+
+import argparse
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from .._interface import Entry, Inspector, inspector
+from ..errors import Unavailable, UsageError
+from .changes import SIGNS, Changed, changes, styles
+from .connecting import add_server, connected
+from .listing import Listing, add_filters, ordered, read, remarks, wanted_by
+from .table import width
+from .terminal import Terminal, default_terminal, rich_table
+from .text import HEADINGS, as_object, counted, duration, row, shown_key, what, who
+
+SHORTEST = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to *parser*."""
+    add_filters(parser)
+    add = parser.add_argument
+    add("--interval", type=float, default=2.0, help="seconds between two looks; default 2")
+    add("--count", type=int, default=0, help="end after so many looks; default: never")
+    add("--renewals", action="store_true", help="also log leases that were renewed")
+    add("--log", action="store_true", help="a log of changes, also on a terminal")
+    add_server(parser)
+
+
+class Watch:
+    """Looks at the server again and again, and knows what changed."""
+
+    def __init__(self, look: Inspector, args: argparse.Namespace) -> None:
+        self._look = look
+        self._wanted = wanted_by(args)
+        self.before: dict[str, Entry] | None = None
+        self.listing = Listing(self._wanted)
+        self.trouble = ""
+        """Why the last look failed; empty: it did not."""
+        self._at = 0.0
+
+    def again(self) -> list[Changed]:
+        """Look, and say what changed. While the server is unavailable, nothing does."""
+        at = time.monotonic()
+        try:
+            listing = read(self._look, self._wanted)
+        except Unavailable as error:
+            if self.before is None:
+                raise
+            self.trouble = str(error)
+            return []
+        found = changes(self.before, listing.entries, at - self._at)
+        self.listing, self.before, self._at, self.trouble = listing, listing.entries, at, ""
+        return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch until Ctrl-C. Returns 0."""
+    if args.interval < SHORTEST:
+        raise UsageError(f"--interval must be at least {SHORTEST} s: each look reads all keys")
+    terminal = default_terminal()
+    with connected(args) as dibs:
+        watch = Watch(inspector(dibs), args)
+        try:
+            if terminal.console is None or args.json or args.log:
+                _log(terminal, watch, args)
+            else:
+                _live(terminal, watch, args)
+        except KeyboardInterrupt:
+            pass  # the usual way to end it
+    return 0
+
+
+# ---- as a log
+
+
+def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
+    number = 0
+    trouble = ""
+    while True:
+        for each in watch.again():
+            if each.change != "renewed" or args.renewals:
+                _write(terminal, each, args)
+        terminal.out.flush()
+        if watch.trouble != trouble:
+            trouble = watch.trouble
+            terminal.say(trouble or "the server answers again")
+        number += 1
+        if number == args.count:
+            return
+        time.sleep(args.interval)
+
+
+def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
+    if args.json:
+        said = {"at": round(time.time(), 3), "change": each.change}
+        terminal.json({**said, "entry": as_object(each.entry, whole=args.show_keys)})
+    else:
+        terminal.line(f"{time.strftime('%H:%M:%S')} {log_line(each, whole=args.show_keys)}")
+
+
+def log_line(each: Changed, *, whole: bool) -> str:
+    """`+ lease order:~1f0c2a9b web-1:77, 30 s left`"""
+    entry = each.entry
+    left = "" if each.change == "gone" else f", {duration(entry.remaining, 'no expiry')} left"
+    words = [SIGNS[each.change], what(entry), shown_key(entry, whole=whole), who(entry) or "-"]
+    return " ".join(words) + left
+
+
+# ---- as a table
+
+
+def _live(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
+    number = 0
+    with terminal.screen() as live:
+        while True:
+            found = watch.again()
+            live.update(_screen(terminal, watch, found, args), refresh=True)
+            number += 1
+            if number == args.count:
+                return
+            time.sleep(args.interval)
+
+
+def _screen(
+    terminal: Terminal, watch: Watch, found: list[Changed], args: argparse.Namespace
+) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    listing = watch.listing
+    gone = {each.entry.key: each.entry for each in found if each.change == "gone"}
+    entries = ordered([*listing.entries.values(), *gone.values()], "left")
+    room = max(terminal.console.height - 4 - len(remarks(listing, whole=args.show_keys)), 1)
+    shown = entries[:room]
+    colours, signs = styles(found), {each.entry.key: SIGNS[each.change] for each in found}
+    table = rich_table(
+        ("", *HEADINGS),
+        [[signs.get(each.key, ""), *row(each, whole=args.show_keys)] for each in shown],
+        [colours.get(each.key, "") for each in shown],
+    )
+    lines = remarks(listing, whole=args.show_keys)
+    if len(shown) < len(entries):
+        lines.insert(0, f"{len(entries) - len(shown)} more do not fit on this screen")
+    head = heading(listing.entries, args.interval, terminal.console.width, watch.trouble)
+    return Group(
+        Text(head, style="red" if watch.trouble else "bold"), table, Text("\n".join(lines))
+    )
+
+
+def heading(entries: Mapping[str, Entry], interval: float, columns: int, trouble: str) -> str:
+    """The first line of the screen: what is shown on the left, when on the right."""
+    now = time.strftime("%H:%M:%S")
+    left = trouble or f"dibs watch: {counted(len(entries), 'key')}, every {interval:g} s"
+    right = f"{now}  Ctrl-C ends"
+    return left + " " * max(columns - width(left) - width(right), 2) + right + "\n"

@@ -68,6 +68,26 @@ def test_nothing_is_served_without_the_right(valkey: Server) -> None:
         assert request(app, REMOTE_USER="admin")[0] == 200
 
 
+def test_a_view_in_front_of_it_decides(valkey: Server) -> None:
+    """A view of Flask or Django asks for the response; the place of the view is the root."""
+    with Dibs(valkey.url) as dibs:
+        page = console_wsgi(dibs, allow="host")
+
+        def asked(path: str, behind: str) -> tuple[int, dict[str, str]]:
+            environ = {
+                "REQUEST_METHOD": "GET", "SCRIPT_NAME": "/shop", "PATH_INFO": path,
+                "SERVER_NAME": "x", "SERVER_PORT": "80",
+            }  # fmt: skip
+            status, headers, _ = page.respond(environ, behind)
+            return status, dict(headers)
+
+        assert asked("/admin/dibs/", "")[0] == 200
+        assert "Path=/shop/admin/dibs;" in asked("/admin/dibs/", "")[1]["Set-Cookie"]
+        assert asked("/admin/dibs/static/console.css", "static/console.css")[0] == 200
+        assert asked("/admin/dibs/api/state", "api/state")[0] == 200
+        assert asked("/admin/dibs/nowhere", "nowhere")[0] == 404
+
+
 def test_releasing_over_wsgi_compares_what_was_shown(valkey: Server) -> None:
     """A successor keeps its key; a request from elsewhere is refused."""
     with Dibs(valkey.url) as dibs:

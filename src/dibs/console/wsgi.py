@@ -86,11 +86,27 @@ class WsgiConsole:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
+        status, headers, body = self._respond(environ)
+        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [body]
+
+    def respond(self, environ: Environ, path: str) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Status, headers and body, for a view of Flask or Django in front of the console.
+
+        *path*: what is behind the place of the view, "" for the page itself.
+        """
+        whole = environ.get("PATH_INFO", "")
+        before = whole.encode("latin-1")[: len(whole) - len(path.encode())].decode("latin-1")
+        root = environ.get("SCRIPT_NAME", "") + before.rstrip("/")
+        return self._respond(
+            {**environ, "SCRIPT_NAME": root, "PATH_INFO": whole[len(before) - 1 :]}
+        )
+
+    def _respond(self, environ: Environ) -> tuple[int, list[tuple[str, str]], bytes]:
         request = request_of(environ)
         response = self._answer(request, environ)
-        status = f"{response.status} {HTTPStatus(response.status).phrase}"
-        start_response(status, response.headers)
-        return [b"" if request.method == "HEAD" else response.body]
+        body = b"" if request.method == "HEAD" else response.body
+        return response.status, response.headers, body
 
     def _answer(self, request: Request, environ: Environ) -> Response:
         rights = self._rights(environ)

@@ -122,6 +122,15 @@ def test_only_the_files_of_the_page_are_served(path: str) -> None:
     assert reply(path).status == 404
 
 
+def test_a_query_of_many_fields_is_as_if_there_were_none() -> None:
+    """Queries come from anywhere."""
+    assert Request("GET", "/", "", "a=1&" * 1000, {}).fields == {}
+    assert Request("GET", "/", "", "group=cached&page=%32", {}).fields == {
+        "group": "cached",
+        "page": "2",
+    }
+
+
 @pytest.mark.parametrize(
     "body",
     [

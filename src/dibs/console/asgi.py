@@ -170,8 +170,7 @@ class Console:
         finally:
             self._streams -= 1
             gone.cancel()
-            with suppress(asyncio.CancelledError):
-                await gone
+            await asyncio.wait([gone])
 
     async def _send_states(
         self, request: Request, rights: Rights, gone: "asyncio.Future[None]", send: Send

@@ -58,7 +58,10 @@ class Request(NamedTuple):
     @property
     def fields(self) -> dict[str, str]:
         """The fields of the query string."""
-        return dict(parse_qsl(self.query, max_num_fields=20))
+        try:
+            return dict(parse_qsl(self.query, max_num_fields=20))
+        except ValueError:  # more fields than any view has
+            return {}
 
     @property
     def cookie(self) -> str | None:

@@ -144,7 +144,7 @@ function fill(row, facts) {
   row.state.dataset.state = facts.state;
   write(row.holder, facts.holder ?? facts.loading ?? (facts.count ? many(facts.count, "holder") : ""));
   fillPermits(row, facts);
-  fillButton(row.act, facts, facts.seen, facts.holder);
+  fillButton(row.act, facts, facts);
 }
 
 function about(facts) {
@@ -165,19 +165,20 @@ function fillPermits(row, facts) {
     row.permits = who;
     row.list.replaceChildren(...facts.permits.map((each) => {
       const act = el("span", { className: "act" });
-      fillButton(act, facts, each.seen, each.holder);
+      fillButton(act, facts, each);
       return el("li", {}, el("span", {}, each.holder ?? "?"), el("span", { className: "clock" }), act);
     }));
   }
   if (said) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), each.remaining ? long(each.remaining) : "expired"));
 }
 
-function fillButton(place, facts, seen, holder) {
-  const can = may.release && seen;
-  if (!can) return place.replaceChildren();
+// *holding*: the row itself, or one of its permits.
+function fillButton(place, facts, holding) {
+  const { seen, holder } = holding;
+  if (!may.release || !seen) return place.replaceChildren();
   const button = place.firstChild ?? el("button", { type: "button", className: "small" }, "Release …");
   button.setAttribute("aria-label", `Release ${facts.key}, held by ${holder ?? "nobody known"}`);
-  button.onclick = () => release(facts, seen, holder);
+  button.onclick = () => release(facts, holding);
   if (!button.parentElement) place.append(button);
 }
 
@@ -194,11 +195,12 @@ export function tickServer() {
 
 // ---- releasing: asks twice, and names what was seen
 
-async function release(facts, seen, holder) {
+async function release(facts, { seen, holder, remaining }) {
   const who = holder ?? "somebody";
+  const next = facts.kind === "permits" ? "The next caller gets this permit at once: then one more works than the limit allows." : "The next caller gets the key at once: then two work at the same time.";
   const first = await ask(`Release ${facts.key}?`, [
-    facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${facts.remaining === null ? "" : `, for ${long(facts.remaining)} more at most`}, and may still be at work.`,
-    facts.kind === "done" ? "" : "The next caller gets the key at once: then two work at the same time. The holder learns of it when it renews or ends. If its process is gone, nothing is lost.",
+    facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${remaining === null ? "" : `, for ${long(remaining)} more at most`}, and may still be at work.`,
+    facts.kind === "done" ? "" : `${next} The holder learns of it when it renews or ends. If its process is gone, nothing is lost.`,
   ], "Go on");
   if (!first) return;
   const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. Somebody who came after is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);

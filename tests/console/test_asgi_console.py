@@ -15,6 +15,7 @@ from dibs.console import console
 from dibs.console.http import COOKIE
 from dibs.testing import Server
 from tests.console.asgi_client import Answer, request, stream
+from tests.topologies import start_cluster
 
 TOKEN = "0123456789abcdef" * 2
 
@@ -343,6 +344,27 @@ async def test_a_server_that_is_out_is_said_and_its_return_is_noticed(own_server
         await _until(app, lambda seen: seen["server"]["failure"] is None)
         seen = await _until(app, lambda seen: seen["process"]["outages"][-1]["ended"] is not None)
         assert seen["process"]["breakers"][0]["state"] == "closed"
+
+
+async def test_every_node_of_a_cluster_is_shown_and_a_lost_one_is_named(
+    start_server: Callable[..., Server],
+) -> None:
+    """Keys of all nodes, facts and a breaker for each; one that is gone is said to be missing."""
+    servers = start_cluster(start_server)
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{each.port}" for each in servers)
+    async with AsyncDibs(url) as dibs:
+        app = console(dibs, allow="host")
+        for number in range(30):
+            assert await dibs.try_hold(f"order:{number}", ttl=60)
+        seen = await _until(app, lambda seen: seen["server"]["sweep"]["complete"])
+        assert seen["server"]["sweep"]["counts"]["leases"] == 30
+        assert len(seen["server"]["nodes"]) == len(seen["process"]["breakers"]) == 3
+        servers[2].kill()
+        app.survey.look_again()
+        seen = await _until(app, lambda seen: seen["server"]["sweep"]["unreachable"])
+        assert seen["server"]["sweep"]["unreachable"] == [f"127.0.0.1:{servers[2].port}"]
+        assert 0 < seen["server"]["sweep"]["counts"]["leases"] < 30
+        await app.stop()
 
 
 async def _until(app: Any, check: Callable[[Any], bool]) -> Any:

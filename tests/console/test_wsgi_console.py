@@ -118,6 +118,21 @@ def test_a_server_that_is_out_is_said_to_who_asks(own_server: Server) -> None:
         assert seen["server"]["failure"] and seen["process"]["breakers"][0]["state"] == "open"
 
 
+def test_an_acl_without_info_costs_the_facts_alone(own_server: Server) -> None:
+    """Keys are listed all the same; without SCAN, the page says what the server refused."""
+    with own_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "viewer", "on", ">x", "~*", "+@all", "-info")
+    url = own_server.url.replace("redis://", "redis://viewer:x@")
+    with Dibs(url) as dibs, dibs.hold("order:1", ttl=30):
+        app = console_wsgi(dibs, allow="host")
+        assert len(rows(app)) == 1
+        assert json.loads(request(app, "/api/state")[2])["server"]["nodes"] == []
+        with own_server.client() as client:
+            client.execute_command("ACL", "SETUSER", "viewer", "-scan")
+        app.survey.look_again()
+        assert "scan" in json.loads(request(app, "/api/state")[2])["server"]["failure"].lower()
+
+
 async def test_a_client_for_asyncio_needs_the_other_console(valkey: Server) -> None:
     """It says which."""
     async with AsyncDibs(valkey.url) as dibs:

@@ -254,8 +254,7 @@ class _Reader:
     async def _read_some(self) -> None:
         survey, began = self.survey, monotonic()
         if survey.facts_at is None or began - survey.facts_at >= FACTS_EVERY:
-            facts = await self.inspector.server()
-            survey.read_facts(facts, monotonic() - began, began)
+            await self._read_facts(began)
         if not survey.is_due(began, SWEEP_EVERY):
             return await asyncio.sleep(SWEEP_EVERY / 4)
         page = await self.inspector.page(cursor=survey.next_cursor(began), count=COUNT)
@@ -263,6 +262,13 @@ class _Reader:
         survey.read(page, now)
         # About a quarter of the time: the loop is there for the application.
         return await asyncio.sleep(min(3 * (now - began), LONGEST_PAUSE))
+
+    async def _read_facts(self, now: float) -> None:
+        try:
+            facts = await self.inspector.server()
+        except UsageError:  # this user may not call INFO: keys can be read all the same
+            facts = []
+        self.survey.read_facts(facts, monotonic() - now, now)
 
     async def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""

@@ -171,12 +171,18 @@ class _Reader:
     def _read(self, until: float) -> None:
         survey, now = self.survey, monotonic()
         if survey.facts_at is None or now - survey.facts_at >= FACTS_EVERY:
-            facts = self._inspector.server()
-            survey.read_facts(facts, monotonic() - now, now)
+            self._read_facts(now)
         while now < until and survey.is_due(now, SWEEP_EVERY):
             page = self._inspector.page(cursor=survey.next_cursor(now), count=COUNT)
             now = monotonic()
             survey.read(page, now)
+
+    def _read_facts(self, now: float) -> None:
+        try:
+            facts = self._inspector.server()
+        except UsageError:  # this user may not call INFO: keys can be read all the same
+            facts = []
+        self.survey.read_facts(facts, monotonic() - now, now)
 
     def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""

@@ -34,6 +34,7 @@ function worry(name, value, facts) {
 
 export function drawFacts(state) {
   const { nodes, facts_took: took } = state.server;
+  if (!nodes.length && state.server.sweep) write($("facts-lede"), "The server says nothing about itself to this user: its ACL has no INFO.");
   if (!nodes.length) return;
   write($("facts-lede"), `As the server says about itself (INFO), answered in ${seconds(took)}.`);
   const box = $("nodes");

@@ -83,6 +83,19 @@ def cron(url: str) -> None:
             pass
 
 
+def cli(url: str) -> None:
+    """The command finds a lease, and says that another key is free."""
+    from rich.console import Console
+
+    from dibs import Dibs
+
+    assert Console
+    command = [sys.executable, "-m", "dibs", "peek", "--url", url, "--namespace", "cli:"]
+    with Dibs(url, namespace="cli:") as dibs, dibs.hold("key", ttl=60):
+        subprocess.run([*command, "key"], check=True, capture_output=True)
+        assert subprocess.run([*command, "other"], capture_output=True).returncode == 1
+
+
 def starlette(url: str) -> None:
     """The second of two equal requests is refused."""
     from starlette.applications import Starlette
@@ -375,6 +388,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "arq": arq,
     "celery": celery,
+    "cli": cli,
     "cron": cron,
     "django": django,
     "dramatiq": dramatiq,

@@ -26,11 +26,20 @@ class Street:
     async def open(self, engine: Engine) -> None:
         """The store-service and the BFFs answer. OSError: something does not start."""
         database = {"DATABASE_URL": "sqlite://", "STORE_DELAY_SECONDS": str(DELAY)}
-        store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
-        ours = store | {"REDIS_URL": engine.target}
+        ours, theirs = self._settings(engine.target), self._settings(f"unix://{engine.socket()}")
         await asyncio.gather(self.store.start(database), _start(self.dibs, ours))
-        theirs = store | {"REDIS_URL": f"unix://{engine.socket()}"}
         self._opening = asyncio.create_task(_start(self._seed, theirs))
+
+    def _settings(self, target: str) -> dict[str, str]:
+        """Of a BFF."""
+        store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
+        return store | {"REDIS_URL": target}
+
+    async def replace(self, number: int, engine: Engine) -> None:
+        """Another BFF on dibs in the place of that one, which is dead. OSError: as `open`."""
+        await self.dibs[number].aclose()
+        self.dibs[number] = Child("apps.menu.bff:app")
+        await self.dibs[number].start(self._settings(engine.target))
 
     async def seed(self) -> list[Child]:
         """Those on the seed's algorithm, once they answer. OSError: they do not start."""

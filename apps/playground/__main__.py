@@ -38,7 +38,7 @@ class Server(uvicorn.Server):
         self.force_exit, self.should_exit = self.should_exit, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._playground.send_home()
+        await self._playground.end_requests()
         await super().shutdown(sockets)
 
 

@@ -1,6 +1,6 @@
 """The LINE bot behind the chat page: WeaMind as it is, in a process of its own.
 
-GET  /chat/      the chat's page, and a lever for this bot
+GET  /chat/      the chat's page, and the controls of this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
 POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
 POST /chat/kill  202: the bot's process was killed, and comes back · 409: another fault, or no bot
@@ -41,7 +41,7 @@ DELAY = 2.0
 """Seconds that the weather takes at first: long enough to tap five times meanwhile."""
 MOST_DELAY = 4.0
 """Less than the bot's lock lasts."""
-_LEVER = (
+_CONTROLS = (
     '  <link rel="stylesheet" href="/static/faults.css">\n'
     '  <link rel="stylesheet" href="/static/chat-bot.css">\n'
     '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
@@ -83,12 +83,12 @@ class Bot:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         if self._child is not None:
             await self._child.aclose()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """A bot that is just being started is not waited for, nor one that is finishing."""
         for task in self._tasks:
             task.cancel()
@@ -226,15 +226,15 @@ class BotPanel(ChatPanel):
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._bot.__aexit__(*exception)
         await self._dibs.aclose()
         await super().__aexit__(*exception)
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Nobody watches any more, and nobody waits for a bot."""
-        await self._bot.send_home()
-        await super().send_home()
+        await self._bot.end_requests()
+        await super().end_requests()
 
     # ---- answers
 
@@ -242,7 +242,7 @@ class BotPanel(ChatPanel):
         """The page, which is for any bot, and beside it the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
-        ours = HTMLResponse(_with_lever(Path(plain.path)), headers=dict(plain.headers))
+        ours = HTMLResponse(_with_controls(Path(plain.path)), headers=dict(plain.headers))
         return welcome(request, ours)
 
     async def tell_delay(self, request: Request) -> Response:
@@ -278,8 +278,8 @@ class BotPanel(ChatPanel):
         return JSONResponse({"delay": self._bot.delay})
 
 
-def _with_lever(page: Path) -> str:
-    return page.read_text(encoding="utf-8").replace("</head>", _LEVER, 1)
+def _with_controls(page: Path) -> str:
+    return page.read_text(encoding="utf-8").replace("</head>", _CONTROLS, 1)
 
 
 async def _delay(request: Request) -> float:

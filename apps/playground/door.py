@@ -116,7 +116,7 @@ class Door:
         """Who asked last."""
         self._freed: Freed | None = None
         """The end of the last lease."""
-        self._windows: set[asyncio.Queue[Message | None]] = set()
+        self._subscribers: set[asyncio.Queue[Message | None]] = set()
 
     def enter(self, person: str, *, ttl: float, wait: float) -> Visit | None:
         """A new visit. None: this person is still in, or still waits."""
@@ -143,7 +143,7 @@ class Door:
     @property
     def idle(self) -> bool:
         """True: nobody is in, waits or watches; the door may be forgotten."""
-        return not self._windows and all(visit.over for visit in self.visits.values())
+        return not self._subscribers and all(visit.over for visit in self.visits.values())
 
     def report(self) -> Message:
         """How it stands with everybody, now."""
@@ -176,21 +176,21 @@ class Door:
 
     # ---- watching
 
-    def open_window(self) -> "asyncio.Queue[Message | None]":
+    def subscribe(self) -> "asyncio.Queue[Message | None]":
         """Where events arrive from now on, and None when something has changed."""
-        window: asyncio.Queue[Message | None] = asyncio.Queue(_BACKLOG)
-        self._windows.add(window)
-        return window
+        queue: asyncio.Queue[Message | None] = asyncio.Queue(_BACKLOG)
+        self._subscribers.add(queue)
+        return queue
 
-    def close_window(self, window: "asyncio.Queue[Message | None]") -> None:
+    def unsubscribe(self, queue: "asyncio.Queue[Message | None]") -> None:
         """Nothing arrives there any more."""
-        self._windows.discard(window)
+        self._subscribers.discard(queue)
 
     def changed(self) -> None:
         """Everybody who watches should look again."""
         self._show(None)
 
     def _show(self, message: Message | None) -> None:
-        for window in self._windows:
-            if not window.full():
-                window.put_nowait(message)
+        for queue in self._subscribers:
+            if not queue.full():
+                queue.put_nowait(message)

@@ -6,8 +6,8 @@ POST   /faults/switch   its replica becomes the master for 15 s
 DELETE /faults          what is wrong is undone now            200 · 404: nothing is wrong
 GET    /faults/events   Server-Sent Events: `faults` (what is wrong, what was, which is the master)
 
-Processes are killed by the panels, whose they are. A fault ends by itself, when its maker says so,
-and a moment after the maker's last page was closed.
+Processes are killed by the panels, whose they are. A fault ends by itself, when somebody says so,
+and a moment after the last page of whoever made it was closed.
 """
 
 import asyncio
@@ -101,12 +101,15 @@ class Faults:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
 
-    async def send_home(self) -> None:
-        """Nothing is wrong any more, and nobody watches."""
+    async def end_requests(self) -> None:
+        """Nobody watches any more. Servers go on; what was killed is not started again."""
         self._is_closing = True
-        await self._end()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._engine.speed_up()
         self._tell()
 
     # ---- answers

@@ -68,10 +68,10 @@ class HoldPanel:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Nobody is in, waits or watches any more: every answer under way is given now."""
         self._closing = True
         visits = [(door, name) for door in self._doors.values() for name in door.visits]
@@ -140,17 +140,17 @@ class HoldPanel:
         return Stream(self._seen(self._door(request)))
 
     async def _seen(self, door: Door) -> AsyncGenerator[str, None]:
-        window = door.open_window()
+        queue = door.subscribe()
         try:
             yield _sse("state", await self._state(door))
             while not self._closing:
-                message = await _next(window)
+                message = await _next(queue)
                 if message is not None:
                     yield _sse("dibs", message)
-                elif window.empty():
+                elif queue.empty():
                     yield _sse("state", await self._state(door))
         finally:
-            door.close_window(window)
+            door.unsubscribe(queue)
             self._forget_idle(door)
 
     async def _state(self, door: Door) -> Message:
@@ -236,9 +236,9 @@ def _sse(kind: str, message: Message) -> str:
     return f"event: {kind}\ndata: {json.dumps(message)}\n\n"
 
 
-async def _next(window: "asyncio.Queue[Message | None]") -> Message | None:
+async def _next(queue: "asyncio.Queue[Message | None]") -> Message | None:
     """The next event; None: look again, because something has changed or a second has passed."""
     try:
-        return await asyncio.wait_for(window.get(), _LOOK_AGAIN)
+        return await asyncio.wait_for(queue.get(), _LOOK_AGAIN)
     except TimeoutError:
         return None

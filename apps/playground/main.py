@@ -52,10 +52,10 @@ class Playground:
     async def __aexit__(self, *exception: object) -> None:
         await self._open.aclose()
 
-    async def send_home(self) -> None:
-        """End what would go on by itself: streams, and people who wait."""
+    async def end_requests(self) -> None:
+        """End what would go on by itself: streams, and requests that wait."""
         for panel in (self.faults, self.chat, self.menu, self.orders, self.hold):
-            await panel.send_home()
+            await panel.end_requests()
 
 
 def create_app(playground: Playground) -> Starlette:

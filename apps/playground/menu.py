@@ -30,8 +30,8 @@ from dibs import Unavailable
 from .engine import Engine, plain_client
 from .faults import Faults, visitor_of
 from .guests import Scan, percentile, rush
+from .menu_services import DELAY, MenuServices, open_services
 from .opening import Opening
-from .street import DELAY, Street, open_street
 
 GUESTS = 200
 _LOCK = "lock:cis:menu:active:v1:{}"
@@ -48,7 +48,7 @@ class MenuPanel:
         self._engine = engine
         self._faults = faults
         self._open = AsyncExitStack()
-        self._opening: Opening[Street]
+        self._opening: Opening[MenuServices]
         self._tables = cycle(range(2))
         self._rushing = False
         self._http: httpx.AsyncClient
@@ -67,17 +67,17 @@ class MenuPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "MenuPanel":
-        work = functools.partial(open_street, self._engine, self._open)
+        work = functools.partial(open_services, self._engine, self._open)
         self._opening = Opening("restaurant", work)
         client = httpx.AsyncClient(timeout=20, trust_env=False)
         self._http = await self._open.enter_async_context(client)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Services that are just being started are not waited for."""
         await self._opening.stop()
 
@@ -92,11 +92,11 @@ class MenuPanel:
     async def read(self, request: Request) -> Response:
         """What one guest sees, served by the two BFFs in turn."""
         visitor_of(request)
-        street = await self._opening.result()
+        services = await self._opening.result()
         table = next(self._tables)
         since = monotonic()
         params = {"branchId": request.query_params.get("branch", ""), "tableId": "A7"}
-        url = f"{street.dibs[table].url}/menus/active"
+        url = f"{services.dibs[table].url}/menus/active"
         answer = await self._ask("GET", url, params=params)
         if answer.status_code != 200:
             return _passed_on(answer)
@@ -109,8 +109,8 @@ class MenuPanel:
         wish = await _wish(request)
         percent, copy_of = wish.get("percent"), wish.get("copyOf")
         edition = {"priceChangePercent": percent} if copy_of is None else {"copyOf": copy_of}
-        street = await self._opening.result()
-        url = f"{street.dibs[0].url}/admin/branches/{wish['branch']}/menus"
+        services = await self._opening.result()
+        url = f"{services.dibs[0].url}/admin/branches/{wish['branch']}/menus"
         return _passed_on(await self._ask("POST", url, json=edition))
 
     async def let_them_rush(self, request: Request) -> Response:
@@ -127,8 +127,8 @@ class MenuPanel:
         visitor, wish = visitor_of(request), await _wish(request)
         with self._alone():
             async with self._faults.during("kill", "the BFF that loads the menu", visitor):
-                street = await self._opening.result()
-                killing = asyncio.create_task(self._kill_leader(street, wish["branch"]))
+                services = await self._opening.result()
+                killing = asyncio.create_task(self._kill_leader(services, wish["branch"]))
                 try:
                     report = await self._rush("dibs", wish["branch"])
                 finally:
@@ -136,24 +136,24 @@ class MenuPanel:
                     await asyncio.wait([killing])
                 killed = None if killing.cancelled() else killing.result()
                 if killed is not None:
-                    await self._replace(street, killed)
+                    await self._replace(services, killed)
         return JSONResponse(report | {"killed": None if killed is None else killed + 1})
 
-    async def _kill_leader(self, street: Street, branch_id: str) -> int:
+    async def _kill_leader(self, services: MenuServices, branch_id: str) -> int:
         """Which of the BFFs had the lock of the load, and is dead now."""
-        pids = [child.pid for child in street.dibs]
+        pids = [child.pid for child in services.dibs]
         while True:
             with suppress(Unavailable):
                 pid = await self._engine.pid_holding(_LOCK.format(branch_id))
                 if pid in pids:
                     await asyncio.sleep(_UNDER_WAY)
-                    await street.dibs[pids.index(pid)].kill()
+                    await services.dibs[pids.index(pid)].kill()
                     return pids.index(pid)
             await asyncio.sleep(_LOOK)
 
-    async def _replace(self, street: Street, number: int) -> None:
+    async def _replace(self, services: MenuServices, number: int) -> None:
         try:
-            await street.replace(number, self._engine)
+            await services.replace(number, self._engine)
         except OSError as error:
             raise HTTPException(503, f"The BFF does not start again: {error}.") from None
 
@@ -168,15 +168,15 @@ class MenuPanel:
             self._rushing = False
 
     async def _rush(self, algorithm: str, branch_id: str) -> dict[str, Any]:
-        street = await self._opening.result()
+        services = await self._opening.result()
         try:
-            children = street.dibs if algorithm == "dibs" else await street.seed()
+            children = services.dibs if algorithm == "dibs" else await services.seed()
         except OSError as error:
             raise HTTPException(503, f"The other restaurant stays closed: {error}.") from None
         await self._delete(_KEYS[algorithm].format(branch_id))
-        before = await self._calls(street)
+        before = await self._calls(services)
         scans = await rush([child.port for child in children], branch_id, GUESTS)
-        return _report(scans, await self._calls(street) - before)
+        return _report(scans, await self._calls(services) - before)
 
     async def _delete(self, key: str) -> None:
         """Gone, without a word to anybody: a plain DEL."""
@@ -186,8 +186,8 @@ class MenuPanel:
         except redis.RedisError:
             raise HTTPException(503, "The server is stopped; let it come back first.") from None
 
-    async def _calls(self, street: Street) -> int:
-        return (await self._ask("GET", f"{street.store.url}/stats")).json()["resolveActive"]
+    async def _calls(self, services: MenuServices) -> int:
+        return (await self._ask("GET", f"{services.store.url}/stats")).json()["resolveActive"]
 
     async def _ask(self, method: str, url: str, **content: Any) -> httpx.Response:
         try:

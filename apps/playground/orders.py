@@ -81,10 +81,10 @@ class OrdersPanel:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """A shop that is just being opened is not waited for."""
         await self._opening.stop()
 

@@ -22,6 +22,7 @@ from dibs.testing import Server, eventually
 from .playground_process import Playground
 from .test_playground import hold
 from .test_playground_menu import BRANCH, ROOM
+from .weamind.test_liff import CONTRAST
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -217,3 +218,24 @@ def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
     for name in ("Stop the server", "Slow it down", "Kill the leader", "Switch masters"):
         expect(page.locator("#cached .faults").get_by_role("button", name=name)).to_be_visible()
     expect(page.locator("#cached .write").get_by_role("button", name="Copy")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_bar_and_the_line_can_be_read(page: Any, scheme: str) -> None:
+    """By day and by night, also while something is broken; and buttons are as high as a thumb."""
+    from playwright.sync_api import expect
+
+    page.emulate_media(color_scheme=scheme)
+    bar, line = page.locator("#hold .faults"), page.locator("#hold .write")
+    bar.get_by_role("button", name="Slow it down").click()
+    expect(bar.locator(".fault-says")).to_contain_text("ten times a second")
+    parts = [
+        *bar.locator("h2, button, .fault-says").all(),
+        *line.locator("span, code, button").all(),
+    ]
+    for part in parts:
+        assert part.evaluate(CONTRAST) >= 4.5, part.inner_text()
+    heights = "all => all.map(each => each.offsetHeight)"
+    assert min(bar.locator(".buttons button").evaluate_all(heights)) >= 44
+    bar.get_by_role("button", name="Undo now").click()
+    expect(bar.locator(".fault-says")).to_contain_text("was slow for")

@@ -141,7 +141,7 @@ function verdict(exchange, way) {
   if (status === undefined && way === "kill") return ["lost", "The service was killed at work. Was it placed? Nobody here knows."];
   if (status === undefined) return ["lost", "The line broke before the answer was read. Was it placed? Nobody here knows."];
   if (headers["Idempotent-Replayed"]) return ["replayed", "The answer of the first, to the byte. Nothing was placed again."];
-  if (status === 201 && refused) return ["placed", `Placed. ${count(refused, "time")} it was refused, until the dead process’s claim had ended.`];
+  if (status === 201 && refused) return ["placed", "Placed, when the claim of the dead process had ended."];
   if (status === 201) return ["placed", "Placed."];
   return ["refused", body.message ?? body.detail];
 }

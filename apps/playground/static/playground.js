@@ -196,8 +196,13 @@ function codeLine(text, remark, isNow) {
 
 // ---- the key
 
-/** Who of the two has the key; undefined: neither. */
-const holder = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[person].is === "in" && state.people[person].guarded)];
+/** Who of the two has the key, or died with it; undefined: neither. */
+const holder = () => living() ?? dead();
+const dead = () => {
+  const killed = Object.keys(PEOPLE).find((person) => state.people[person].how === "killed" && state.people[person].guarded);
+  return killed && `${PEOPLE[killed]}’s dead process`;
+};
+const living = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[person].is === "in" && state.people[person].guarded)];
 
 function drawServer() {
   const { held, answers } = state;

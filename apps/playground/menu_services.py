@@ -14,8 +14,8 @@ DELAY = 0.4
 """How long the store-service takes for a menu, in seconds."""
 
 
-class Street:
-    """Where everybody is. The two on the seed's algorithm may open a moment later."""
+class MenuServices:
+    """All of them. The two on the seed's algorithm may open a moment later."""
 
     def __init__(self) -> None:
         self.store = Child("apps.menu.store:app")
@@ -65,9 +65,9 @@ async def _ended(task: "asyncio.Task[None]") -> "asyncio.Task[None]":
     return task
 
 
-async def open_street(engine: Engine, open_until: AsyncExitStack) -> Street:
-    """A street that is open until *open_until* is closed. OSError: something does not start."""
-    street = Street()
-    open_until.push_async_callback(street.aclose)
-    await street.open(engine)
-    return street
+async def open_services(engine: Engine, open_until: AsyncExitStack) -> MenuServices:
+    """Services that are open until *open_until* is closed. OSError: something does not start."""
+    services = MenuServices()
+    open_until.push_async_callback(services.aclose)
+    await services.open(engine)
+    return services

@@ -59,8 +59,8 @@ class HoldPanel:
         """Everything is connected. DibsError, OSError: the server or a process does not start."""
         self._closing = False
         async with AsyncExitStack() as opening:
+            opening.push_async_callback(self._close_people)
             for person in self._people.values():
-                opening.push_async_callback(person.aclose)
                 await person.start(self._engine.target)  # nobody waits for it before asking
             self._page = await opening.enter_async_context(AsyncDibs(self._engine.target))
             await reach(self._page)
@@ -70,6 +70,9 @@ class HoldPanel:
     async def __aexit__(self, *exception: object) -> None:
         await self.end_requests()
         await self._open.aclose()
+
+    async def _close_people(self) -> None:
+        await asyncio.gather(*(person.aclose() for person in self._people.values()))
 
     async def end_requests(self) -> None:
         """Nobody is in, waits or watches any more: every answer under way is given now."""

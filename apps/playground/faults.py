@@ -63,6 +63,7 @@ class Fault:
     """The visitor who wanted it."""
     seconds: float
     can_be_undone: bool = True
+    has_begun: bool = False
     since: float = field(default_factory=monotonic)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -132,7 +133,7 @@ class Faults:
         visitor_of(request)
         if self._fault is None:
             raise HTTPException(404, "Nothing is wrong.")
-        if not self._fault.can_be_undone:
+        if not self._fault.can_be_undone or not self._fault.has_begun:
             raise HTTPException(409, "This one ends by itself, in a moment.")
         await self._end()
         return JSONResponse(self._last)
@@ -148,7 +149,7 @@ class Faults:
             if not isinstance(error, _FAILURES):
                 raise
             raise HTTPException(503, f"It cannot be done here: {error}.") from None
-        fault.since = monotonic()
+        fault.since, fault.has_begun = monotonic(), True
         self._task = asyncio.create_task(self._undo_later(fault, remedy.undo))
         self._tell()
         return fault
@@ -157,7 +158,8 @@ class Faults:
     async def during(self, kind: str, what: str, owner: str) -> AsyncIterator[None]:
         """A fault that lasts as long as the block. 409: something else is wrong."""
         fault = self._record(kind, what, owner)
-        fault.can_be_undone, fault.seconds = False, 0.0  # nobody knows how long
+        fault.can_be_undone, fault.has_begun = False, True
+        fault.seconds = 0.0  # nobody knows how long
         self._tell()
         try:
             yield
@@ -213,12 +215,16 @@ class Faults:
             asyncio.get_running_loop().call_later(_RELOAD, self._look_after, visitor)
 
     def _look_after(self, visitor: str) -> None:
-        """The maker's pages are closed: nobody sees the fault who knows of it."""
-        if self._fault is not None and self._fault.owner == visitor and not self._pages[visitor]:
+        """Whoever made the fault has closed all pages: it is undone."""
+        if self._pages[visitor]:
+            return
+        del self._pages[visitor]
+        if self._fault is not None and self._fault.owner == visitor:
             self._fault.over.set()
 
     def _report(self, visitor: str) -> Message:
-        fault = self._fault and self._fault.report(visitor)
+        has_begun = self._fault is not None and self._fault.has_begun
+        fault = self._fault.report(visitor) if self._fault and has_begun else None
         return {"fault": fault, "last": self._last, "master": self._engine.master}
 
     def _tell(self) -> None:

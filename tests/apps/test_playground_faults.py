@@ -21,6 +21,7 @@ from dibs.testing import Server, eventually
 
 from .playground_process import Playground
 from .test_playground import hold
+from .test_playground_chat import answered, at_the_phone, heard
 from .test_playground_menu import BRANCH, ROOM
 from .weamind.test_liff import CONTRAST
 
@@ -155,6 +156,18 @@ def test_a_killed_leader_has_one_successor(visitor: httpx.Client) -> None:
     assert report["how"].count("none") == report["guests"] - report["served"] == 100
     after = visitor.post("/menu/rush", json={"branch": BRANCH, "algorithm": "dibs"}).json()
     assert (after["served"], after["reached"]) == (200, 1)
+
+
+def test_a_killed_bot_comes_back(playground: Playground) -> None:
+    """While it is dead nobody starts another one by accident; then it answers as before."""
+    with at_the_phone(playground) as (client, lines):
+        heard(lines, "state")
+        killed = client.post("/chat/kill")
+        assert killed.status_code == 202 and killed.json()["what"] == "the bot"
+        assert client.post("/chat/bot", json={"delay": 0}).status_code == 503
+        client.delete("/faults/")
+        assert client.post("/chat/api/say", json={"text": "板橋"}).status_code == 202
+        assert "新北市板橋區" in answered(lines)
 
 
 # ------------------------------------------------------------------------------- the line to write

@@ -109,7 +109,7 @@ def test_what_the_menu_panel_refuses(playground: Playground, visitor: httpx.Clie
 
 
 def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) -> None:
-    """The outage button of the other panel: guests still get a menu, past the cache."""
+    """The server is stopped: guests still get a menu, past the cache."""
     assert visitor.get("/menu/active", params={"branch": BRANCH}).status_code == 200
     assert visitor.post("/faults/stop").status_code == 202
     during = visitor.get("/menu/active", params={"branch": BRANCH})

@@ -1,5 +1,6 @@
 """The leases of this process: acquired, extended and released, and a table of them."""
 
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -142,7 +143,11 @@ class AsyncLeases:
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
-            await self._catch_up(lease)
+            try:
+                await self.catch_up(lease)
+            except BaseException:
+                self.release_unused(lease)
+                raise
         return lease
 
     def enter(self, lease: LeaseState, now: float) -> None:
@@ -157,17 +162,12 @@ class AsyncLeases:
         if len(self.table) > self._sweep_at:
             self._sweep(now)
 
-    async def _catch_up(self, lease: LeaseState) -> None:
+    async def catch_up(self, lease: LeaseState) -> None:
         """The reply came after the lease would have ended: opening a connection took that long,
         or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
         """
-        try:
+        with contextlib.suppress(Outage, UsageError):
             await self._extend(lease, lease.call.options.ttl, monotonic())
-        except (Outage, UsageError):
-            return
-        except BaseException:
-            self.release_unused(lease)
-            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""

@@ -1,5 +1,6 @@
 """Loading values for all: who does it, their locks kept alive meanwhile."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._tasks import current_loop, monotonic, within
 from .._transport.watchers import Wake
-from ..errors import Cause, UsageError
+from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
 from .memory import AsyncCacheMemory
 from .spans import load_in_span
@@ -186,7 +187,8 @@ class AsyncLoader:
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, claim.token, since)
         self._leading[claim.token] = want, lock
-        self._leases.renewer.keep(lock)
+        with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
+            self._leases.renewer.keep(lock)
         return functools.partial(self._memory.part, want.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:

@@ -1,6 +1,7 @@
 # Printed from src/dibs/_async/loader.py by tools/unasync.py – do not edit.
 """Loading values for all: who does it, their locks kept alive meanwhile."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._threads import current_loop, monotonic, within
 from .._transport.watchers import Wake
-from ..errors import Cause, UsageError
+from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
 from .memory import CacheMemory
 from .spans import load_in_span
@@ -187,7 +188,8 @@ class Loader:
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, claim.token, since)
         self._leading[claim.token] = want, lock
-        self._leases.renewer.keep(lock)
+        with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
+            self._leases.renewer.keep(lock)
         return functools.partial(self._memory.part, want.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:

@@ -128,6 +128,18 @@ def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> Non
         assert buffet.calls[1] == ["c"]
 
 
+def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) -> None:
+    """Whatever its class is called: a remembered failure is raised, not left out."""
+    buffet = Buffet()
+    buffet.error = type("Absent", (Exception,), {})("closed")
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        with pytest.raises(Exception, match="closed"):
+            menus(["a"])
+        with pytest.raises(Unavailable, match="Absent"):
+            menus(["a"])
+
+
 def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
     """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
 

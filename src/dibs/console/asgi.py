@@ -8,7 +8,7 @@ from contextlib import suppress
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import inspector
+from .._interface import ServerFacts, inspector
 from .._process import process_state
 from ..errors import DibsError, UsageError
 from .http import (
@@ -265,7 +265,7 @@ class _Reader:
 
     async def _read_facts(self, now: float) -> None:
         try:
-            facts = await self.inspector.server()
+            facts: list[ServerFacts] = await self.inspector.server()
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)

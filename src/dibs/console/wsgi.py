@@ -8,7 +8,7 @@ from http import HTTPStatus
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import inspector
+from .._interface import ServerFacts, inspector
 from .._process import process_state
 from ..errors import DibsError, UsageError
 from .http import (
@@ -179,7 +179,7 @@ class _Reader:
 
     def _read_facts(self, now: float) -> None:
         try:
-            facts = self._inspector.server()
+            facts: list[ServerFacts] = self._inspector.server()
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)

@@ -22,6 +22,7 @@ from . import (
     hold,
     imports,
     limit,
+    listeners,
     many,
     outage,
     patience,
@@ -37,6 +38,7 @@ Part = Callable[[Plan, Bench], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "hold": hold.run,
     "limit": limit.run,
+    "listeners": listeners.run,
     "refusal": refusal.run,
     "handoff": handoff.run,
     "patience": patience.run,
@@ -93,8 +95,8 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, permits, hits, many and guards pinned, everything else
-    as a deployment would have it. A quick run makes do with one bench.
+    Leases are measured pinned and unpinned, permits, listeners, hits, many and guards pinned,
+    everything else as a deployment would have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
     parts = {name: part for name, part in PARTS.items() if name in wanted}
@@ -102,7 +104,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        first = ("limit", "hits", "many", "guard")
+        first = ("limit", "listeners", "hits", "many", "guard")
         pinned |= {name: parts.pop(name) for name in first if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)

@@ -92,6 +92,24 @@ def _both(cell: limit.Cell) -> list[float]:
     return [mine + its for mine, its in zip(cell.cpu_us, cell.server_us, strict=True)]
 
 
+def listeners_table(result: dict[str, Any]) -> str:
+    """CPU of a pair with each listener, and how much of it is more than without any."""
+    headings = ("acquire + release", "CPU µs/pair", "(min–max)", "more than without", "(min–max)")
+    cells = hold.cells_of(result)
+    rows = [_listeners_row(cell, cells[0]) for cell in cells]
+    return f"listeners, asyncio 50, {_where(result)}\n" + table.aligned(headings, rows)
+
+
+def _listeners_row(cell: hold.Cell, plain: hold.Cell) -> tuple[str, ...]:
+    cpu = measure.Spread.of(cell.cpu_us)
+    if cpu is None:
+        return (f"{cell.system}: {cell.broken}",)
+    pairs = zip(cell.cpu_us, plain.cpu_us, strict=False)
+    more = measure.Spread.of([100 * (mine / other - 1) for mine, other in pairs])
+    shown = (f"{more.middle:.0f} %", f"{more.least:.0f}–{more.most:.0f}") if more else ("", "")
+    return cell.system, table.short(cpu.middle), table.between(cpu.least, cpu.most), *shown
+
+
 def hits_table(result: dict[str, Any]) -> str:
     """Hits per second by number of callers and keys, each system beside GET and cashews."""
     headings = (
@@ -314,6 +332,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "pinned": hold_table,
     "hold": hold_table,
     "limit": limit_table,
+    "listeners": listeners_table,
     "refusal": refusal_table,
     "handoff": handoff_table,
     "patience": patience_table,

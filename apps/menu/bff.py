@@ -88,8 +88,10 @@ class MenuBff:
         except Unreachable:
             await self._menus.invalidate(branch_id)  # in doubt it was published
             raise
-        told = await self._menus.invalidate(branch_id) if published.is_done else False
-        return _forwarded(published, "done" if told else "later" if published.is_done else "none")
+        invalidated = await self._menus.invalidate(branch_id) if published.is_done else False
+        return _forwarded(
+            published, "done" if invalidated else "later" if published.is_done else "none"
+        )
 
     async def health(self, request: Request) -> Response:
         """200 as long as this process answers at all."""

@@ -1,11 +1,13 @@
 """``python -m apps.playground``: serve the page at HOST and PORT until Ctrl-C."""
 
+import argparse
 import asyncio
 import logging
 import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
@@ -36,18 +38,18 @@ class Server(uvicorn.Server):
         self.force_exit, self.should_exit = self.should_exit, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._playground.send_home()
+        await self._playground.end_requests()
         await super().shutdown(sockets)
 
 
-def main() -> int:
-    """The exit code: 0 when it was stopped, 1 when it could not start."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 when it was stopped, 1 when it could not start. SystemExit: help, or 2."""
+    options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Outages are made on purpose here, and shown on the page.
     logging.getLogger("dibs").setLevel(logging.ERROR)
     try:
-        listener = _listen(os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000")
-        with listener:
+        with _listen(options.host, options.port) as listener:
             asyncio.run(_serve(listener))
     except (DibsError, OSError, ValueError) as error:
         print(f"The dibs playground cannot start: {error}", file=sys.stderr)
@@ -55,6 +57,18 @@ def main() -> int:
     except KeyboardInterrupt:
         pass  # before it could serve
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m apps.playground",
+        description="A page to see dibs work: hold, once, cached and a LINE bot, on a private "
+        "Valkey that is started with it and ends with it. Ctrl-C ends it.",
+    )
+    address, port = os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000"
+    parser.add_argument("--host", default=address, help="default: $HOST, or 127.0.0.1")
+    parser.add_argument("--port", default=port, help="0: a free one; default: $PORT, or 8000")
+    return parser
 
 
 async def _serve(listener: socket.socket) -> None:

@@ -1,8 +1,9 @@
 """The LINE bot behind the chat page: WeaMind as it is, in a process of its own.
 
-GET  /chat/      the chat's page, and a lever for this bot
+GET  /chat/      the chat's page, and the controls of this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
 POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 503
+POST /chat/kill  202: the bot's process was killed, and comes back · 409: another fault, or no bot
 GET  /chat/lock?as=   200: {"remaining"}, the seconds for which that person's lock is held; 0: free
 
 `local_line.panel` has the rest. The bot is started when the page is opened first. How long its
@@ -34,12 +35,14 @@ from dibs import AsyncDibs, Unavailable
 
 from .child import Child
 from .engine import Engine
+from .faults import Faults, Remedy, visitor_of, welcome
 
 DELAY = 2.0
 """Seconds that the weather takes at first: long enough to tap five times meanwhile."""
 MOST_DELAY = 4.0
 """Less than the bot's lock lasts."""
-_LEVER = (
+_CONTROLS = (
+    '  <link rel="stylesheet" href="/static/faults.css">\n'
     '  <link rel="stylesheet" href="/static/chat-bot.css">\n'
     '  <script type="module" src="/static/chat-bot.js"></script>\n</head>'
 )
@@ -71,20 +74,21 @@ class Bot:
         self._folder = ""
         self._open = AsyncExitStack()
         self._turn: asyncio.Lock
+        self._is_killed = False
 
     async def __aenter__(self) -> "Bot":
-        self._child, self._settings = None, None
+        self._child, self._settings, self._is_killed = None, None, False
         self._platform.webhook_url = ""
         self._turn = asyncio.Lock()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         if self._child is not None:
             await self._child.aclose()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """A bot that is just being started is not waited for, nor one that is finishing."""
         for task in self._tasks:
             task.cancel()
@@ -98,6 +102,18 @@ class Bot:
     async def slow_down(self, delay: float) -> None:
         """It answers, and its weather takes *delay* seconds. OSError: as before; it stays as is."""
         await self._done(self._start(delay))
+
+    async def kill(self) -> None:
+        """SIGKILL, in the middle of what it does. OSError: there is none."""
+        if self._child is None or self._child.is_gone:
+            raise OSError("the bot does not run")
+        self._is_killed = True
+        await self._child.kill()
+
+    async def come_back(self) -> None:
+        """Another bot is there, with the same database. OSError: it cannot be started."""
+        self._is_killed = False
+        await self.open()
 
     async def _done(self, work: Coroutine[Any, Any, None]) -> None:
         """*work* goes on though the browser that wanted it may be gone."""
@@ -118,6 +134,8 @@ class Bot:
     async def _start(self, delay: float | None) -> None:
         """*delay* None: as it was."""
         async with self._turn:
+            if self._is_killed:
+                raise OSError("it was killed, and comes back in a moment")
             delay = self.delay if delay is None else delay
             is_there = self._child is not None and not self._child.is_gone
             if not is_there or delay != self.delay:
@@ -180,8 +198,9 @@ class BotPanel(ChatPanel):
 
     _dibs: AsyncDibs
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
+        self._faults = faults
         platform = Platform(
             secret=secrets.token_hex(16), access_token=secrets.token_hex(32), name="WeaMind"
         )
@@ -195,6 +214,7 @@ class BotPanel(ChatPanel):
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),
             Route("/bot", self.slow_down, methods=["POST"]),
+            Route("/kill", self.kill, methods=["POST"]),
             Route("/lock", self.tell_lock, methods=["GET"]),
             *super().routes,
         ]
@@ -206,15 +226,15 @@ class BotPanel(ChatPanel):
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._bot.__aexit__(*exception)
         await self._dibs.aclose()
         await super().__aexit__(*exception)
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Nobody watches any more, and nobody waits for a bot."""
-        await self._bot.send_home()
-        await super().send_home()
+        await self._bot.end_requests()
+        await super().end_requests()
 
     # ---- answers
 
@@ -222,7 +242,8 @@ class BotPanel(ChatPanel):
         """The page, which is for any bot, and beside it the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
-        return HTMLResponse(_with_lever(Path(plain.path)), headers=dict(plain.headers))
+        ours = HTMLResponse(_with_controls(Path(plain.path)), headers=dict(plain.headers))
+        return welcome(request, ours)
 
     async def tell_delay(self, request: Request) -> Response:
         """How long the weather takes."""
@@ -239,6 +260,13 @@ class BotPanel(ChatPanel):
             held = None
         return JSONResponse({"remaining": held.remaining if held is not None else 0.0})
 
+    async def kill(self, request: Request) -> Response:
+        """The bot dies, whatever it does, and is started again after a while."""
+        visitor = visitor_of(request)
+        remedy = Remedy(self._bot.kill, self._bot.come_back)
+        fault = await self._faults.begin("kill", "the bot", visitor, remedy)
+        return JSONResponse(fault.report(visitor), 202)
+
     async def slow_down(self, request: Request) -> Response:
         """The weather takes as long as that. 503: no bot can be started that way."""
         self.visitor(request)
@@ -250,8 +278,8 @@ class BotPanel(ChatPanel):
         return JSONResponse({"delay": self._bot.delay})
 
 
-def _with_lever(page: Path) -> str:
-    return page.read_text(encoding="utf-8").replace("</head>", _LEVER, 1)
+def _with_controls(page: Path) -> str:
+    return page.read_text(encoding="utf-8").replace("</head>", _CONTROLS, 1)
 
 
 async def _delay(request: Request) -> float:

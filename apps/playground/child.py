@@ -42,6 +42,11 @@ class Child:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int | None:
+        """None: it was never started."""
+        return self._process.pid if self._process is not None else None
+
+    @property
     def is_gone(self) -> bool:
         """True: it was started, and has ended."""
         return self._process is not None and self._process.returncode is not None
@@ -65,6 +70,13 @@ class Child:
             said = b""
         if said != _READY:
             raise OSError(f"{self._app} did not start")
+
+    async def kill(self) -> None:
+        """SIGKILL, as a machine that crashes. Returns when it is gone."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
 
     async def retire(self) -> None:
         """Returns when it has finished what it had begun, and is gone."""

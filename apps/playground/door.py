@@ -1,18 +1,15 @@
-"""One visitor's door: a key, the people who want it, and the windows in which they are watched."""
+"""One visitor's key: who has asked for it, what came of that, and the open pages that show it."""
 
 import asyncio
-from contextvars import ContextVar
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
-from dibs import AsyncDibs, AsyncLease, Busy, Event
-
 PEOPLE = ("ann", "ben")
 _BACKLOG = 200
-"""How many messages a slow window may be behind before it misses some."""
-
-at_door: ContextVar["Door | None"] = ContextVar("at_door", default=None)
-"""Whose door the current task is about: an event carries a name, never a key."""
+"""How many messages a slow page may be behind before it misses some."""
+_SETTLE = 0.2
+"""Seconds in which two processes have told of one moment."""
 
 Message = dict[str, Any]
 
@@ -21,139 +18,132 @@ class Freed(NamedTuple):
     """The end of a lease."""
 
     at: float
-    """By the local monotonic clock."""
+    """By the monotonic clock."""
     ran_out: bool
     """False: somebody let go."""
 
 
 class Visit:
-    """One person's way through the door: asks, is let in or turned away, stays, leaves.
+    """One person's request for the key, as far as their process has told."""
 
-    In until the lease ends, or until `leave` is called: so it is over within wait + ttl.
-    """
-
-    def __init__(self, door: "Door", dibs: AsyncDibs, *, ttl: float, wait: float) -> None:
-        self.ttl = ttl
-        self.wait = wait
-        self.lease: AsyncLease | None = None
-        self.busy: Busy | None = None
+    def __init__(self, *, ttl: float, wait: float) -> None:
+        self._wanted: Message = {"ttl": ttl, "wait": wait}
+        self._facts: Message = {"is": "waiting", "asked_at": monotonic()}
         self.freed: Freed | None = None
         """The end of the lease that it waited for."""
         self.answered = asyncio.Event()
-        self._door = door
-        self._asked_at = monotonic()
-        self._answered_at = 0.0
-        self._left_at: float | None = None
-        self._told_to_leave = asyncio.Event()
-        self.task = asyncio.create_task(self._run(dibs))
+        self.ended = asyncio.Event()
 
-    async def _run(self, dibs: AsyncDibs) -> None:
-        at_door.set(self._door)
-        try:
-            async with dibs.hold(self._door.key, ttl=self.ttl, wait=self.wait) as lease:
-                await self._stay(lease)
-        except Busy as busy:
-            self._turned_away(busy)
-        finally:
-            self.answered.set()
-            self._door.changed()
-
-    async def _stay(self, lease: AsyncLease) -> None:
-        self.lease = lease
-        self._answer()
-        ends_at = self._answered_at + lease.remaining
-        freed = self._door.freed
-        self.freed = freed if self.wait and freed and freed.at >= self._asked_at else None
-        try:
-            await asyncio.wait_for(self._told_to_leave.wait(), lease.remaining)
-        except TimeoutError:
-            pass  # the time is up: what follows is a late release, and dibs will say so
-        self._left_at = min(monotonic(), ends_at)
-        if lease.guarded:
-            self._door.freed = Freed(self._left_at, ran_out=lease.lost)
-
-    def _turned_away(self, busy: Busy) -> None:
-        self.busy = busy
-        self._answer()
-
-    def _answer(self) -> None:
-        self._answered_at = monotonic()
-        self.answered.set()
-        self._door.changed()
+    @property
+    def is_in(self) -> bool:
+        """True: this person has the key, for all they know."""
+        return self._facts["is"] == "in"
 
     @property
     def over(self) -> bool:
         """True: this person neither has the key nor waits for it."""
-        return self.task.done()
+        return self.ended.is_set()
 
-    def check(self) -> None:
-        """Nothing, unless the visit has failed: then what it failed with."""
-        if self.over and not self.task.cancelled():
-            self.task.result()
+    @property
+    def refusal(self) -> str | None:
+        """Why they did not get it; None: they did, or have stopped waiting."""
+        return self._facts.get("error")
 
-    async def leave(self) -> None:
-        """Let go, or stop waiting. Returns when it is done."""
-        self._told_to_leave.set()
-        if self.lease is None:
-            self.task.cancel()
-        await asyncio.wait([self.task])
+    @property
+    def retry_after(self) -> float:
+        """Of a refusal."""
+        return self._facts["retry_after"]
+
+    @property
+    def has_had_it(self) -> bool:
+        """True: there was a lease."""
+        return "ends_at" in self._facts
+
+    def update(self, facts: Message) -> Freed | None:
+        """Their process said so. A lease that has ended is returned."""
+        self._facts |= facts
+        if facts["is"] != "waiting":
+            self.answered.set()
+        if facts["is"] in ("refused", "left"):
+            self.ended.set()
+        how = facts.get("how")
+        is_freed = how in ("released", "late")
+        return Freed(facts["left_at"], ran_out=how == "late") if is_freed else None
+
+    def follow(self, freed: Freed | None) -> None:
+        """The last lease ended so: perhaps it is the one that this person waited for."""
+        if self._wanted["wait"] and self.is_in and self.freed is None and freed is not None:
+            waited = self._facts["asked_at"] <= freed.at <= self._facts["answered_at"]
+            self.freed = freed if waited else None
+
+    def killed(self) -> None:
+        """Their process has ended without a word."""
+        if not self.over:
+            self.update({"is": "left", "how": "killed", "left_at": monotonic()})
 
     def report(self) -> Message:
         """How it stands with this person, now."""
-        facts: Message = {"ttl": self.ttl, "wait": self.wait}
-        if self.lease is not None:
-            return facts | self._report_lease(self.lease)
-        if self.busy is not None:
-            left = self.busy.retry_after - (monotonic() - self._answered_at)
-            facts |= {"retry_after": self.busy.retry_after, "holder": self.busy.holder}
-            facts |= {"left": max(left, 0.0)}
-            return facts | {"is": "refused", "took": self._answered_at - self._asked_at}
-        if self.over:
-            return facts | {"is": "left", "how": "gave up"}
-        return facts | {"is": "waiting", "left": self.wait - (monotonic() - self._asked_at)}
+        facts, now = self._facts, monotonic()
+        report: Message = {"is": facts["is"], **self._wanted}
+        if facts["is"] == "waiting":
+            return report | {"left": self._wanted["wait"] - (now - facts["asked_at"])}
+        if "answered_at" in facts:
+            report |= {"took": facts["answered_at"] - facts["asked_at"]}
+        if facts["is"] == "refused":
+            left = facts["retry_after"] - (now - facts["answered_at"])
+            report |= {"retry_after": facts["retry_after"], "holder": facts["holder"]}
+            return report | {"left": max(left, 0.0)}
+        return report | (self._report_lease(now) if self.has_had_it else {"how": facts["how"]})
 
-    def _report_lease(self, lease: AsyncLease) -> Message:
-        facts = {"guarded": lease.guarded, "took": self._answered_at - self._asked_at}
-        if self._left_at is None:
-            freed = self.freed
-            facts |= {"is": "in", "remaining": lease.remaining}
-            facts |= {"after_release": freed and self._answered_at - freed.at}
-            return facts | {"ran_out": freed and freed.ran_out}
-        how = "late" if lease.lost else "released" if lease.guarded else "unguarded"
-        return facts | {"is": "left", "how": how, "held": self._left_at - self._answered_at}
+    def _report_lease(self, now: float) -> Message:
+        facts, freed = self._facts, self.freed
+        report: Message = {"guarded": facts["guarded"]}
+        if self.is_in:
+            report |= {"remaining": max(facts["ends_at"] - now, 0.0)}
+            report |= {"after_release": freed and facts["answered_at"] - freed.at}
+            return report | {"ran_out": freed and freed.ran_out}
+        return report | {"how": facts["how"], "held": facts["left_at"] - facts["answered_at"]}
 
 
 class Door:
-    """One visitor's key, with at most one visit of each person, and any number of windows."""
+    """One visitor's key, with at most one visit of each person, and any number of open pages."""
 
     def __init__(self, visitor: str) -> None:
+        self.visitor = visitor
         self.key = f"playground:{visitor}:door"
         self.visits: dict[str, Visit] = {}
         self.last: str | None = None
         """Who asked last."""
-        self.freed: Freed | None = None
+        self._freed: Freed | None = None
         """The end of the last lease."""
-        self._windows: set[asyncio.Queue[Message | None]] = set()
+        self._subscribers: set[asyncio.Queue[Message | None]] = set()
 
-    def enter(self, person: str, dibs: AsyncDibs, *, ttl: float, wait: float) -> Visit | None:
+    def enter(self, person: str, *, ttl: float, wait: float) -> Visit | None:
         """A new visit. None: this person is still in, or still waits."""
         visit = self.visits.get(person)
         if visit is not None and not visit.over:
             return None
         self.last = person
-        self.visits[person] = Visit(self, dibs, ttl=ttl, wait=wait)
+        self.visits[person] = Visit(ttl=ttl, wait=wait)
         self.changed()
         return self.visits[person]
 
-    async def clear(self) -> None:
-        """Everybody leaves."""
+    async def settled(self) -> None:
+        """Whoever let go in these milliseconds has said so."""
         for visit in self.visits.values():
-            await visit.leave()
+            if visit.is_in and visit.freed is None:
+                others = [each.ended.wait() for each in self.visits.values() if each is not visit]
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*others), _SETTLE)
+
+    def holder(self) -> str | None:
+        """Who of them has the key."""
+        return next((name for name, visit in self.visits.items() if visit.is_in), None)
 
     @property
     def idle(self) -> bool:
         """True: nobody is in, waits or watches; the door may be forgotten."""
-        return not self._windows and all(visit.over for visit in self.visits.values())
+        return not self._subscribers and all(visit.over for visit in self.visits.values())
 
     def report(self) -> Message:
         """How it stands with everybody, now."""
@@ -164,28 +154,43 @@ class Door:
         }
         return {"key": self.key, "people": people, "last": self.last}
 
+    # ---- what their processes say
+
+    def tell(self, person: str, facts: Message) -> None:
+        """The visit of *person* has changed."""
+        self._freed = self.visits[person].update(facts) or self._freed
+        # The processes are two: that one has it may be heard before that the other let go.
+        for visit in self.visits.values():
+            visit.follow(self._freed)
+        self.changed()
+
+    def kill(self, person: str) -> None:
+        """The process of *person* is gone."""
+        if person in self.visits:
+            self.visits[person].killed()
+            self.changed()
+
+    def heard(self, person: str, event: Message) -> None:
+        """dibs has said something to *person*."""
+        self._show({"who": person} | event)
+
     # ---- watching
 
-    def open_window(self) -> "asyncio.Queue[Message | None]":
+    def subscribe(self) -> "asyncio.Queue[Message | None]":
         """Where events arrive from now on, and None when something has changed."""
-        window: asyncio.Queue[Message | None] = asyncio.Queue(_BACKLOG)
-        self._windows.add(window)
-        return window
+        queue: asyncio.Queue[Message | None] = asyncio.Queue(_BACKLOG)
+        self._subscribers.add(queue)
+        return queue
 
-    def close_window(self, window: "asyncio.Queue[Message | None]") -> None:
+    def unsubscribe(self, queue: "asyncio.Queue[Message | None]") -> None:
         """Nothing arrives there any more."""
-        self._windows.discard(window)
-
-    def heard(self, person: str, event: Event) -> None:
-        """dibs has said something to *person*."""
-        facts = {name: getattr(event, name) for name in event.__slots__}
-        self._show({"who": person} | {k: v for k, v in facts.items() if v is not None})
+        self._subscribers.discard(queue)
 
     def changed(self) -> None:
         """Everybody who watches should look again."""
         self._show(None)
 
     def _show(self, message: Message | None) -> None:
-        for window in self._windows:
-            if not window.full():
-                window.put_nowait(message)
+        for queue in self._subscribers:
+            if not queue.full():
+                queue.put_nowait(message)

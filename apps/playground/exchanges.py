@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from time import monotonic, time
 from typing import Any
 
@@ -11,6 +12,10 @@ import httpx2 as httpx
 KEY = "Idempotency-Key"
 _SHOWN = ("Location", "Retry-After", "Idempotent-Replayed")
 """The headers of an answer that have something to say here."""
+_AT_WORK = 0.5
+"""Seconds after which the service is at work on an order."""
+_MOST = 10
+"""How often an order is sent again."""
 
 Json = dict[str, Any]
 
@@ -36,6 +41,30 @@ class Browser:
         """An exchange whose answer is lost, and the next one, which has the same key."""
         key = f"slip-{secrets.token_hex(4)}"
         return [await self._send(items, key, is_lost=True), await self._send(items, key)]
+
+    async def be_interrupted(
+        self, items: Sequence[Json], dying: AbstractAsyncContextManager[None]
+    ) -> list[Json]:
+        """An exchange that has no answer: the service dies at work on it."""
+        key = f"slip-{secrets.token_hex(4)}"
+        async with dying:
+            at, since = time(), monotonic()
+            sent = asyncio.create_task(self._send(items, key))
+            await asyncio.wait([sent], timeout=_AT_WORK)
+        await asyncio.wait([sent])
+        if (error := sent.exception()) is None:
+            return [sent.result()]
+        if not isinstance(error, httpx.HTTPError):
+            raise error
+        return [{"at": at, "key": key, "took": monotonic() - since}]
+
+    async def send_again(self, items: Sequence[Json], key: str) -> list[Json]:
+        """The exchange that ends it: sent again, as Retry-After says, while the answer is 409."""
+        at, since, refused = time(), monotonic(), 0
+        while (exchange := await self._send(items, key))["status"] == 409 and refused < _MOST:
+            refused += 1
+            await asyncio.sleep(float(exchange["headers"].get("Retry-After", 1)))
+        return [exchange | {"at": at, "took": monotonic() - since, "refused": refused}]
 
     async def _send(
         self, items: Sequence[Json], key: str | None = None, *, is_lost: bool = False

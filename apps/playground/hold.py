@@ -2,49 +2,45 @@
 
 POST   /hold/{person}   {"ttl": 2–10, "wait": 0–10}   200 · 409 + Retry-After: Busy · 400
 DELETE /hold/{person}   let go, or stop waiting       200 · 404: there is nothing to end
-POST   /hold/outage     the server stops for 5 s      202 · 409: it is stopped · 503
+POST   /hold/kill       the holder's process dies     202 · 409: nobody holds it, or another fault
 GET    /hold/events     Server-Sent Events: `dibs` (what dibs said), `state` (how it stands)
 """
 
 import asyncio
 import json
 import math
-import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from functools import partial
-from time import monotonic
 from typing import Any, NamedTuple
 
-import redis
 from local_line.streams import Stream
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dibs import AsyncDibs, Event, Unavailable
+from dibs import AsyncDibs, Unavailable
 
-from .door import PEOPLE, Door, Message, Visit, at_door
-from .engine import OUTAGE, Engine
+from .door import PEOPLE, Door, Message, Visit
+from .engine import Engine, reach
+from .faults import Faults, Remedy, visitor_of
+from .people import Person
 
-COOKIE = "dibs_playground"
-VISITOR = re.compile(r"[0-9a-f]{8}")
-_START = 5.0
-"""How long the server may not answer at the start, in seconds."""
 _LOOK_AGAIN = 1.0
 """Seconds between two looks at a key of which nothing is heard."""
 
 
 class HoldPanel:
-    """Two people, each with a dibs object of their own, as two processes would have."""
+    """Two people, each a process with a dibs object of its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
+        self._faults = faults
         self._doors: dict[str, Door] = {}
         self._closing = False
         self._open = AsyncExitStack()
-        self._people: dict[str, AsyncDibs] = {}
+        self._people = {name: Person(name, self._heard) for name in PEOPLE}
         self._page: AsyncDibs
 
     @property
@@ -52,7 +48,7 @@ class HoldPanel:
         """What the panel answers, below its own path."""
         return [
             Route("/events", self.watch, methods=["GET"]),
-            Route("/outage", self.stop_server, methods=["POST"]),
+            Route("/kill", self.kill, methods=["POST"]),
             Route("/{person}", self.enter, methods=["POST"]),
             Route("/{person}", self.leave, methods=["DELETE"]),
         ]
@@ -60,84 +56,104 @@ class HoldPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "HoldPanel":
-        """Everything is connected. DibsError: the server cannot be started."""
+        """Everything is connected. DibsError, OSError: the server or a process does not start."""
         self._closing = False
         async with AsyncExitStack() as opening:
-            for person in PEOPLE:
-                dibs = AsyncDibs(self._engine.target, listeners=[partial(self._heard, person)])
-                self._people[person] = await opening.enter_async_context(dibs)
-            # A third one to look with: what it sees is not among the events of Ann and Ben.
+            opening.push_async_callback(self._close_people)
+            for person in self._people.values():
+                await person.start(self._engine.target)  # nobody waits for it before asking
             self._page = await opening.enter_async_context(AsyncDibs(self._engine.target))
-            for dibs in (*self._people.values(), self._page):
-                await _reach(dibs)
+            await reach(self._page)
             self._open = opening.pop_all()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def _close_people(self) -> None:
+        await asyncio.gather(*(person.aclose() for person in self._people.values()))
+
+    async def end_requests(self) -> None:
         """Nobody is in, waits or watches any more: every answer under way is given now."""
         self._closing = True
-        for door in list(self._doors.values()):
-            await door.clear()
+        visits = [(door, name) for door in self._doors.values() for name in door.visits]
+        for door, name in visits:
+            await self._leave(door, name)
+        for door in self._doors.values():
             door.changed()
 
     # ---- answers
 
     async def enter(self, request: Request) -> Response:
-        """A lease for this person; or 409, and when to try again."""
-        person = _person(request)
+        """A lease for this person; or 409, and when to try again. 503: their process is dead."""
+        name = _person(request)
         wish = await _wish(request)
-        door = self._doors.setdefault(_visitor(request), Door(_visitor(request)))
-        visit = door.enter(person, self._people[person], ttl=wish.ttl, wait=wish.wait)
+        door = self._door(request)
+        try:
+            await self._people[name].ready()
+        except OSError:
+            raise HTTPException(
+                503, f"{name.title()}’s process is dead, and not back yet."
+            ) from None
+        visit = door.enter(name, ttl=wish.ttl, wait=wish.wait)
         if visit is None:
-            raise HTTPException(409, f"{person.title()} is still in, or still waits.")
-        visit.task.add_done_callback(lambda _: self._forget_idle(door))
+            raise HTTPException(409, f"{name.title()} is still in, or still waits.")
+        asked = {"visitor": door.visitor, "key": door.key, "ttl": wish.ttl, "wait": wish.wait}
+        self._people[name].ask(asked)
         await visit.answered.wait()
-        return _answer(person, visit)
+        if wish.wait:
+            await door.settled()
+        return _answer(name, visit)
 
     async def leave(self, request: Request) -> Response:
         """This person lets go, or stops waiting."""
-        person = _person(request)
-        door = self._doors.get(_visitor(request))
-        visit = door and door.visits.get(person)
-        if visit is None or visit.over:
-            raise HTTPException(404, f"{person.title()} neither holds the key nor waits for it.")
-        await visit.leave()
+        name = _person(request)
+        door = self._doors.get(visitor_of(request))
+        visit = door and door.visits.get(name)
+        if door is None or visit is None or visit.over:
+            raise HTTPException(404, f"{name.title()} neither holds the key nor waits for it.")
+        await self._leave(door, name)
         return JSONResponse(visit.report())
 
-    async def stop_server(self, request: Request) -> Response:
-        """The server is stopped, and goes on by itself."""
-        _visitor(request)
-        try:
-            stopped = await self._engine.pause()
-        except (OSError, redis.RedisError):
-            raise HTTPException(503, "The embedded server cannot be stopped here.") from None
-        if not stopped:
-            raise HTTPException(409, "The server is stopped already.")
-        for door in self._doors.values():
-            door.changed()
-        return JSONResponse({"seconds": OUTAGE}, 202)
+    async def _leave(self, door: Door, name: str) -> None:
+        if not door.visits[name].over:
+            self._people[name].ask({"visitor": door.visitor, "leave": True})
+            await door.visits[name].ended.wait()
+
+    async def kill(self, request: Request) -> Response:
+        """Whoever holds this visitor's key dies with it, and is started again after a while."""
+        door = self._door(request)
+        name = door.holder()
+        if name is None:
+            raise HTTPException(409, "Nobody holds your key: let Ann or Ben hold it first.")
+        person = self._people[name]
+        remedy = Remedy(person.kill, partial(person.start, self._engine.target))
+        fault = await self._faults.begin("kill", f"{name.title()}’s process", door.visitor, remedy)
+        return JSONResponse(fault.report(door.visitor), 202)
+
+    def _door(self, request: Request) -> Door:
+        visitor = visitor_of(request)
+        return self._doors.setdefault(visitor, Door(visitor))
+
+    # ---- watching
 
     async def watch(self, request: Request) -> Response:
         """What happens at this visitor's door, as it happens."""
-        door = self._doors.setdefault(_visitor(request), Door(_visitor(request)))
-        return Stream(self._seen(door))
+        return Stream(self._seen(self._door(request)))
 
     async def _seen(self, door: Door) -> AsyncGenerator[str, None]:
-        window = door.open_window()
+        queue = door.subscribe()
         try:
             yield _sse("state", await self._state(door))
             while not self._closing:
-                message = await _next(window)
+                message = await _next(queue)
                 if message is not None:
                     yield _sse("dibs", message)
-                elif window.empty():
+                elif queue.empty():
                     yield _sse("state", await self._state(door))
         finally:
-            door.close_window(window)
+            door.unsubscribe(queue)
             self._forget_idle(door)
 
     async def _state(self, door: Door) -> Message:
@@ -149,31 +165,24 @@ class HoldPanel:
             key = holding and {"remaining": holding.remaining, "holder": holding.holder}
         except Unavailable:
             answers = False
-        return door.report() | {"held": key, "answers": answers, "out_for": self._engine.out_for}
+        return door.report() | {"held": key, "answers": answers, "out": self._engine.is_frozen}
 
-    def _heard(self, person: str, event: Event) -> None:
-        """A listener. `recovered` is news for every door; all else for the one it happened at."""
-        door = at_door.get()
-        doors = self._doors.values() if event.kind == "recovered" else [door] if door else []
-        for door in doors:
-            door.heard(person, event)
+    def _heard(self, name: str, message: Message) -> None:
+        """A line of a person's process: for one visitor, or for all of them."""
+        visitor = message.get("visitor")
+        doors = list(self._doors.values()) if visitor is None else [self._doors.get(visitor)]
+        for door in filter(None, doors):
+            if "gone" in message:
+                door.kill(name)
+            elif "visit" in message:
+                door.tell(name, message["visit"])
+            elif visitor is not None or message["event"]["kind"] == "recovered":
+                door.heard(name, message["event"])
+            self._forget_idle(door)
 
     def _forget_idle(self, door: Door) -> None:
         if door.idle:
-            self._doors = {name: each for name, each in self._doors.items() if each is not door}
-
-
-async def _reach(dibs: AsyncDibs) -> None:
-    """Connected. Unavailable: not for a while; a machine that is busy at the start is no outage."""
-    until = monotonic() + _START
-    while True:
-        try:
-            await dibs.peek("playground:start")
-            return
-        except Unavailable:
-            if monotonic() > until:
-                raise
-            await asyncio.sleep(_LOOK_AGAIN / 10)
+            self._doors.pop(door.visitor, None)
 
 
 # ---- in
@@ -184,14 +193,6 @@ class Wish(NamedTuple):
 
     ttl: float
     wait: float
-
-
-def _visitor(request: Request) -> str:
-    """Whose door it is. 400: the page was never opened here."""
-    visitor = request.cookies.get(COOKIE, "")
-    if not VISITOR.fullmatch(visitor):
-        raise HTTPException(400, "Open the page first: it gives you a door of your own.")
-    return visitor
 
 
 def _person(request: Request) -> str:
@@ -222,24 +223,25 @@ def _number(value: Any, least: float, most: float, sentence: str) -> float:
 # ---- out
 
 
-def _answer(person: str, visit: Visit) -> Response:
+def _answer(name: str, visit: Visit) -> Response:
     report = visit.report()
-    if visit.lease is not None:
+    if visit.refusal is not None:
+        headers = {"Retry-After": str(max(math.ceil(min(visit.retry_after, 3600)), 1))}
+        return JSONResponse({"error": visit.refusal} | report, 409, headers)
+    if visit.has_had_it:
         return JSONResponse(report)
-    if visit.busy is None:
-        visit.check()
-        return JSONResponse({"error": f"{person.title()} stopped waiting."}, 409)
-    headers = {"Retry-After": str(max(math.ceil(min(visit.busy.retry_after, 3600)), 1))}
-    return JSONResponse({"error": f"{visit.busy}."} | report, 409, headers)
+    if report["how"] == "killed":
+        return JSONResponse({"error": f"{name.title()}’s process was killed."}, 503)
+    return JSONResponse({"error": f"{name.title()} stopped waiting."}, 409)
 
 
 def _sse(kind: str, message: Message) -> str:
     return f"event: {kind}\ndata: {json.dumps(message)}\n\n"
 
 
-async def _next(window: "asyncio.Queue[Message | None]") -> Message | None:
+async def _next(queue: "asyncio.Queue[Message | None]") -> Message | None:
     """The next event; None: look again, because something has changed or a second has passed."""
     try:
-        return await asyncio.wait_for(window.get(), _LOOK_AGAIN)
+        return await asyncio.wait_for(queue.get(), _LOOK_AGAIN)
     except TimeoutError:
         return None

@@ -15,3 +15,9 @@ def listen(address: tuple[Any, ...], *, family: int = socket.AF_INET) -> socket.
 def adopt(number: int) -> socket.socket:
     """The same socket, in the process that was given its *number*."""
     return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
+
+
+def free_port() -> int:
+    """A port of this machine that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]

@@ -1,6 +1,5 @@
 """The playground as an ASGI app: the page, one panel for each verb of dibs, and a bot."""
 
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,8 @@ from starlette.staticfiles import StaticFiles
 
 from .chat import BotPanel
 from .engine import Engine
-from .hold import COOKIE, VISITOR, HoldPanel
+from .faults import Faults, welcome
+from .hold import HoldPanel
 from .menu import MenuPanel
 from .orders import OrdersPanel
 
@@ -33,18 +33,18 @@ class Playground:
 
     def __init__(self) -> None:
         self._engine = Engine()
-        self.hold = HoldPanel(self._engine)
-        self.orders = OrdersPanel(self._engine)
-        self.menu = MenuPanel(self._engine)
-        self.chat = BotPanel(self._engine)
+        self.faults = Faults(self._engine)
+        self.hold = HoldPanel(self._engine, self.faults)
+        self.orders = OrdersPanel(self._engine, self.faults)
+        self.menu = MenuPanel(self._engine, self.faults)
+        self.chat = BotPanel(self._engine, self.faults)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> "Playground":
         """DibsError: the embedded server cannot be started; the sentence says why."""
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._engine)
-            await opening.enter_async_context(self.hold)
-            for panel in (self.orders, self.menu, self.chat):
+            for panel in (self.hold, self.orders, self.menu, self.chat, self.faults):
                 await opening.enter_async_context(panel)
             self._open = opening.pop_all()
         return self
@@ -52,10 +52,10 @@ class Playground:
     async def __aexit__(self, *exception: object) -> None:
         await self._open.aclose()
 
-    async def send_home(self) -> None:
-        """End what would go on by itself: streams, and people who wait."""
-        for panel in (self.chat, self.menu, self.orders, self.hold):
-            await panel.send_home()
+    async def end_requests(self) -> None:
+        """End what would go on by itself: streams, and requests that wait."""
+        for panel in (self.faults, self.chat, self.menu, self.orders, self.hold):
+            await panel.end_requests()
 
 
 def create_app(playground: Playground) -> Starlette:
@@ -69,6 +69,7 @@ def create_app(playground: Playground) -> Starlette:
     routes = [
         Route("/", _page),
         Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/faults", routes=playground.faults.routes),
         Mount("/hold", routes=playground.hold.routes),
         Mount("/orders", routes=playground.orders.routes),
         Mount("/menu", routes=playground.menu.routes),
@@ -84,10 +85,7 @@ def create_app(playground: Playground) -> Starlette:
 
 async def _page(request: Request) -> Response:
     """The page; with it, a visitor gets keys of their own."""
-    response = FileResponse(STATIC / "index.html", headers=_HEADERS)
-    if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
-        response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
-    return response
+    return welcome(request, FileResponse(STATIC / "index.html", headers=_HEADERS))
 
 
 async def _sentence(request: Request, error: Exception) -> Response:

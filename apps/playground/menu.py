@@ -4,43 +4,51 @@ GET  /menu/branches           200: the chain
 GET  /menu/active?branch=…    200: the menu, and how it was got · 404 · 502 · 503
 POST /menu/publish            {"branch", "percent" | "copyOf"}   201 · what the service says
 POST /menu/rush               {"branch", "algorithm": "dibs" | "seed"}   200 · 409: one is under way
+POST /menu/kill               {"branch"}   the same with dibs; the process that loads is killed
 
 The services are started when the panel is opened first, which takes a second or two.
 """
 
+import asyncio
 import functools
 import json
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from itertools import cycle
 from time import monotonic
 from typing import Any
 
 import httpx2 as httpx
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+import redis
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from .engine import Engine
+from dibs import Unavailable
+
+from .engine import Engine, plain_client
+from .faults import Faults, visitor_of
 from .guests import Scan, percentile, rush
-from .hold import COOKIE, VISITOR
+from .menu_services import DELAY, MenuServices, open_services
 from .opening import Opening
-from .street import DELAY, Street, open_street
 
 GUESTS = 200
+_LOCK = "lock:cis:menu:active:v1:{}"
+_LOOK = 0.005
+_UNDER_WAY = DELAY / 4
+"""Seconds after which a load that was begun has reached the store-service, and not ended."""
 _KEYS = {"dibs": "cis:menu:active:v1:{}", "seed": "seed:cis:menu:active:v1:{}"}
 
 
 class MenuPanel:
     """The services behind the panel, started when they are needed, and gone on exit."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
+        self._faults = faults
         self._open = AsyncExitStack()
-        self._opening: Opening[Street]
+        self._opening: Opening[MenuServices]
         self._tables = cycle(range(2))
         self._rushing = False
         self._http: httpx.AsyncClient
@@ -53,22 +61,23 @@ class MenuPanel:
             Route("/active", self.read, methods=["GET"]),
             Route("/publish", self.publish, methods=["POST"]),
             Route("/rush", self.let_them_rush, methods=["POST"]),
+            Route("/kill", self.kill, methods=["POST"]),
         ]
 
     # ---- beginning and end
 
     async def __aenter__(self) -> "MenuPanel":
-        work = functools.partial(open_street, self._engine, self._open)
+        work = functools.partial(open_services, self._engine, self._open)
         self._opening = Opening("restaurant", work)
         client = httpx.AsyncClient(timeout=20, trust_env=False)
         self._http = await self._open.enter_async_context(client)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Services that are just being started are not waited for."""
         await self._opening.stop()
 
@@ -76,18 +85,18 @@ class MenuPanel:
 
     async def list_branches(self, request: Request) -> Response:
         """The restaurants of the chain."""
-        _only_visitors(request)
+        visitor_of(request)
         store = (await self._opening.result()).store
         return _passed_on(await self._ask("GET", f"{store.url}/branches"))
 
     async def read(self, request: Request) -> Response:
         """What one guest sees, served by the two BFFs in turn."""
-        _only_visitors(request)
-        street = await self._opening.result()
+        visitor_of(request)
+        services = await self._opening.result()
         table = next(self._tables)
         since = monotonic()
         params = {"branchId": request.query_params.get("branch", ""), "tableId": "A7"}
-        url = f"{street.dibs[table].url}/menus/active"
+        url = f"{services.dibs[table].url}/menus/active"
         answer = await self._ask("GET", url, params=params)
         if answer.status_code != 200:
             return _passed_on(answer)
@@ -96,52 +105,89 @@ class MenuPanel:
 
     async def publish(self, request: Request) -> Response:
         """A new version, through the first BFF's admin call."""
-        _only_visitors(request)
+        visitor_of(request)
         wish = await _wish(request)
         percent, copy_of = wish.get("percent"), wish.get("copyOf")
         edition = {"priceChangePercent": percent} if copy_of is None else {"copyOf": copy_of}
-        street = await self._opening.result()
-        url = f"{street.dibs[0].url}/admin/branches/{wish['branch']}/menus"
+        services = await self._opening.result()
+        url = f"{services.dibs[0].url}/admin/branches/{wish['branch']}/menus"
         return _passed_on(await self._ask("POST", url, json=edition))
 
     async def let_them_rush(self, request: Request) -> Response:
         """The menu is deleted, 200 guests come at once: how many reach the store-service?"""
-        _only_visitors(request)
+        visitor_of(request)
         wish = await _wish(request)
         if wish.get("algorithm") not in _KEYS:
             raise HTTPException(400, "algorithm must be dibs or seed.")
+        with self._alone():
+            return JSONResponse(await self._rush(wish["algorithm"], wish["branch"]))
+
+    async def kill(self, request: Request) -> Response:
+        """200 guests come, and the process that loads the menu for them is killed."""
+        visitor, wish = visitor_of(request), await _wish(request)
+        with self._alone():
+            async with self._faults.during("kill", "the BFF that loads the menu", visitor):
+                services = await self._opening.result()
+                killing = asyncio.create_task(self._kill_leader(services, wish["branch"]))
+                try:
+                    report = await self._rush("dibs", wish["branch"])
+                finally:
+                    killing.cancel()
+                    await asyncio.wait([killing])
+                killed = None if killing.cancelled() else killing.result()
+                if killed is not None:
+                    await self._replace(services, killed)
+        return JSONResponse(report | {"killed": None if killed is None else killed + 1})
+
+    async def _kill_leader(self, services: MenuServices, branch_id: str) -> int:
+        """Which of the BFFs had the lock of the load, and is dead now."""
+        pids = [child.pid for child in services.dibs]
+        while True:
+            with suppress(Unavailable):
+                pid = await self._engine.pid_holding(_LOCK.format(branch_id))
+                if pid in pids:
+                    await asyncio.sleep(_UNDER_WAY)
+                    await services.dibs[pids.index(pid)].kill()
+                    return pids.index(pid)
+            await asyncio.sleep(_LOOK)
+
+    async def _replace(self, services: MenuServices, number: int) -> None:
+        try:
+            await services.replace(number, self._engine)
+        except OSError as error:
+            raise HTTPException(503, f"The BFF does not start again: {error}.") from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         if self._rushing:
             raise HTTPException(409, "One crowd at a time, please.")
         self._rushing = True
         try:
-            return JSONResponse(await self._rush(wish["algorithm"], wish["branch"]))
+            yield
         finally:
             self._rushing = False
 
     async def _rush(self, algorithm: str, branch_id: str) -> dict[str, Any]:
-        street = await self._opening.result()
+        services = await self._opening.result()
         try:
-            children = street.dibs if algorithm == "dibs" else await street.seed()
+            children = services.dibs if algorithm == "dibs" else await services.seed()
         except OSError as error:
             raise HTTPException(503, f"The other restaurant stays closed: {error}.") from None
         await self._delete(_KEYS[algorithm].format(branch_id))
-        before = await self._calls(street)
+        before = await self._calls(services)
         scans = await rush([child.port for child in children], branch_id, GUESTS)
-        return _report(scans, await self._calls(street) - before)
+        return _report(scans, await self._calls(services) - before)
 
     async def _delete(self, key: str) -> None:
         """Gone, without a word to anybody: a plain DEL."""
-        path, once = self._engine.socket(), Retry(NoBackoff(), 0)
         try:
-            async with redis.asyncio.Redis(
-                unix_socket_path=path, socket_timeout=1, retry=once
-            ) as client:
+            async with plain_client(self._engine.socket()) as client:
                 await client.delete(key)
         except redis.RedisError:
             raise HTTPException(503, "The server is stopped; let it come back first.") from None
 
-    async def _calls(self, street: Street) -> int:
-        return (await self._ask("GET", f"{street.store.url}/stats")).json()["resolveActive"]
+    async def _calls(self, services: MenuServices) -> int:
+        return (await self._ask("GET", f"{services.store.url}/stats")).json()["resolveActive"]
 
     async def _ask(self, method: str, url: str, **content: Any) -> httpx.Response:
         try:
@@ -151,11 +197,6 @@ class MenuPanel:
 
 
 # ---- in
-
-
-def _only_visitors(request: Request) -> None:
-    if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
-        raise HTTPException(400, "Open the page first.")
 
 
 async def _wish(request: Request) -> dict[str, Any]:
@@ -174,12 +215,13 @@ async def _wish(request: Request) -> dict[str, Any]:
 
 
 def _report(scans: list[Scan], reached: int) -> dict[str, Any]:
+    served = [scan for scan in scans if scan.status == 200]
     return {
         "guests": len(scans),
-        "served": sum(scan.status == 200 for scan in scans),
+        "served": len(served),
         "reached": reached,
-        "p50": percentile(scans, 50),
-        "p99": percentile(scans, 99),
+        "p50": percentile(served or scans, 50),
+        "p99": percentile(served or scans, 99),
         "delay": DELAY,
         "how": [scan.how or "none" for scan in scans],
     }

@@ -3,6 +3,7 @@
 GET  /orders/all      200: this visitor's orders, and what the server keeps about them · 503
 POST /orders/double   {"items": {sku: quantity}}   200: both answers, and what came of them
 POST /orders/retry    the same, with a key; the first answer is lost   · 400 · 503
+POST /orders/kill     the same; the service is killed at work, and the order sent again   · 409
 
 The shop is the orders service in a process of its own, started when the panel is opened first.
 """
@@ -11,9 +12,6 @@ import asyncio
 import functools
 import json
 import re
-import secrets
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -22,18 +20,16 @@ from typing import Any
 
 import httpx2 as httpx
 import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from .child import Child
-from .engine import Engine
+from .engine import Engine, plain_client
 from .exchanges import Browser
-from .hold import COOKIE, VISITOR
+from .faults import Faults, visitor_of
 from .opening import Opening
+from .shop import Shop, open_shop
 
 _KEYS = "orders:once:*"
 _MOST_KEYS = 5
@@ -55,10 +51,11 @@ _WAYS: dict[str, Callable[[Browser, Sequence[Json]], Awaitable[list[Json]]]] = {
 class OrdersPanel:
     """The shop behind the panel, started when it is needed, and gone on exit."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
+        self._faults = faults
         self._open = AsyncExitStack()
-        self._opening: Opening[Child]
+        self._opening: Opening[Shop]
         self._kept: dict[str, dict[str, str]] = {}
         """Which keys each visitor's requests have left on the server, the newest first, and how."""
         self._turn: asyncio.Lock
@@ -75,7 +72,7 @@ class OrdersPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "OrdersPanel":
-        work = functools.partial(_open_shop, self._engine, self._open)
+        work = functools.partial(open_shop, self._engine, self._open)
         self._opening = Opening("shop", work)
         self._kept = {}
         self._turn = asyncio.Lock()
@@ -84,10 +81,10 @@ class OrdersPanel:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self._open.aclose()
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """A shop that is just being opened is not waited for."""
         await self._opening.stop()
 
@@ -95,7 +92,7 @@ class OrdersPanel:
 
     async def look(self, request: Request) -> Response:
         """What there is, before anybody clicks."""
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         shop = await self._opening.result()
         try:
             orders = await Browser(self._http, shop.url, visitor).orders()
@@ -105,20 +102,31 @@ class OrdersPanel:
 
     async def order(self, request: Request) -> Response:
         """What went over the wire, and what is different now."""
-        visitor, way = _visitor(request), request.path_params["way"]
-        if way not in _WAYS:
-            raise HTTPException(404, "The ways are double and retry.")
+        visitor, way = visitor_of(request), request.path_params["way"]
+        if way not in (*_WAYS, "kill"):
+            raise HTTPException(404, "The ways are double, retry and kill.")
         items, shop = await _items(request), await self._opening.result()
         async with self._turn:  # else one visitor's events and keys would be another's
             try:
-                return JSONResponse(await self._watched(shop, visitor, way, items))
+                if way != "kill":
+                    return JSONResponse(await self._watched(shop, visitor, way, items))
+                async with self._faults.during("kill", "the orders service", visitor):
+                    return JSONResponse(await self._watched(shop, visitor, way, items))
+            except OSError as error:
+                raise HTTPException(503, f"The shop does not open again: {error}.") from None
             except httpx.HTTPError as error:
                 raise _no_answer(error) from None
 
-    async def _watched(self, shop: Child, visitor: str, way: str, items: list[Json]) -> Json:
+    async def _watched(self, shop: Shop, visitor: str, way: str, items: list[Json]) -> Json:
         browser = Browser(self._http, shop.url, visitor)
         before, counted, known = await self._looked(shop, browser)
-        exchanges = await _WAYS[way](browser, items)
+        if way == "kill":
+            exchanges = await browser.be_interrupted(items, shop.dying())
+            # Another process answers now, which has counted from the start.
+            browser, counted = Browser(self._http, shop.url, visitor), Events()
+            exchanges += await browser.send_again(items, exchanges[0]["key"])
+        else:
+            exchanges = await _WAYS[way](browser, items)
         orders, events, keys = await self._looked(shop, browser)
         self._kept[visitor] = dict.fromkeys(_new(keys, known), way) | self._kept.get(visitor, {})
         ids = {order["orderId"] for order in before}
@@ -130,12 +138,12 @@ class OrdersPanel:
             "keys": await self._keys(visitor),
         }
 
-    async def _looked(self, shop: Child, browser: Browser) -> Look:
+    async def _looked(self, shop: Shop, browser: Browser) -> Look:
         return await asyncio.gather(browser.orders(), self._events(shop), self._all_keys())
 
     # ---- what dibs has done
 
-    async def _events(self, shop: Child) -> Events:
+    async def _events(self, shop: Shop) -> Events:
         page = (await self._http.get(f"{shop.url}/metrics")).raise_for_status().text
         return Counter({(kind, name): int(float(n)) for kind, name, n in _EVENT.findall(page)})
 
@@ -169,40 +177,12 @@ class OrdersPanel:
 
     def _server(self) -> "redis.asyncio.Redis":
         """A plain client that asks once. OSError: the server is stopped, or was never there."""
-        if self._engine.out_for:
+        if self._engine.is_frozen:
             raise OSError("the server is stopped")
-        return redis.asyncio.Redis(
-            unix_socket_path=self._engine.socket(),
-            socket_timeout=1,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-        )
-
-
-async def _open_shop(engine: Engine, open_until: AsyncExitStack) -> Child:
-    """A shop that is open until *open_until* is closed. OSError: it does not start."""
-    folder = tempfile.mkdtemp(prefix="dibs-orders-")
-    open_until.callback(shutil.rmtree, folder, ignore_errors=True)
-    shop = Child("apps.orders.main:app", folder=folder)
-    open_until.push_async_callback(shop.aclose)
-    settings = {
-        "REDIS_URL": engine.target,
-        "DATABASE_URL": f"sqlite:///{folder}/orders.db",
-        "ORDERS_SECRET": secrets.token_hex(),
-    }
-    await shop.start(settings)
-    return shop
+        return plain_client(self._engine.socket())
 
 
 # ---- in
-
-
-def _visitor(request: Request) -> str:
-    """Who orders. 400: the page was never opened here."""
-    visitor = request.cookies.get(COOKIE, "")
-    if not VISITOR.fullmatch(visitor):
-        raise HTTPException(400, "Open the page first: it sets who you are.")
-    return visitor
 
 
 async def _items(request: Request) -> list[Json]:

@@ -174,7 +174,7 @@ def _page(settings: Settings, users: Users, stack: AsyncExitStack) -> SettingsPa
         settings.line_api_base, channel_id=settings.line_login_channel_id, memory=TokenMemory()
     )
     stack.push_async_callback(tokens.aclose)
-    return SettingsPage(settings.liff_id, tokens=tokens, users=users)
+    return SettingsPage(settings.liff_id, tokens=tokens, users=users, sdk=settings.liff_sdk_url)
 
 
 def _bot(

@@ -1,10 +1,12 @@
 """An example: the processing lock in handlers of line-bot-sdk's `WebhookHandler`, as in the seeds.
 
-    bot = SynchronousBot(secret=…, access_token=…, users=UserDatabase(…), forecast=…)
+    users = UserDatabase("sqlite:///weamind.db")
+    users.prepare()
+    bot = SynchronousBot(secret=…, access_token=…, users=users, forecast=…)
     bot.handler.handle(body, signature)     # in a thread, after LINE has had its 200
 
-`WebhookHandler` calls plain functions, one event after the other. It needs line-bot-sdk, which the
-bot itself does not: `main.py` is the bot to run.
+docs/weamind.md has a whole program around it. `WebhookHandler` calls plain functions, one event
+after the other. It needs line-bot-sdk, which the bot itself does not: `main.py` is the bot to run.
 """
 
 from collections.abc import Callable

@@ -127,6 +127,68 @@ LIMITS = (
 )
 """A lease that one may hold, and one that three may."""
 
+LISTENING = with_before(
+    System("dibs, no listener", TASKS, "ours", "dibs", "dibs"),
+    System("a function", TASKS, "ours_heard", "dibs", "dibs", "Nothing"),
+    System(
+        "prometheus", TASKS, "ours_heard", "prometheus_client", "prometheus-client", "Prometheus"
+    ),
+    System("logging, INFO", TASKS, "ours_heard", "dibs", "dibs", "Logging"),
+    System("logging, DEBUG", TASKS, "ours_heard", "dibs", "dibs", "AllLogging"),
+    System("structlog, INFO", TASKS, "ours_heard", "structlog", "structlog", "Structlog"),
+    System("structlog, DEBUG", TASKS, "ours_heard", "structlog", "structlog", "AllStructlog"),
+    System("sentry", TASKS, "ours_heard", "sentry_sdk", "sentry-sdk", "Sentry"),
+    System(
+        "opentelemetry, no SDK",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "OpenTelemetry",
+    ),
+    System(
+        "opentelemetry, not sampled",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "Unsampled",
+    ),
+    System(
+        "a bare span, not sampled",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "BareUnsampled",
+    ),
+    System(
+        "opentelemetry, sampled",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "Sampled",
+    ),
+    System(
+        "a bare span, sampled",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "BareSpan",
+    ),
+    System(
+        "opentelemetry, metrics",
+        TASKS,
+        "ours_heard",
+        "opentelemetry",
+        "opentelemetry-sdk",
+        "Metrics",
+    ),
+)
+"""dibs with one listener each; behind OpenTelemetry's, what its SDK costs without us."""
+
 WAITERS = tuple(each for each in LEASES if each.name in (LOCK, PRL, DIBS, f"{DIBS} (before)"))
 """Who can wait for one."""
 
@@ -210,5 +272,5 @@ GUARDS = with_before(
 
 def find(name: str, world: str) -> System:
     """The system of that name in that world."""
-    known = (*LEASES, *LIMITS, *HITS, *MANY, *STAMPEDE, *GUARDS)
+    known = (*LEASES, *LIMITS, *LISTENING, *HITS, *MANY, *STAMPEDE, *GUARDS)
     return next(system for system in known if (system.name, system.world) == (name, world))

@@ -20,7 +20,7 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_WORLD",
+    "WRONG_KIND",
     "Background",
     "BackgroundTasks",
     "Body",
@@ -32,8 +32,10 @@ __all__ = [
     "current_loop",
     "ends_task",
     "fits",
+    "flight_here",
     "gather",
     "gather_until",
+    "is_cancellation",
     "monotonic",
     "off_loop",
     "redis",
@@ -42,11 +44,11 @@ __all__ = [
     "shutdown",
     "sleep",
     "within",
-]
+]  # fmt: skip
 
 Q = TypeVar("Q")
 sleep = asyncio.sleep
-WRONG_WORLD = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
+WRONG_KIND = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
 
 
 class Signal:
@@ -189,7 +191,7 @@ class Flight:
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.
     """
 
-    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits")
+    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits", "origins")
 
     def __init__(
         self,
@@ -198,6 +200,8 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
+        self.origins: tuple[object, ...] | None = None
+        """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._joined = 0
         self._worker: asyncio.Task[Any] | None = None
         self._loop = running_loop()
@@ -254,6 +258,16 @@ class Flight:
 
 def _no_flight() -> None:
     return None
+
+
+def flight_here() -> "Flight | None":
+    """The flight whose work this is."""
+    return _flight.get(_no_flight)()
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True: somebody cancelled the task."""
+    return isinstance(error, asyncio.CancelledError)
 
 
 def _see_error(task: "asyncio.Task[Any]") -> None:

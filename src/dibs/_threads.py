@@ -21,7 +21,7 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_WORLD",
+    "WRONG_KIND",
     "Background",
     "BackgroundTasks",
     "Body",
@@ -33,8 +33,10 @@ __all__ = [
     "current_loop",
     "ends_task",
     "fits",
+    "flight_here",
     "gather",
     "gather_until",
+    "is_cancellation",
     "monotonic",
     "off_loop",
     "redis",
@@ -43,10 +45,10 @@ __all__ = [
     "shutdown",
     "sleep",
     "within",
-]
+]  # fmt: skip
 
 Q = TypeVar("Q")
-WRONG_WORLD = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
+WRONG_KIND = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
 
 
 class Signal:
@@ -152,6 +154,8 @@ class Flight:
     ) -> None:
         self.awaits: Flight | None = None
         """The flight that the work of this one waits for."""
+        self.origins: tuple[object, ...] | None = None
+        """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._work = work
         self._ended = ended
         self._change = threading.Condition()
@@ -233,6 +237,16 @@ class Flight:
 
     def cancel(self) -> None:
         """Nothing: a thread cannot be ended from outside."""
+
+
+def flight_here() -> Flight | None:
+    """The flight whose work this is."""
+    return _here.flight
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True: the thread is interrupted, not only what it called."""
+    return not isinstance(error, Exception)
 
 
 _MOST_THREADS = 64

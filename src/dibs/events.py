@@ -4,11 +4,14 @@ A listener is any callable that takes an `Event`. It runs where the thing happen
 thread or task, or beside it for what happens in the background (renewed, lost, recovered). So it
 must be quick, must not block, and with threads must be thread-safe. Nobody listening costs
 nothing: no event is made.
+
+A listener may have an attribute `kinds`, the kinds of events that it wants; no others are made for
+it. One that makes spans of a trace is a `SpanListener`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, get_args
 
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
@@ -21,10 +24,65 @@ Kind = Literal[
     "fired", "finished", "failed", "missed",
 ]  # fmt: skip
 
+KINDS: frozenset[Kind] = frozenset(get_args(Kind))
+"""All of them."""
+
 Listener = Callable[["Event"], object]
 
+SpanKind = Literal["hold", "claim", "load", "wait", "run"]
+"""hold, claim: from the request to the end of the block. load: a call of a loader. wait: for a load
+by somebody else. run: a run of a scheduled function."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+class Span(Protocol):
+    """A piece of work that is under way, in the trace of one listener.
+
+    Its methods are called in the thread or task of the work, except `end` of a generator that is
+    garbage-collected.
+    """
+
+    @property
+    def origin(self) -> object:
+        """What spans elsewhere can be linked to; see `SpanListener.origin`."""
+        ...
+
+    def waited(self, seconds: float) -> None:
+        """It waited for others so long, until now."""
+        ...
+
+    def link(self, origin: object) -> None:
+        """It depends on another span."""
+        ...
+
+    def end(self, outcome: str, error: BaseException | None) -> None:
+        """It is over. *outcome* is a code; *error*: what it raised."""
+        ...
+
+
+class SpanListener(Protocol):
+    """A listener that also makes spans, which are the parents of spans made in the block."""
+
+    makes_spans: bool
+    """True: it does."""
+
+    def __call__(self, event: "Event") -> object:
+        """Something happened."""
+        ...
+
+    def span(
+        self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
+    ) -> Span:
+        """Begin a span, in the thread or task of the work, and make it the current one until it
+        ends. *reason*: why a value is loaded. *behind*: nobody waits for it, so that it begins a
+        trace of its own, linked to *origin*."""
+        ...
+
+    def origin(self) -> object:
+        """What work that begins behind the caller is linked to: the current span. None: nothing."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """One fact. `name` is the template of the key, never the key: it holds no personal data."""
 

@@ -19,7 +19,7 @@ import pytest
 
 from dibs.testing import eventually
 
-from .playground_process import Playground, running
+from .playground_process import ROOT, Playground, running
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -152,7 +152,7 @@ def test_strangers(playground: Playground, visitor: httpx.Client) -> None:
     """Unknown people, too many words, and whoever has not opened the page."""
     assert hold(visitor, "eve").status_code == 404
     assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
-    for path in ("/hold/ann", "/hold/outage"):
+    for path in ("/hold/ann", "/faults/stop"):
         answer = httpx.post(playground.url + path, json={}, trust_env=False)
         assert answer.status_code == 400 and "Open the page first" in answer.json()["error"]
         forged = {"dibs_playground": "x:y"}
@@ -184,8 +184,7 @@ def test_an_outage_is_short_and_honest(playground: Playground, visitor: httpx.Cl
     """While it is stopped: let through within the budget, unguarded. Afterwards: as before."""
     assert hold(visitor, "ann", ttl=2).json()["guarded"] is True
     visitor.delete("/hold/ann")
-    assert visitor.post("/hold/outage").status_code == 202
-    assert visitor.post("/hold/outage").status_code == 409
+    assert visitor.post("/faults/stop").status_code == 202
     during = hold(visitor, "ann", ttl=10)
     assert during.status_code == 200 and during.json()["guarded"] is False
     assert during.json()["took"] < 0.25 + 0.05 + 0.2  # the last: for a busy machine
@@ -198,7 +197,7 @@ def test_a_crash_leaves_no_stopped_server() -> None:
     """The page is killed while the server is stopped: the server ends all the same."""
     with running() as playground:
         with playground.visitor() as visitor:
-            assert visitor.post("/hold/outage").status_code == 202
+            assert visitor.post("/faults/stop").status_code == 202
         assert playground.servers()
         playground.process.kill()
         eventually(lambda: not playground.servers())
@@ -218,7 +217,7 @@ def test_it_ends_when_told(number: signal.Signals, stopped: bool) -> None:
         stack.enter_context(watching(visitor))
         stack.enter_context(ben_waiting(playground, visitor))
         if stopped:
-            visitor.post("/hold/outage")
+            visitor.post("/faults/stop")
         code, said, took = playground.end(number)
         assert (code, said) == (0, "") and took < 4
         assert not playground.servers() and not os.listdir(playground.folder)
@@ -232,6 +231,16 @@ def test_a_port_in_use_gets_one_line() -> None:
             said = "".join(playground.process.communicate(timeout=10))
             assert playground.process.returncode == 1 and not playground.line
             assert said.count("\n") == 1 and f"port {port}" in said and "in use" in said
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--nonsense", 2)])
+def test_help_starts_nothing(argument: str, code: int) -> None:
+    """It is printed; so is what cannot be understood, with code 2."""
+    command = [sys.executable, "-m", "apps.playground", argument]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert said.returncode == code
+    assert (said.stdout or said.stderr).startswith("usage: python -m apps.playground")
+    assert "is at http" not in said.stdout
 
 
 # ------------------------------------------------------------------------------- in a browser

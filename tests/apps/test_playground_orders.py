@@ -122,7 +122,7 @@ def test_what_the_orders_panel_refuses(playground: Playground, visitor: httpx.Cl
 def test_an_outage_is_told_as_it_is(visitor: httpx.Client) -> None:
     """The server is stopped: with a key there is still one order; what is kept is not known."""
     assert visitor.get("/orders/all").status_code == 200
-    assert visitor.post("/hold/outage").status_code == 202
+    assert visitor.post("/faults/stop").status_code == 202
     during = order(visitor, "retry")
     assert during["placed"] == 1 and during["exchanges"][1]["status"] == 201
     eventually(lambda: visitor.get("/orders/all").json()["keys"] is not None, within=ROOM)

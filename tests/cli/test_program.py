@@ -2,9 +2,23 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from dibs._interface import KINDS, Entry, Permit
+from dibs.cli.changes import SIGNS
+from dibs.cli.completion import Words
+from dibs.cli.program import (
+    CLOSED_PIPE,
+    COMMANDS,
+    INTERRUPTED,
+    NOT_FOUND,
+    OK,
+    UNAVAILABLE,
+    USAGE,
+    make_parser,
+)
 from dibs.testing import Server
 from tests.cli.program import COMMAND, environment, run
 
@@ -70,6 +84,20 @@ def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
     script = run("", "completion", shell).out
     for word in ("release", "invalidate", "show-keys", "kind"):
         assert word in script
+
+
+def test_the_page_has_every_option_code_and_field() -> None:
+    """Of our own commands; `doctor` and `console` have pages of their own."""
+    page = (Path(__file__).parents[2] / "docs/command-line.md").read_text("utf-8")
+    words = Words(make_parser("*"))
+    ours = [each.name for each in COMMANDS if each.module.startswith("dibs.cli.")]
+    for name in ours:
+        assert f"`dibs {name}`" in page
+        assert [option for option in words.options[name] if f"`{option}`" not in page] == []
+    for name in (*Entry._fields, *Permit._fields, *KINDS, *SIGNS):
+        assert f"`{name}`" in page, name
+    for code in (OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE):
+        assert f"\n| {code} |" in page
 
 
 def test_the_entry_point_and_the_modules_are_the_same_program() -> None:

@@ -14,3 +14,15 @@ def test_the_breaker_tells_news_once() -> None:
     assert breaker.cause == "refused", "what the outage began with"
     assert breaker.close(12.5) == 2.5
     assert not breaker.is_open
+
+
+def test_the_breaker_names_its_state() -> None:
+    """Closed, open, and half-open: asked again, without an answer so far."""
+    breaker = Breaker()
+    assert (breaker.state, breaker.since) == ("closed", None)
+    breaker.trip(10.0, "refused")
+    assert (breaker.state, breaker.since) == ("open", 10.0)
+    breaker.half_open()
+    assert (breaker.state, breaker.since) == ("half-open", 10.0)
+    breaker.close(12.0)
+    assert (breaker.state, breaker.since) == ("closed", None)

@@ -7,6 +7,7 @@ import pytest
 from dibs import UsageError
 from dibs._core.capabilities import (
     PLAIN,
+    PLAIN_AGAIN,
     RESP2,
     RESP3,
     RESP3_AGAIN,
@@ -92,7 +93,10 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
     assert handshake.closed() is None
     engine = finish(handshake, [None, 0, -2, 0], [1])
     assert engine.whole_scripts and not engine.tracking
-    assert isinstance(handshake.closed(), UsageError)
+    assert handshake.closed() is None, "a server that restarts does that as well"
+    again = Handshake(plain=True, again=True, pushes=False)
+    finish(again, [None, 0, -2, 0], [1])
+    assert isinstance(again.closed(), UsageError)
 
 
 def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
@@ -101,9 +105,10 @@ def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
     assert negotiation.first(0.0) == RESP3
     assert negotiation.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
     assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
-    assert negotiation.after(PLAIN, refused=False, closed=True) is None
+    assert negotiation.after(PLAIN, refused=False, closed=True) == PLAIN_AGAIN
+    assert negotiation.after(PLAIN_AGAIN, refused=False, closed=True) is None
     assert negotiation.first(1.0) == RESP3, "nothing has worked"
-    negotiation.worked(PLAIN, 2.0)
+    negotiation.worked(PLAIN_AGAIN, 2.0)
     assert negotiation.first(3.0) == PLAIN
     assert negotiation.first(2.0 + Negotiation.LASTS) == RESP3
     assert negotiation.after(PLAIN, refused=False, closed=False) is None

@@ -203,6 +203,23 @@ def test_both_connections_may_answer_and_the_first_answer_counts() -> None:
     assert (waiter.answers, waiter.outcome) == (1, b"first")
 
 
+def test_a_request_that_is_silent_on_two_connections_is_an_outage() -> None:
+    """Half of the budget each, also if the second opens at once; bytes in between begin anew."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    looks_until(machine, Next.OPEN)
+    fresh = Channel()
+    fresh.has_received = True  # the handshake
+    for pending in machine.use(fresh, 1.0):
+        sent(fresh, *pending)
+    assert machine.look(SLICE, 0) is Next.NOTHING
+    assert looks_until(machine, Next.TRIP) <= SLICES // 2 + 1
+    fresh.has_received = True
+    assert machine.look(SLICE, 0) is Next.NOTHING
+    looks_until(machine, Next.OPEN)
+
+
 def broken(machine: Multiplexer[Channel], channel: Channel) -> tuple[Next, Channel]:
     """What follows when *channel* breaks, and the next connection with its requests."""
     found = machine.lost(channel, EOFError())

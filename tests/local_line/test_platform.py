@@ -45,6 +45,7 @@ from local_line.messages import check_messages
 from local_line.refusals import Refusal
 from local_line.routes import create_page
 from local_line.sources import new_id
+from local_line.troubles import trouble
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -267,6 +268,25 @@ async def test_what_a_bot_can_do_wrong() -> None:
     assert (silent.status, silent.reason) == (None, "request_timeout")
     assert (absent.status, absent.reason) == (None, "could_not_connect")
     assert 0.3 <= silent.took < ROOM
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "not HTTP"])
+async def test_a_bot_that_crashes_at_work(how: str) -> None:
+    """It was there, and gives no answer: that is said, and not that nobody is there."""
+
+    async def crash(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if how == "reset":
+            writer.transport.abort()
+        elif how == "not HTTP":
+            writer.write(b"Traceback (most recent call last):\r\n\r\n")
+        writer.close()
+
+    async with LocalLine() as line, await asyncio.start_server(crash, "127.0.0.1", 0) as server:
+        line.webhook_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
+        row = await line.say("嗨")
+    assert (row.status, row.reason) == (None, "unclassified")
+    assert trouble(row) == f"webhook: no HTTP answer from {row.url}. Did the bot crash?"
 
 
 async def test_two_seconds_is_what_a_bot_has() -> None:
@@ -1261,7 +1281,7 @@ async def test_a_page_that_is_too_slow_is_told_everything_again() -> None:
             line.happen([events.text(f"第 {n} 句")], source=who.private)
         again = await anext(seen)
         assert again.startswith("event: state") and "\\u7b2c 299" in again
-        await panel.send_home()
+        await panel.end_requests()
         with pytest.raises(StopAsyncIteration):
             await anext(seen)
 

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from dibs import Dibs
+import pytest
+
+from dibs import Dibs, Unavailable
 from dibs.testing import Child, FaultProxy, Server
 
 
@@ -53,6 +55,30 @@ def test_the_first_call_keeps_to_its_limits(valkey: Server) -> None:
             since = time.monotonic()
             with dibs.hold("user:1", ttl=5):
                 assert time.monotonic() - since < 2 + 0.5 + 0.5
+
+
+def test_without_a_thread_to_renew_it_nothing_is_taken(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the interpreter shuts down: Unavailable, with a code; a value is loaded all the same.
+
+    Python 3.12 starts no thread for a worker that goes on after the main thread has ended.
+    """
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="no thread") as caught, dibs.claim("a", window=5):
+            raise AssertionError
+        assert caught.value.cause == "no_thread"
+        with pytest.raises(Unavailable), dibs.hold("a", ttl=5, renew=True):
+            raise AssertionError
+        assert valkey.keys() == []
+        assert dibs.get_or_load("menu", lambda: 17, ttl=5) == 17
+        with dibs.hold("a", ttl=5) as lease:
+            assert lease.guarded
 
 
 def test_threads_share_few_connections(valkey: Server) -> None:

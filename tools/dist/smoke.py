@@ -83,6 +83,19 @@ def cron(url: str) -> None:
             pass
 
 
+def cli(url: str) -> None:
+    """The command finds a lease, and says that another key is free."""
+    from rich.console import Console
+
+    from dibs import Dibs
+
+    assert Console
+    command = [sys.executable, "-m", "dibs", "peek", "--url", url, "--namespace", "cli:"]
+    with Dibs(url, namespace="cli:") as dibs, dibs.hold("key", ttl=60):
+        subprocess.run([*command, "key"], check=True, capture_output=True)
+        assert subprocess.run([*command, "other"], capture_output=True).returncode == 1
+
+
 def starlette(url: str) -> None:
     """The second of two equal requests is refused."""
     from starlette.applications import Starlette
@@ -301,6 +314,38 @@ def prometheus(url: str) -> None:
     assert b"dibs_" in generate_latest()
 
 
+def opentelemetry(url: str) -> None:
+    """Without an SDK the listener does nothing, and hurts nobody."""
+    from dibs import Dibs
+    from dibs.integrations.opentelemetry import OpenTelemetryListener
+
+    with Dibs(url, listeners=[OpenTelemetryListener()]) as dibs:
+        with dibs.hold("smoke:trace", ttl=5) as lease:
+            assert lease.guarded
+
+
+def structlog(url: str) -> None:
+    """Events become entries."""
+    from dibs import Dibs
+    from dibs.integrations.structlog import StructlogListener
+    from structlog.testing import capture_logs
+
+    with capture_logs() as entries, Dibs(url, listeners=[StructlogListener(level="DEBUG")]) as dibs:
+        with dibs.hold("smoke:log", ttl=5):
+            pass
+    assert [entry["event"] for entry in entries] == ["dibs.acquired", "dibs.released"]
+
+
+def sentry(url: str) -> None:
+    """Events become breadcrumbs; here, of nobody."""
+    from dibs import Dibs
+    from dibs.integrations.sentry import SentryListener
+
+    with Dibs(url, listeners=[SentryListener(level="DEBUG")]) as dibs:
+        with dibs.hold("smoke:crumb", ttl=5) as lease:
+            assert lease.guarded
+
+
 def linebot(url: str) -> None:
     """A dispatcher verifies a webhook of LINE's SDK and hands its event to a handler."""
     import base64
@@ -343,6 +388,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "": library,
     "arq": arq,
     "celery": celery,
+    "cli": cli,
     "cron": cron,
     "django": django,
     "dramatiq": dramatiq,
@@ -353,9 +399,12 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "linebot": linebot,
     "msgspec": functools.partial(quick_json, "msgspec"),
     "orjson": functools.partial(quick_json, "orjson"),
+    "opentelemetry": opentelemetry,
     "prometheus": prometheus,
     "rq": rq,
+    "sentry": sentry,
     "starlette": starlette,
+    "structlog": structlog,
     "taskiq": taskiq,
 }
 

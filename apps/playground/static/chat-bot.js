@@ -1,6 +1,7 @@
 // What the playground adds to the chat: the way to its other panels, how slow the bot's weather is, and its lock.
 
 import { language } from "/chat/static/chat-words.js";
+import { addCopy, addFaults } from "/static/faults.js";
 
 const $ = (selector) => document.querySelector(selector);
 const make = (tag, facts, ...children) => {
@@ -24,7 +25,7 @@ nav.setAttribute("aria-label", say("Panels", "其他頁面"));
 nav.querySelector('[href="/chat/"]').setAttribute("aria-current", "page");
 $(".motto").after(nav);
 
-// ---- the lever
+// ---- the controls
 
 const slider = make("input", { type: "range", id: "delay", min: 0, max: 4, step: 1, value: 2 });
 const shown = make("output", { id: "delay-now", htmlFor: "delay" });
@@ -33,16 +34,28 @@ const hint = make("p", { className: "fact" },
   say("A newcomer has no home yet. ", "新朋友還沒有住家。"), home,
   say(" Then tap ", " 然後趁查詢時連點"), make("span", { lang: "zh-Hant", textContent: "住家" }),
   say(" again and again while the weather is looked up: one forecast, and a word to be patient for the other taps.", "好幾次：只會有一份預報，其他的會請您稍候。"));
-const lever = make("div", { className: "ttl" }, make("label", { htmlFor: "delay", textContent: say("The weather takes", "查天氣需要") }), shown, slider, hint);
+const controls = make("div", { className: "ttl" }, make("label", { htmlFor: "delay", textContent: say("The weather takes", "查天氣需要") }), shown, slider, hint);
 const lock = make("p", { className: "lock", id: "lock" });
 lock.setAttribute("role", "status");
-if (!isBare) $(".backstage").prepend(lock, lever);
+const LINE = 'async with dibs.hold(f"processing:user:{user_id}", ttl=5, at_least=1):';
+const write = make("p", { className: "write" }, make("span", { textContent: say("Around the answer, write", "在回覆的外面，寫這一行") }), make("code", { textContent: LINE }));
+const faults = make("section", { className: "faults" });
+if (!isBare) {
+  const number = language === "zh" ? 1 : 0;
+  addCopy(write, number);
+  addFaults(faults, { kill: [say("Kill the bot", "強制結束機器人"), "/chat/kill"], language: number });
+  $(".backstage").prepend(write, lock, controls, faults);
+}
 
-home.addEventListener("click", () => fetch("api/tap", {
-  method: "POST",
-  headers: { "Content-Type": "application/json" },
-  body: JSON.stringify({ as: person, data: "action=set&type=home&place=65000010", displayText: "把住家設成板橋" }),
-}).catch(() => {}));
+home.addEventListener("click", async () => {
+  const body = JSON.stringify({ as: person, data: "action=set&type=home&place=65000010", displayText: "把住家設成板橋" });
+  try {
+    const answer = await fetch("api/tap", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+    note(answer.ok ? "" : (await answer.json()).error);
+  } catch {
+    // The stream notices, too, and says so.
+  }
+});
 
 function show() {
   shown.value = `${slider.value} s`;

@@ -156,6 +156,22 @@ onClick("#rush", async () => {
   }
 });
 
+/** The BFF that loads the menu is killed, with 200 guests there. */
+async function kill() {
+  const side = $("#side-dibs");
+  if ($("#rush").getAttribute("aria-disabled") === "true" || !branch()) return;
+  for (const each of ["dibs", "seed"]) drawSide(each, null);
+  side.classList.add("running");
+  try {
+    drawSide("dibs", await ask("/menu/kill", { branch: branch() }));
+  } catch (error) {
+    note(error.message);
+  } finally {
+    side.classList.remove("running");
+  }
+}
+$("#cached").addEventListener("kill", kill);
+
 // ---- two sides
 
 const SEAT = { miss: "asked", none: "unserved", bypass: "asked" };
@@ -171,7 +187,9 @@ function drawSide(side, report) {
   $(".seats", box).replaceChildren(...hows.map((how) => make("i", how && (SEAT[how] ?? "spared"))));
 }
 
-function verdict(side, { served, guests, reached, delay }) {
+function verdict(side, { served, guests, reached, delay, killed }) {
+  if (killed === null) return "The menu was there before anybody could be killed. Try again.";
+  if (killed) return `BFF ${killed} was killed while it loaded: its ${guests - served} guests got nothing. When its lock had ended, one of the others loaded the menu.`;
   if (!served) return "Nobody got a menu: the restaurant is closed.";
   if (served < guests) return `${guests - served} of ${guests} got no menu.`;
   if (side === "dibs") return reached === 1 ? "One asked; the others were handed its answer." : `${reached} asked.`;

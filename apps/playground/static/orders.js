@@ -105,6 +105,7 @@ async function order(way) {
 
 $("#slip").addEventListener("submit", (event) => { event.preventDefault(); order("double"); });
 $("#retry").addEventListener("click", () => order("retry"));
+$("#once").addEventListener("kill", () => order("kill"));
 
 function draw(way, report) {
   drawTries(way, report.exchanges);
@@ -121,7 +122,8 @@ const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
 /** What it comes to, in a sentence. */
 function sum({ exchanges, placed }) {
-  const counted = make("b", "", `${count(exchanges.length, "request")}, ${placed ? count(placed, "new order") : "no new order"}.`);
+  const requests = exchanges.reduce((sum, each) => sum + 1 + (each.refused ?? 0), 0);
+  const counted = make("b", "", `${count(requests, "request")}, ${placed ? count(placed, "new order") : "no new order"}.`);
   if (placed > 1) return [counted, " The server was out, and requests without a key cannot be distinguished."];
   if (!placed && exchanges.every((each) => each.status === 429)) return [counted, " It was placed a moment ago."];
   return [counted];
@@ -129,36 +131,39 @@ function sum({ exchanges, placed }) {
 
 // ---- two tries
 
-const NAMED = { double: ["First click", "Second click"], retry: ["First try", "Second try"] };
+const NAMED = { double: ["First click", "Second click"], retry: ["First try", "Second try"], kill: ["First try", "Sent again"] };
 const TRIES = [...document.querySelectorAll(".try")];
 const clocks = [null, null]; // { until, of }: when the same order may be sent again
 
 /** What became of it: a word for the look, and a sentence. */
-function verdict(exchange) {
-  const { status, headers, body } = exchange;
+function verdict(exchange, way) {
+  const { status, headers, body, refused } = exchange;
+  if (status === undefined && way === "kill") return ["lost", "The service was killed at work. Was it placed? Nobody here knows."];
   if (status === undefined) return ["lost", "The line broke before the answer was read. Was it placed? Nobody here knows."];
   if (headers["Idempotent-Replayed"]) return ["replayed", "The answer of the first, to the byte. Nothing was placed again."];
+  if (status === 201 && refused) return ["placed", "Placed, when the claim of the dead process had ended."];
   if (status === 201) return ["placed", "Placed."];
   return ["refused", body.message ?? body.detail];
 }
 
 function drawTries(way, exchanges) {
   exchanges.forEach((exchange, index) => {
-    const box = TRIES[index], [is, says] = verdict(exchange);
+    const box = TRIES[index], [is, says] = verdict(exchange, way);
     const wait = Number(exchange.headers?.["Retry-After"]);
     clocks[index] = wait ? { until: now() + wait, of: wait, says } : null;
     box.dataset.is = is;
     $("h3", box).textContent = NAMED[way][index];
     $(".says", box).textContent = says;
-    $(".talk", box).replaceChildren(...talk(exchange));
+    $(".talk", box).replaceChildren(...talk(exchange, way));
   });
   tick();
 }
 
 /** The request and its answer, as far as they matter. */
-function talk({ key, status, reason, headers, took }) {
+function talk({ key, status, reason, headers, took, refused }, way) {
   const sent = [make("b", "", "POST /orders"), "\n", ...(key ? [`Idempotency-Key: ${key}\n`] : [])];
-  if (status === undefined) return [...sent, make("span", "said", "✗ hung up"), ` after ${ms(took)}\n`];
+  if (refused) sent.push(`${refused} × 409 Conflict, and waited as Retry-After says\n`);
+  if (status === undefined) return [...sent, make("span", "said", way === "kill" ? "✗ connection lost" : "✗ hung up"), ` after ${ms(took)}\n`];
   const tag = headers["Idempotent-Replayed"] ? [make("span", "tag", "replayed")] : [];
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`);
   return [...sent, make("b", "said", `${status} ${reason}`), ` in ${ms(took)}`, ...tag, "\n", ...lines];
@@ -194,7 +199,7 @@ function keep(keys) {
   drawKept();
 }
 
-const KEEPS = { double: "that it was done", retry: "the answer" };
+const KEEPS = { double: "that it was done", retry: "the answer", kill: "the answer" };
 
 function drawKept() {
   kept.forEach(({ way, bytes, until }, index) => {
@@ -226,7 +231,8 @@ for (const [way, text] of CODE) {
   $("#orders-code").append(element);
 }
 
-function drawCode(way) {
+function drawCode(ran) {
+  const way = ran === "kill" ? "retry" : ran;
   for (const element of $("#orders-code").children) element.classList.toggle("now", element.dataset.way === way);
 }
 

@@ -50,7 +50,6 @@ function showTtl() {
 }
 $("#ttl").addEventListener("input", showTtl);
 showTtl(); // a reload may have kept another value
-$("#outage").addEventListener("click", () => { if (!state?.out_for) send("POST", "/hold/outage"); });
 
 // ---- the stream comes in
 
@@ -110,6 +109,7 @@ function farewell(name, status) {
   switch (status.how) {
     case "released": return { says: `${name} let go.`, fact: `held it for ${seconds(status.held)} s` };
     case "late": return { says: `${name}’s time ran out; the server had freed the key by itself.`, fact: `held it for ${seconds(status.held)} s` };
+    case "killed": return { says: `${name}’s process was killed. Nobody can release the key: it is free when its time is over.`, fact: status.held === undefined ? "" : `had it for ${seconds(status.held)} s` };
     case "unguarded": return { says: `${name} is done. There was no lease to give back.`, fact: "" };
     default: return { says: `${name} stopped waiting. Nothing was left behind.`, fact: "" };
   }
@@ -176,7 +176,7 @@ function standing(status) {
     case "in": return [2, `lease.guarded is ${status.guarded ? "True" : "False"}`];
     case "waiting": return [1, status.wait ? "waits here" : "asks"];
     case "refused": return [4, `busy.retry_after was ${status.retry_after.toFixed(3)}, busy.holder "${status.holder}"`];
-    case "left": return [1, { released: "left: released", late: "left: too late, the key was free already", unguarded: "left: nothing to release" }[status.how] ?? "cancelled: no key is left behind"];
+    case "left": return [1, { released: "left: released", late: "left: too late, the key was free already", unguarded: "left: nothing to release", killed: "killed: nothing was released" }[status.how] ?? "cancelled: no key is left behind"];
     default: return [null];
   }
 }
@@ -194,22 +194,24 @@ function codeLine(text, remark, isNow) {
   return line;
 }
 
-// ---- the key, and the switch
+// ---- the key
 
-/** Who of the two has the key; undefined: neither. */
-const holder = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[person].is === "in" && state.people[person].guarded)];
+/** Who of the two has the key, or died with it; undefined: neither. */
+const holder = () => living() ?? dead();
+const dead = () => {
+  const killed = Object.keys(PEOPLE).find((person) => state.people[person].how === "killed" && state.people[person].guarded);
+  return killed && `${PEOPLE[killed]}’s dead process`;
+};
+const living = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[person].is === "in" && state.people[person].guarded)];
 
 function drawServer() {
-  const { held, answers } = state, out = left(state.out_for);
+  const { held, answers } = state;
   write($("#key"), state.key);
   write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${holder() ?? held.holder} for ${seconds(left(held.remaining))} s` : "is free");
-  const outage = $("#outage");
-  outage.setAttribute("aria-disabled", out > 0);
-  write(outage, out > 0 ? `Stopped, back in ${seconds(out)} s` : "Stop the server for 5 s");
-  const frozen = "The server is frozen. Let Ann or Ben ask now: they are answered all the same, and correctly.";
-  write($("#note"), now() < complaint.until ? complaint.text : out > 0 ? frozen : "");
+  write($("#note"), now() < complaint.until ? complaint.text : state.out ? FROZEN : "");
 }
 
+const FROZEN = "The server is stopped. Let Ann or Ben ask now: they are answered all the same, and correctly.";
 let complaint = { text: "", until: 0 };
 function complain(text) { complaint = { text, until: now() + 6 }; }
 
@@ -221,7 +223,7 @@ function remember() {
   for (const person of Object.keys(PEOPLE)) {
     const { is, guarded, wait } = state.people[person];
     follow(person, is === "in" ? (guarded ? "in" : "unguarded") : is === "waiting" && wait ? "waiting" : null);
-    follow(person, state.out_for > 0 ? "out" : null, true);
+    follow(person, state.out ? "out" : null, true);
   }
   while (spans.length && spans[0].to < now() - PAST) spans.shift();
 }

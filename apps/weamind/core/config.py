@@ -127,6 +127,11 @@ class Settings(StoreSettings):
     line_login_channel_id: Annotated[str, Field(pattern=r"^[0-9]+$")] | None = None
     """The channel that the LIFF app belongs to: only tokens that were made for it are good."""
 
+    liff_sdk_url: Annotated[HttpUrl, Field(pattern=r"/liff/edge/2/sdk\.js$")] = (
+        "https://static.line-scdn.net/liff/edge/2/sdk.js"
+    )
+    """The script of that page: LINE's own, or local-line's, to try the page on one machine."""
+
     event_concurrency: Annotated[int, Field(ge=1, le=1000)] = 32
     """How many events are worked on at once in this process."""
     event_queue_limit: Annotated[int, Field(ge=1, le=100_000)] = 2000

@@ -25,28 +25,21 @@ from .tokens import Tokens
 
 SDK = "https://static.line-scdn.net/liff/edge/2/sdk.js"
 LONGEST_BODY = 4096
+_LINES_HOSTS = "https://api.line.me https://access.line.me https://liffsdk.line-scdn.net"
 _STATIC = Path(__file__).with_name("static")
 _PRIVATE = {"Cache-Control": "no-store"}
 _CHECKED = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-_POLICY = {
-    # Scripts of LINE's from where the SDK lies, and nowhere else; with it go the hosts that it asks
-    # itself: who the page is, and whether the person is logged in.
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-    f"script-src 'self' {SDK.removesuffix('2/sdk.js')}; "
-    "connect-src 'self' https://api.line.me https://access.line.me https://liffsdk.line-scdn.net; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    # After the login the address has a code in it, which is for this page only.
-    "Referrer-Policy": "strict-origin",
-}
 
 
 class SettingsPage:
     """The page of one LIFF app, as two ASGI apps: `pages` for /liff, `people` for /users."""
 
-    def __init__(self, liff_id: str, *, tokens: Tokens, users: Users) -> None:
+    def __init__(self, liff_id: str, *, tokens: Tokens, users: Users, sdk: str = SDK) -> None:
+        """*sdk*: where LIFF's script is; one that is not LINE's asks its own host only."""
         self._tokens = tokens
         self._users = users
-        self._html = _read("settings.html").replace("{{liff_id}}", liff_id).replace("{{sdk}}", SDK)
+        self._html = _read("settings.html").replace("{{liff_id}}", liff_id).replace("{{sdk}}", sdk)
+        self._policy = _policy(sdk)
         self._places = json.dumps(all_places(), ensure_ascii=False, separators=(",", ":"))
         self.pages = Router([
             Route("/settings", self.show),
@@ -61,7 +54,7 @@ class SettingsPage:
 
     async def show(self, request: Request) -> Response:
         """The page, which is the same for everybody."""
-        return Response(self._html, headers=_CHECKED | _POLICY, media_type="text/html")
+        return Response(self._html, headers=_CHECKED | self._policy, media_type="text/html")
 
     async def places(self, request: Request) -> Response:
         """What there is to choose from."""
@@ -97,6 +90,20 @@ class SettingsPage:
             raise _stranger("The token is not good, or not any more.") from None
         except NoAnswer:
             raise _out("LINE does not say whose token it is.") from None
+
+
+def _policy(sdk: str) -> dict[str, str]:
+    folder = sdk.removesuffix("2/sdk.js")
+    hosts = _LINES_HOSTS if sdk == SDK else folder.removesuffix("liff/edge/").rstrip("/")
+    return {
+        # Scripts of LINE's from where the SDK lies, and nowhere else; with it go the hosts that it
+        # asks itself: who the page is, and whether the person is logged in.
+        "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+        f"script-src 'self' {folder}; connect-src 'self' {hosts}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        # After the login the address has a code in it, which is for this page only.
+        "Referrer-Policy": "strict-origin",
+    }
 
 
 # ---- reading a request

@@ -25,8 +25,8 @@ from .._core.cache import (
 from .._core.codec import packed
 from .._core.local import ABSENT
 from .._events import EventSink
-from .._tasks import Flight, monotonic, result_of, within
-from ..errors import UsageError
+from .._tasks import Flight, monotonic, result_of
+from ..errors import Cause, UsageError
 from .leases import AsyncLeases
 from .loader import AsyncLoader
 from .memory import AsyncCacheMemory, drop_flight
@@ -273,7 +273,8 @@ class AsyncBatches:
         try:
             self._store.outage(many.name, cause, many.options.on_outage)
             since = monotonic()
-            found = await within(many.options.load_timeout, functools.partial(many.load, items))
+            load = functools.partial(many.load, items)
+            found = await self._loader.call(many.keys[items[0]], Cause(cause).code, load)
             values = picked(many.name, items, found)
             self._events.emit("degraded", many.name, cause=cause, took=monotonic() - since)
             return dict(zip(keys, [self._unstored(many, value) for value in values], strict=True))

@@ -42,6 +42,7 @@ from .loader import AsyncLoader
 from .memory import AsyncCacheMemory, drop_flight
 from .reader import AsyncReader
 from .refresher import AsyncRefresher
+from .spans import follow_in_span, join_in_span
 from .store import AsyncStore
 
 
@@ -286,7 +287,11 @@ class AsyncCache:
 
     async def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
-        answer = answer_in(await flight.join(), keys.key)
+        if self._events.tracers:
+            landed = await join_in_span(self._events, keys.name, flight)
+        else:
+            landed = await flight.join()
+        answer = answer_in(landed, keys.key)
         if answer is None or answer.as_of < came:
             return None
         if self._events.listeners:
@@ -334,13 +339,20 @@ class AsyncCache:
                     return self._old(want, reading, asked)
             if monotonic() - since >= wait:
                 return await self._loader.load_beside(want)
-            await self._follower.follow(want, reading, since + wait)
+            await self._follow(want, reading, since + wait)
             waited = True
             asked = monotonic()
             found = await self._found(want)
             if found is not None:
                 self._events.emit("waited", want.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
+
+    async def _follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
+        follow = functools.partial(self._follower.follow, want, reading, deadline)
+        if self._events.tracers:
+            await follow_in_span(self._events, want.keys.name, follow)
+        else:
+            await follow()
 
     async def _lead_behind(
         self, want: LoadRequest, token: bytes, reading: Reading, asked: float

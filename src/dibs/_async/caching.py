@@ -10,7 +10,7 @@ from .._core.keys import expand, public_name
 from .._core.options import Remembered, Settings, takes
 from .._core.shapes import returned_type, returned_values_type
 from .._core.tags import checked_tags, tag_key
-from .._tasks import WRONG_WORLD, fits
+from .._tasks import WRONG_KIND, fits
 from ..errors import UsageError
 from .cache import AsyncCache
 from .cached import AsyncCached, inner
@@ -51,7 +51,7 @@ class AsyncCaching:
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCached[P, T]:
             if not fits(inner(function)):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
             made = self._cached_options({**options, "type": of})
@@ -76,7 +76,7 @@ class AsyncCaching:
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCachedMany[P, T]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             of: Any = options.get("type")
             of = returned_values_type(function) if of is None else of
             made = self._cached_many_options({**options, "type": of})

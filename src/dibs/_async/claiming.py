@@ -165,21 +165,23 @@ class AsyncClaiming:
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
 
-    def __init__(
-        self, leases: AsyncLeases, submission: Submission, given: AsyncClaim | None = None
-    ) -> None:
+    def __init__(self, leases: AsyncLeases, submission: Submission) -> None:
         self._leases = leases
         self._submission = submission
-        self._given = given
+        self._given: AsyncClaim | None = None
         """It was taken already, for this block."""
         self._claim: AsyncClaim | None = None
+
+    async def take(self) -> AsyncClaim:
+        """Claim before the block begins; raises what entering it raises."""
+        self._given = claim = await take_claim(self._leases, self._submission)
+        return claim
 
     async def __aenter__(self) -> AsyncClaim:
         if self._claim is not None:
             raise UsageError(_IN_USE)
-        claim, self._given = self._given, None
-        if claim is None:
-            claim = await take_claim(self._leases, self._submission)
+        claim = self._given or await self.take()
+        self._given = None
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             await claim.finish()
@@ -214,6 +216,7 @@ def once(
     holding: HoldOptions,
     payload: tuple[str, ...],
     duplicate: Callable[[Duplicate], Any] | None,
+    claiming_type: type[AsyncClaiming],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
@@ -227,14 +230,14 @@ def once(
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        submission = Submission(call, options, seen)
+        claiming = claiming_type(leases, Submission(call, options, seen))
         try:
-            claim = await take_claim(leases, submission)
+            claim = await claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered
             if duplicate is None:
                 raise
             return await result_of(duplicate(error))
-        async with AsyncClaiming(leases, submission, claim):
+        async with claiming:
             if claim.replayed:
                 return claim.result
             result: Any = await function(*args, **kwargs)

@@ -36,7 +36,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._tasks import WRONG_WORLD, fits
+from .._tasks import WRONG_KIND, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import AsyncCache
@@ -48,6 +48,7 @@ from .leases import AsyncLeases
 from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
+from .spans import AsyncTracedClaiming, AsyncTracedHold
 from .store import AsyncStore
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ class AsyncDibs(AsyncCaching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
+        is_traced = bool(self._events.tracers)
+        self._hold_type = AsyncTracedHold if is_traced else AsyncHold
+        self._claiming_type = AsyncTracedClaiming if is_traced else AsyncClaiming
 
     # ---- hold
 
@@ -126,8 +130,8 @@ class AsyncDibs(AsyncCaching):
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return AsyncHold(self._leases, call, secret=secret_in("hold", token))
-        return AsyncHold(self._leases, call)
+            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
+        return self._hold_type(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     async def try_hold(
@@ -166,9 +170,11 @@ class AsyncDibs(AsyncCaching):
             function: Callable[P, Coroutine[Any, Any, T]],
         ) -> Callable[P, Coroutine[Any, Any, T]]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             namespace = self._settings.namespace
-            return exclusive(function, self._leases, namespace, template, chosen, busy)
+            return exclusive(
+                function, self._leases, namespace, template, chosen, busy, self._hold_type
+            )
 
         return decorate
 
@@ -213,7 +219,7 @@ class AsyncDibs(AsyncCaching):
 
         def decorate(function: F) -> F:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             made = AsyncScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -267,7 +273,7 @@ class AsyncDibs(AsyncCaching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return AsyncClaiming(
+        return self._claiming_type(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -301,15 +307,16 @@ class AsyncDibs(AsyncCaching):
             function: Callable[P, Coroutine[Any, Any, T]],
         ) -> Callable[P, Coroutine[Any, Any, T]]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             made = chosen
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate
-            )
+                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                self._claiming_type,
+            )  # fmt: skip
 
         return decorate
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NoReturn
 
-from .._core.breaker import Outage
+from .._core.breaker import Breaker, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import Request
@@ -17,6 +17,7 @@ class AsyncDisabledTransport:
 
     engine: Engine | None = None
     opened_at = 0.0
+    breakers: tuple[Breaker, ...] = ()
 
     async def ready(self, now: float) -> Engine:
         """Outage: always."""

@@ -112,6 +112,13 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
     lease = LeaseState(call, outcome.value, now)
     lease.fence = outcome.fence
     leases.enter(lease, now)
+    if monotonic() >= lease.deadline:
+        try:
+            await leases.catch_up(lease)
+        except BaseException:
+            leases.drop(lease)
+            _hand_back(leases, call, secret, token)
+            raise
     return lease
 
 

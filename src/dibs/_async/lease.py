@@ -146,6 +146,14 @@ class AsyncHold:
         self._state: LeaseState | None = None
         self._body: Body | None = None
 
+    async def take(self) -> Holding | None:
+        """Take it before the block begins. None: it is taken; or else who has it."""
+        taken = await self._leases.take(self._call)
+        if isinstance(taken, Holding):
+            return taken
+        self._given = taken
+        return None
+
     async def __aenter__(self) -> AsyncLease:
         call = self._call
         if self._secret is not None:
@@ -221,6 +229,7 @@ def exclusive(
     template: str,
     options: HoldOptions,
     busy: Callable[[Busy], Any] | None,
+    hold_type: type[AsyncHold],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
@@ -229,11 +238,12 @@ def exclusive(
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, options)
-        outcome = await leases.take(call)
-        if not isinstance(outcome, Holding):
-            async with AsyncHold(leases, call, outcome):
+        hold = hold_type(leases, call)
+        refusal = await hold.take()
+        if refusal is None:
+            async with hold:
                 return await function(*args, **kwargs)
-        error = busy_error(call, outcome)
+        error = busy_error(call, refusal)
         if busy is None:
             raise error
         return await result_of(busy(error))

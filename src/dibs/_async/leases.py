@@ -1,5 +1,6 @@
 """The leases of this process: acquired, extended and released, and a table of them."""
 
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -73,14 +74,14 @@ class AsyncLeases:
     def take(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
         options = call.options
-        if options.wait or self.events.listeners or options.limit is not None:
+        if options.wait or self.events.hears_holds or options.limit is not None:
             return self._take_and_report(call)
         return self.acquire(call, None, read_acquire)
 
     async def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
         wait, since = call.options.wait, monotonic()
         outcome = await (self.waiters.take(call, self.attempt) if wait else self.attempt(call))
-        if not self.events.listeners:
+        if not self.events.hears_holds:
             return outcome
         waited = monotonic() - since if wait else 0.0
         if isinstance(outcome, Holding):
@@ -142,7 +143,11 @@ class AsyncLeases:
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
-            await self._catch_up(lease)
+            try:
+                await self.catch_up(lease)
+            except BaseException:
+                self.release_unused(lease)
+                raise
         return lease
 
     def enter(self, lease: LeaseState, now: float) -> None:
@@ -157,17 +162,12 @@ class AsyncLeases:
         if len(self.table) > self._sweep_at:
             self._sweep(now)
 
-    async def _catch_up(self, lease: LeaseState) -> None:
+    async def catch_up(self, lease: LeaseState) -> None:
         """The reply came after the lease would have ended: opening a connection took that long,
         or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
         """
-        try:
+        with contextlib.suppress(Outage, UsageError):
             await self._extend(lease, lease.call.options.ttl, monotonic())
-        except (Outage, UsageError):
-            return
-        except BaseException:
-            self.release_unused(lease)
-            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -271,7 +271,7 @@ class AsyncLeases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.listeners:
+        if self.events.hears_endings:
             kind = ended if given else "late"
             self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
         return given

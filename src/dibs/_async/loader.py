@@ -1,5 +1,6 @@
 """Loading values for all: who does it, their locks kept alive meanwhile."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -30,11 +31,15 @@ from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._tasks import current_loop, monotonic, within
 from .._transport.watchers import Wake
-from ..errors import UsageError
+from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
 from .memory import AsyncCacheMemory
+from .spans import load_in_span
 from .store import AsyncStore
 from .writer import AsyncWriter
+
+_REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
+"""Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
 
 
 class AsyncLoader:
@@ -146,7 +151,8 @@ class AsyncLoader:
         versions: list[Versions] = [[] for _ in claims]
         try:
             versions = await self._watch_all(claims, parts)
-            values = split(await within(options.load_timeout, load))
+            reason = _REASONS.get(claims[0].reading.state, "refresh")
+            values = split(await self.call(claims[0].want.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
             await self.writer.failed(claims, versions, error)
@@ -158,6 +164,13 @@ class AsyncLoader:
         finally:
             self._end(claims, parts)
         return await self.writer.keep(claims, versions, values, ttls, since)
+
+    async def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
+        """What *load* returns. TimeoutError: it took longer than `load_timeout`."""
+        limited = functools.partial(within, keys.options.load_timeout, load)
+        if not self._events.tracers:
+            return await limited()
+        return await load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
         """Have the locks kept alive. Returns what parts us from those who ask later."""
@@ -174,7 +187,8 @@ class AsyncLoader:
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, claim.token, since)
         self._leading[claim.token] = want, lock
-        self._leases.renewer.keep(lock)
+        with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
+            self._leases.renewer.keep(lock)
         return functools.partial(self._memory.part, want.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
@@ -270,7 +284,7 @@ class AsyncLoader:
     async def degrade(self, want: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
-        value = await within(want.options.load_timeout, want.load)
+        value = await self.call(want.keys, Cause(cause).code, want.load)
         self._events.emit("degraded", want.keys.name, cause=cause, took=monotonic() - since)
         return Answer(packed(want.options.codec, value)[1], math.inf)
 

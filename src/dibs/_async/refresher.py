@@ -10,6 +10,7 @@ from .._events import EventSink
 from .._tasks import BackgroundTasks, Guard, Signal, monotonic
 from .leases import AsyncLeases
 from .loader import AsyncLoader
+from .spans import work_behind
 
 _TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
 _MOST_KEYS = 50_000
@@ -67,7 +68,7 @@ class AsyncRefresher:
             due = [want for want in wants if self._next_try.get(want.keys.key, 0.0) <= now]
             for want in due:
                 self._begin(want)
-        if due and not self._tasks.spawn(functools.partial(self._end_all, due, work)):
+        if due and not self._start(functools.partial(self._end_all, due, work)):
             self._events.emit("degraded", due[0].keys.name, cause=_TOO_MANY)
             for want in due:
                 self._try_later(want)
@@ -113,11 +114,17 @@ class AsyncRefresher:
         self._next_try[want.keys.key] = monotonic() + limit
 
     def _spawn(self, want: LoadRequest, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        if self._tasks.spawn(work):
+        if self._start(work):
             return True
         self._try_later(want)
         self._events.emit("degraded", want.keys.name, cause=_TOO_MANY)
         return False
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+        """Start it beside the callers; in a trace of its own."""
+        if self._events.tracers:
+            work = functools.partial(work_behind, self._events, self._events.origins(), work)
+        return self._tasks.spawn(work)
 
     async def _claim(self, want: LoadRequest, *, force: bool) -> None:
         token = self._leases.new_token()

@@ -26,6 +26,7 @@ from ..events import Kind
 from .lease import AsyncHold, AsyncLease
 from .leases import AsyncLeases
 from .scheduled import AsyncFire, AsyncScheduledFunction
+from .spans import run_in_span
 
 _log = logging.getLogger("dibs")
 
@@ -172,7 +173,7 @@ class AsyncRunner:
         self._report_fired(fire, lease)
         since = monotonic()
         try:
-            await self._scheduled(AsyncFire(self._scheduled.moment(fire), lease))
+            await self._call(AsyncFire(self._scheduled.moment(fire), lease))
         except BaseException as error:
             is_end = ends_task(error)
             if is_end or lease.lost:  # or `check()` raised: another machine takes over
@@ -189,6 +190,13 @@ class AsyncRunner:
                 _log.warning(said, self._scheduled.key)
         await self._record(fire)
         await self._keep(lease, state)
+
+    async def _call(self, fire: AsyncFire) -> None:
+        events, run = self._leases.events, functools.partial(self._scheduled, fire)
+        if events.tracers:
+            await run_in_span(events, self._scheduled.key, run)
+        else:
+            await run()
 
     async def _keep(self, lease: AsyncLease, state: LeaseState) -> None:
         """With `at_least`: leave the lease to run out at that time, in place of releasing it."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
-from .._core.engine import Engine, ScriptMemory, with_scripts
+from .._core.engine import Engine, ScriptMemory, with_scripts, with_scripts_once
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -121,7 +121,7 @@ class AsyncStore:
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
         if self.scripts.whole(self.transport.engine, now):
-            requests = [with_scripts(request) for request in requests]
+            requests = _with_scripts_each(requests)
         replies = await self._given_scripts(
             requests, await self.transport.send_all(requests, now), now
         )
@@ -139,19 +139,32 @@ class AsyncStore:
     async def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float
     ) -> list[Any]:
-        """*replies*, where the server lacked scripts those after it was given them: one write."""
-        lacking = [
+        """*replies*, where the server lacked scripts those after it was given them.
+
+        Each script is sent once; whoever still lacks it, as another node of a cluster does, gets
+        it with every request.
+        """
+        for give in (with_scripts_once, _with_scripts_each):
+            lacking = self._lacking_scripts(requests, replies, now)
+            if not lacking:
+                break
+            is_refused = self.scripts.whole(self.transport.engine, now)
+            asked = [requests[place] for place in lacking]
+            again = (_with_scripts_each if is_refused else give)(asked)
+            answers = await self.transport.send_all(again, now)
+            for place, reply in zip(lacking, answers, strict=True):
+                replies[place] = reply
+        return replies
+
+    def _lacking_scripts(
+        self, requests: list[Request], replies: list[Any], now: float
+    ) -> list[int]:
+        """The places of requests whose script the server does not know."""
+        return [
             place
             for place, reply in enumerate(replies)
             if (error := deciding_error(reply)) and self.scripts.lacks(requests[place], error, now)
         ]
-        if lacking:
-            whole = [with_scripts(requests[place]) for place in lacking]
-            for place, reply in zip(
-                lacking, await self.transport.send_all(whole, now), strict=True
-            ):
-                replies[place] = reply
-        return replies
 
     async def _check_quietly(self, request: Request, reply: Any, now: float) -> Any:
         try:
@@ -230,3 +243,7 @@ class AsyncStore:
 
     def __repr__(self) -> str:
         return repr(self._target)
+
+
+def _with_scripts_each(requests: list[Request]) -> list[Request]:
+    return [with_scripts(request) for request in requests]

@@ -33,6 +33,18 @@ class Breaker:
         """True: do not ask."""
         return self.opened_at is not None
 
+    @property
+    def state(self) -> str:
+        """ "closed"; "open"; or "half-open": asking again, and no answer has come yet."""
+        if self.opened_at is not None:
+            return "open"
+        return "closed" if self._since is None else "half-open"
+
+    @property
+    def since(self) -> float | None:
+        """When the outage began whose end has not been seen, by the monotonic clock."""
+        return self._since
+
     def trip(self, now: float, cause: str) -> bool:
         """The server did not answer. True: this is news."""
         if self.opened_at is not None:

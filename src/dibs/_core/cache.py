@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from ..errors import Unavailable, UsageError
 from .cache_options import CacheOptions
 from .causes import cause_for
-from .codec import FAILURE, MARK, mark, unframe
+from .codec import FAILURE, MARK, NO_VALUE, mark, unframe
 from .engine import run_script, run_whole_script
 from .keys import beside, expand
 from .options import Settings
@@ -114,7 +114,7 @@ class Absent(Unavailable, LookupError):
 
 def remembered_failure(reading: "Reading", name: str) -> Unavailable:
     """What is raised for a failure that is remembered."""
-    if reading.value == Absent.__name__:
+    if reading.value == NO_VALUE:
         return Absent(name)
     return Unavailable(cause_for("load_failed", f"the last load failed ({reading.value})"), name)
 

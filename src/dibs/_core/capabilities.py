@@ -65,12 +65,13 @@ class Handshake:
     """Send `request`, hand its replies to `received`, until that returns what the server can do.
 
     *plain*: the server closes connections on commands that it does not know (twemproxy): nothing
-    is asked that such a proxy might not know.
+    is asked that such a proxy might not know. *again*: the connection before was closed as well.
     """
 
-    def __init__(self, *, plain: bool = False, pushes: bool = True) -> None:
+    def __init__(self, *, plain: bool = False, again: bool = False, pushes: bool = True) -> None:
         """*pushes*: the connection can receive any: it speaks RESP3."""
         self._plain = plain
+        self._again = again
         self._pushes = pushes
         self._engine = OLDEST._replace(whole_scripts=plain)
         self._asked: tuple[str, ...] = _ALWAYS[:4] if plain else _ALWAYS
@@ -105,7 +106,7 @@ class Handshake:
 
     def closed(self) -> UsageError | None:
         """The connection was closed in place of an answer. None: that may have any reason."""
-        if self._plain and not self._is_first:
+        if self._plain and self._again and not self._is_first:
             return _cannot("take a key", frozenset(("EVAL",)))
         return None
 
@@ -182,6 +183,7 @@ class Dialect(NamedTuple):
 
 RESP3, RESP3_AGAIN = Dialect(3), Dialect(3, again=True)
 RESP2, PLAIN = Dialect(2), Dialect(2, plain=True)
+PLAIN_AGAIN = Dialect(2, plain=True, again=True)
 
 
 class Negotiation:
@@ -209,12 +211,12 @@ class Negotiation:
         """
         if refused and dialect.protocol == 3:
             return RESP2
-        if closed and not dialect.plain:
-            return RESP3_AGAIN if dialect == RESP3 else PLAIN
+        if closed and dialect != PLAIN_AGAIN:
+            return RESP3_AGAIN if dialect == RESP3 else PLAIN_AGAIN if dialect.plain else PLAIN
         self._until = 0.0
         return None
 
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
         if dialect.protocol == 2 and now >= self._until:
-            self._known, self._until = dialect, now + self.LASTS
+            self._known, self._until = dialect._replace(again=False), now + self.LASTS

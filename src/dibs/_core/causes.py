@@ -36,6 +36,7 @@ SENTENCES = {
     "quota": "a quota of the managed service is exhausted",
     "backend": "the proxy cannot reach its server",
     "embedded": "the embedded server could not be started",
+    "no_thread": "no thread can be started to renew it, as when the interpreter shuts down",
     # How a change of the master was detected: switched.
     "announced": "a sentinel announced another master",
     "asked": "the sentinels reported another master when polled",

@@ -24,6 +24,8 @@ MARK = b"dibs1 ~"
 """A load is under way; what follows is whose."""
 FAILURE = "!"
 """The codec of a failed load that is remembered; the value is the name of its error."""
+NO_VALUE = "no value"
+"""… or this: a load of many returned none. No class is called so."""
 
 
 class Codec(Protocol):

@@ -111,6 +111,19 @@ def with_scripts(request: Request) -> Request:
     return Request(payload, request.replies, request.key, request.until)
 
 
+def with_scripts_once(requests: list[Request]) -> list[Request]:
+    """The same requests, each script in the first one that needs it: for one write to a server."""
+    sent: set[bytes] = set()
+    whole: list[Request] = []
+    for request in requests:
+        found = _BY_DIGEST.match(request.payload)
+        is_first = found is not None and found.group(1) not in sent
+        if found is not None:
+            sent.add(found.group(1))
+        whole.append(with_scripts(request) if is_first else request)
+    return whole
+
+
 @cache
 def _names() -> dict[bytes, str]:
     return {_digest(name): name for name in SCRIPTS}

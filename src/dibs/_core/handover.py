@@ -75,7 +75,7 @@ def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes
 def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Undo a `resume_request` whose outcome is not known: *secret* can be continued again."""
     new, _, holder = token.partition(b"@")
-    words = (new, secret, holder, options.ttl_ms, 0)
+    words = (new, secret, holder, options.ttl_ms, 0, b"undo")
     return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
 
 

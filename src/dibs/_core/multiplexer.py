@@ -53,6 +53,8 @@ class Multiplexer(Circuit, Generic[C]):
         """The oldest written request at the last look."""
         self._end = self._delivered = 0
         """How many bytes the server must have got to know that request; how many it had got."""
+        self._silent_on: Request | None = None
+        """The oldest request on the connection that was superseded because of its silence."""
         self._was_sent = False
         """True: the backlog holds requests that were on a connection that broke."""
         self._broke_on: Request | None = None
@@ -85,12 +87,18 @@ class Multiplexer(Circuit, Generic[C]):
         if channel is None or not channel.queue:
             self._seen = None
             return None
+        if channel.has_received:
+            self._silent_on = None
         if self._has_progressed(channel, delivered):
             self._watch(channel)
             return Next.NOTHING
         if self._silence.count(elapsed):
             return Next.TRIP
-        return Next.OPEN if self._silence.is_half_over() else Next.NOTHING
+        if not self._silence.is_half_over():
+            return Next.NOTHING
+        # The second connection gets the other half of the budget, also if it opens at once.
+        is_second = channel.queue[0][1] is self._silent_on
+        return Next.TRIP if is_second else Next.OPEN
 
     def _has_progressed(self, channel: C, delivered: int) -> bool:
         """True: bytes arrived, another request is the oldest now, or it is still being sent."""
@@ -123,6 +131,8 @@ class Multiplexer(Circuit, Generic[C]):
         if old is not None:
             again = [repeated(pending) for pending in old.queue if is_wanted(pending)]
             self.superseded.add(old)
+            self._silent_on = again[0][1] if again else None
+            channel.has_received = False  # that was the handshake
         from_outbox: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False

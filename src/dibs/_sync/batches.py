@@ -26,8 +26,8 @@ from .._core.cache import (
 from .._core.codec import packed
 from .._core.local import ABSENT
 from .._events import EventSink
-from .._threads import Flight, monotonic, result_of, within
-from ..errors import UsageError
+from .._threads import Flight, monotonic, result_of
+from ..errors import Cause, UsageError
 from .leases import Leases
 from .loader import Loader
 from .memory import CacheMemory, drop_flight
@@ -274,7 +274,8 @@ class Batches:
         try:
             self._store.outage(many.name, cause, many.options.on_outage)
             since = monotonic()
-            found = within(many.options.load_timeout, functools.partial(many.load, items))
+            load = functools.partial(many.load, items)
+            found = self._loader.call(many.keys[items[0]], Cause(cause).code, load)
             values = picked(many.name, items, found)
             self._events.emit("degraded", many.name, cause=cause, took=monotonic() - since)
             return dict(zip(keys, [self._unstored(many, value) for value in values], strict=True))

@@ -43,6 +43,7 @@ from .loader import Loader
 from .memory import CacheMemory, drop_flight
 from .reader import Reader
 from .refresher import Refresher
+from .spans import follow_in_span, join_in_span
 from .store import Store
 
 
@@ -287,7 +288,11 @@ class Cache:
 
     def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
-        answer = answer_in(flight.join(), keys.key)
+        if self._events.tracers:
+            landed = join_in_span(self._events, keys.name, flight)
+        else:
+            landed = flight.join()
+        answer = answer_in(landed, keys.key)
         if answer is None or answer.as_of < came:
             return None
         if self._events.listeners:
@@ -335,13 +340,20 @@ class Cache:
                     return self._old(want, reading, asked)
             if monotonic() - since >= wait:
                 return self._loader.load_beside(want)
-            self._follower.follow(want, reading, since + wait)
+            self._follow(want, reading, since + wait)
             waited = True
             asked = monotonic()
             found = self._found(want)
             if found is not None:
                 self._events.emit("waited", want.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
+
+    def _follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
+        follow = functools.partial(self._follower.follow, want, reading, deadline)
+        if self._events.tracers:
+            follow_in_span(self._events, want.keys.name, follow)
+        else:
+            follow()
 
     def _lead_behind(
         self, want: LoadRequest, token: bytes, reading: Reading, asked: float

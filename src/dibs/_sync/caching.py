@@ -11,7 +11,7 @@ from .._core.keys import expand, public_name
 from .._core.options import Remembered, Settings, takes
 from .._core.shapes import returned_type, returned_values_type
 from .._core.tags import checked_tags, tag_key
-from .._threads import WRONG_WORLD, fits
+from .._threads import WRONG_KIND, fits
 from ..errors import UsageError
 from .cache import Cache
 from .cached import Cached, inner
@@ -52,7 +52,7 @@ class Caching:
 
         def decorate(function: Callable[P, T]) -> Cached[P, T]:
             if not fits(inner(function)):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
             made = self._cached_options({**options, "type": of})
@@ -77,7 +77,7 @@ class Caching:
 
         def decorate(function: Callable[P, T]) -> CachedMany[P, T]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             of: Any = options.get("type")
             of = returned_values_type(function) if of is None else of
             made = self._cached_many_options({**options, "type": of})

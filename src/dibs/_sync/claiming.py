@@ -166,21 +166,23 @@ class Claiming:
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
 
-    def __init__(
-        self, leases: Leases, submission: Submission, given: Claim | None = None
-    ) -> None:
+    def __init__(self, leases: Leases, submission: Submission) -> None:
         self._leases = leases
         self._submission = submission
-        self._given = given
+        self._given: Claim | None = None
         """It was taken already, for this block."""
         self._claim: Claim | None = None
+
+    def take(self) -> Claim:
+        """Claim before the block begins; raises what entering it raises."""
+        self._given = claim = take_claim(self._leases, self._submission)
+        return claim
 
     def __enter__(self) -> Claim:
         if self._claim is not None:
             raise UsageError(_IN_USE)
-        claim, self._given = self._given, None
-        if claim is None:
-            claim = take_claim(self._leases, self._submission)
+        claim = self._given or self.take()
+        self._given = None
         if self._claim is not None:  # somebody was quicker, with this very object
             claim.release()
             claim.finish()
@@ -215,6 +217,7 @@ def once(
     holding: HoldOptions,
     payload: tuple[str, ...],
     duplicate: Callable[[Duplicate], Any] | None,
+    claiming_type: type[Claiming],
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
@@ -228,14 +231,14 @@ def once(
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        submission = Submission(call, options, seen)
+        claiming = claiming_type(leases, Submission(call, options, seen))
         try:
-            claim = take_claim(leases, submission)
+            claim = claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered
             if duplicate is None:
                 raise
             return result_of(duplicate(error))
-        with Claiming(leases, submission, claim):
+        with claiming:
             if claim.replayed:
                 return claim.result
             result: Any = function(*args, **kwargs)

@@ -37,7 +37,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._threads import WRONG_WORLD, fits
+from .._threads import WRONG_KIND, fits
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import Cache
@@ -49,6 +49,7 @@ from .leases import Leases
 from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
+from .spans import TracedClaiming, TracedHold
 from .store import Store
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Dibs(Caching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         self._schedules: dict[str, ScheduledFunction] = {}
+        is_traced = bool(self._events.tracers)
+        self._hold_type = TracedHold if is_traced else Hold
+        self._claiming_type = TracedClaiming if is_traced else Claiming
 
     # ---- hold
 
@@ -127,8 +131,8 @@ class Dibs(Caching):
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return Hold(self._leases, call, secret=secret_in("hold", token))
-        return Hold(self._leases, call)
+            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
+        return self._hold_type(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -167,9 +171,11 @@ class Dibs(Caching):
             function: Callable[P, T],
         ) -> Callable[P, T]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             namespace = self._settings.namespace
-            return exclusive(function, self._leases, namespace, template, chosen, busy)
+            return exclusive(
+                function, self._leases, namespace, template, chosen, busy, self._hold_type
+            )
 
         return decorate
 
@@ -214,7 +220,7 @@ class Dibs(Caching):
 
         def decorate(function: F) -> F:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             made = ScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -268,7 +274,7 @@ class Dibs(Caching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return Claiming(
+        return self._claiming_type(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -302,15 +308,16 @@ class Dibs(Caching):
             function: Callable[P, T],
         ) -> Callable[P, T]:
             if not fits(function):
-                raise UsageError(WRONG_WORLD)
+                raise UsageError(WRONG_KIND)
             made = chosen
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate
-            )
+                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                self._claiming_type,
+            )  # fmt: skip
 
         return decorate
 

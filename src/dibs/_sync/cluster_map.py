@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from .._core.breaker import Limits, Outage
+from .._core.breaker import Breaker, Limits, Outage
 from .._core.engine import Engine, weakest
 from .._core.request import Request
 from .._core.slots import (
@@ -104,6 +104,12 @@ class ClusterMap(ABC):
         """The question for the first map: all who come before the answer wait for the same one."""
         self._loop: object = None
         """Where the map is being asked for; None: nowhere."""
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The circuit breaker of each node that has slots."""
+        routes = list(self._routes.values())
+        return [each for route in routes for each in route.transport.breakers]
 
     @abstractmethod
     def post(self, request: Request) -> None:

@@ -3,7 +3,7 @@
 
 from typing import Any, NoReturn
 
-from .._core.breaker import Outage
+from .._core.breaker import Breaker, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine
 from .._core.request import Request
@@ -18,6 +18,7 @@ class DisabledTransport:
 
     engine: Engine | None = None
     opened_at = 0.0
+    breakers: tuple[Breaker, ...] = ()
 
     def ready(self, now: float) -> Engine:
         """Outage: always."""

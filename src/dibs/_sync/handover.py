@@ -113,6 +113,13 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | Elsewh
     lease = LeaseState(call, outcome.value, now)
     lease.fence = outcome.fence
     leases.enter(lease, now)
+    if monotonic() >= lease.deadline:
+        try:
+            leases.catch_up(lease)
+        except BaseException:
+            leases.drop(lease)
+            _hand_back(leases, call, secret, token)
+            raise
     return lease
 
 

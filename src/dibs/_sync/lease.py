@@ -147,6 +147,14 @@ class Hold:
         self._state: LeaseState | None = None
         self._body: Body | None = None
 
+    def take(self) -> Holding | None:
+        """Take it before the block begins. None: it is taken; or else who has it."""
+        taken = self._leases.take(self._call)
+        if isinstance(taken, Holding):
+            return taken
+        self._given = taken
+        return None
+
     def __enter__(self) -> Lease:
         call = self._call
         if self._secret is not None:
@@ -222,6 +230,7 @@ def exclusive(
     template: str,
     options: HoldOptions,
     busy: Callable[[Busy], Any] | None,
+    hold_type: type[Hold],
 ) -> Callable[P, T]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
@@ -230,11 +239,12 @@ def exclusive(
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, options)
-        outcome = leases.take(call)
-        if not isinstance(outcome, Holding):
-            with Hold(leases, call, outcome):
+        hold = hold_type(leases, call)
+        refusal = hold.take()
+        if refusal is None:
+            with hold:
                 return function(*args, **kwargs)
-        error = busy_error(call, outcome)
+        error = busy_error(call, refusal)
         if busy is None:
             raise error
         return result_of(busy(error))

@@ -1,6 +1,7 @@
 # Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
 """The leases of this process: acquired, extended and released, and a table of them."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -74,14 +75,14 @@ class Leases:
     def take(self, call: HoldCall) -> LeaseState | Holding:
         """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
         options = call.options
-        if options.wait or self.events.listeners or options.limit is not None:
+        if options.wait or self.events.hears_holds or options.limit is not None:
             return self._take_and_report(call)
         return self.acquire(call, None, read_acquire)
 
     def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
         wait, since = call.options.wait, monotonic()
         outcome = (self.waiters.take(call, self.attempt) if wait else self.attempt(call))
-        if not self.events.listeners:
+        if not self.events.hears_holds:
             return outcome
         waited = monotonic() - since if wait else 0.0
         if isinstance(outcome, Holding):
@@ -143,7 +144,11 @@ class Leases:
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
-            self._catch_up(lease)
+            try:
+                self.catch_up(lease)
+            except BaseException:
+                self.release_unused(lease)
+                raise
         return lease
 
     def enter(self, lease: LeaseState, now: float) -> None:
@@ -158,17 +163,12 @@ class Leases:
         if len(self.table) > self._sweep_at:
             self._sweep(now)
 
-    def _catch_up(self, lease: LeaseState) -> None:
+    def catch_up(self, lease: LeaseState) -> None:
         """The reply came after the lease would have ended: opening a connection took that long,
         or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
         """
-        try:
+        with contextlib.suppress(Outage, UsageError):
             self._extend(lease, lease.call.options.ttl, monotonic())
-        except (Outage, UsageError):
-            return
-        except BaseException:
-            self.release_unused(lease)
-            raise
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -272,7 +272,7 @@ class Leases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.listeners:
+        if self.events.hears_endings:
             kind = ended if given else "late"
             self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
         return given

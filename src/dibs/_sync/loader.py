@@ -1,6 +1,7 @@
 # Printed from src/dibs/_async/loader.py by tools/unasync.py – do not edit.
 """Loading values for all: who does it, their locks kept alive meanwhile."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -31,11 +32,15 @@ from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._threads import current_loop, monotonic, within
 from .._transport.watchers import Wake
-from ..errors import UsageError
+from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
 from .memory import CacheMemory
+from .spans import load_in_span
 from .store import Store
 from .writer import Writer
+
+_REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
+"""Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
 
 
 class Loader:
@@ -147,7 +152,8 @@ class Loader:
         versions: list[Versions] = [[] for _ in claims]
         try:
             versions = self._watch_all(claims, parts)
-            values = split(within(options.load_timeout, load))
+            reason = _REASONS.get(claims[0].reading.state, "refresh")
+            values = split(self.call(claims[0].want.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
             self.writer.failed(claims, versions, error)
@@ -159,6 +165,13 @@ class Loader:
         finally:
             self._end(claims, parts)
         return self.writer.keep(claims, versions, values, ttls, since)
+
+    def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
+        """What *load* returns. TimeoutError: it took longer than `load_timeout`."""
+        limited = functools.partial(within, keys.options.load_timeout, load)
+        if not self._events.tracers:
+            return limited()
+        return load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
         """Have the locks kept alive. Returns what parts us from those who ask later."""
@@ -175,7 +188,8 @@ class Loader:
         call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
         lock = LeaseState(call, claim.token, since)
         self._leading[claim.token] = want, lock
-        self._leases.renewer.keep(lock)
+        with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
+            self._leases.renewer.keep(lock)
         return functools.partial(self._memory.part, want.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
@@ -271,7 +285,7 @@ class Loader:
     def degrade(self, want: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
-        value = within(want.options.load_timeout, want.load)
+        value = self.call(want.keys, Cause(cause).code, want.load)
         self._events.emit("degraded", want.keys.name, cause=cause, took=monotonic() - since)
         return Answer(packed(want.options.codec, value)[1], math.inf)
 

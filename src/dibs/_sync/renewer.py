@@ -20,7 +20,7 @@ from .._core.permits import keep_request
 from .._core.request import Request
 from .._events import EventSink
 from .._threads import Background, Guard, Signal, monotonic
-from ..errors import UsageError
+from ..errors import Unavailable, UsageError
 from .store import Store
 
 _AGAIN = 1 / 12
@@ -73,7 +73,7 @@ class Renewer:
     def keep(self, lease: LeaseState) -> None:
         """Keep *lease* alive until it is released or its max_hold is over.
 
-        RuntimeError: no thread could be started for it.
+        Unavailable: no thread could be started for it.
         """
         with self.guard:
             number = self._plan_next(lease, lease.since + lease.call.options.ttl / 3)
@@ -81,7 +81,10 @@ class Renewer:
             is_next = agenda[0][1] == number or len(agenda) > self._sweep_at
         # Else it sleeps on: waking a thread costs more than the whole lease.
         if is_next or not self._is_running or self._work.is_cut_off:
-            self._make_run(wake=is_next)
+            try:
+                self._make_run(wake=is_next)
+            except RuntimeError as error:  # as when the interpreter shuts down
+                raise Unavailable(cause_for("no_thread"), lease.call.name) from error
 
     def check(self, entry: LeaseState) -> None:
         """Ask the store whether *entry* still holds; nobody waits for the answer."""

@@ -27,6 +27,7 @@ from ..events import Kind
 from .lease import Hold, Lease
 from .leases import Leases
 from .scheduled import Fire, ScheduledFunction
+from .spans import run_in_span
 
 _log = logging.getLogger("dibs")
 
@@ -173,7 +174,7 @@ class Runner:
         self._report_fired(fire, lease)
         since = monotonic()
         try:
-            self._scheduled(Fire(self._scheduled.moment(fire), lease))
+            self._call(Fire(self._scheduled.moment(fire), lease))
         except BaseException as error:
             is_end = ends_task(error)
             if is_end or lease.lost:  # or `check()` raised: another machine takes over
@@ -190,6 +191,13 @@ class Runner:
                 _log.warning(said, self._scheduled.key)
         self._record(fire)
         self._keep(lease, state)
+
+    def _call(self, fire: Fire) -> None:
+        events, run = self._leases.events, functools.partial(self._scheduled, fire)
+        if events.tracers:
+            run_in_span(events, self._scheduled.key, run)
+        else:
+            run()
 
     def _keep(self, lease: Lease, state: LeaseState) -> None:
         """With `at_least`: leave the lease to run out at that time, in place of releasing it."""

@@ -20,7 +20,7 @@ from .._core.cache import (
     unlock_request,
 )
 from .._core.causes import cause_for
-from .._core.codec import FAILURE, frame, packed
+from .._core.codec import FAILURE, NO_VALUE, frame, packed
 from .._core.request import Request
 from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
@@ -165,8 +165,9 @@ class Writer:
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
-                name = type(error).__name__.encode()
-                data = frame(FAILURE, "-", time(), 0.0, name, tagged)
+                absent = isinstance(error, Absent)
+                name = NO_VALUE if absent else type(error).__name__
+                data = frame(FAILURE, "-", time(), 0.0, name.encode(), tagged)
                 requests.append(store_request(keys, token, data, life + keys.options.stale))
                 remembered.append(claim)
             else:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from .._core.breaker import Limits
+from .._core.breaker import Breaker, Limits
 from .._core.capabilities import Negotiation
 from .._core.causes import cause_for
 from .._core.engine import Engine
@@ -43,6 +43,11 @@ class BaseTransport(ABC):
     @abstractmethod
     def _begin(self) -> None:
         """Nothing is connected: at construction, and in a forked child."""
+
+    @property
+    @abstractmethod
+    def breakers(self) -> list[Breaker]:
+        """The circuit breaker of each server; here of one."""
 
     @abstractmethod
     def open(self) -> None:

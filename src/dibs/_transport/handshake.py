@@ -41,7 +41,7 @@ async def _open_async_as(
         await connection.connect()
     opened = AsyncConnection(connection, on_push, on_lost)
     try:
-        await opened.ask_engine(plain=dialect.plain)
+        await opened.ask_engine(plain=dialect.plain, again=dialect.again)
     except BaseException:
         opened.abort()
         raise
@@ -75,7 +75,7 @@ def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> 
         raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
-        opened.ask_engine(limits.connect, plain=dialect.plain)
+        opened.ask_engine(limits.connect, plain=dialect.plain, again=dialect.again)
     except BaseException:
         opened.close()
         raise

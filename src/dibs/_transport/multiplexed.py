@@ -11,7 +11,7 @@ import contextlib
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import PROBE_EVERY
+from .._core.breaker import PROBE_EVERY, Breaker
 from .._core.capabilities import NO_OP
 from .._core.causes import cause_for
 from .._core.connection import Next
@@ -61,6 +61,11 @@ class MultiplexedTransport(BaseTransport):
         self._timer: asyncio.TimerHandle | None = None
         self._looked_at = 0.0
         self._pinger: asyncio.TimerHandle | None = None
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The circuit breaker of the server."""
+        return [self._machine.breaker]
 
     # ---- asking
 

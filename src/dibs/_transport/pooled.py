@@ -11,7 +11,7 @@ import threading
 from time import monotonic
 from typing import Any
 
-from .._core.breaker import Outage
+from .._core.breaker import Breaker, Outage
 from .._core.causes import cause_for
 from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
@@ -49,6 +49,11 @@ class PooledTransport(BaseTransport):
             self._is_probe_needed,
             self._limits.connect,
         )
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The circuit breaker of the server."""
+        return [self._circuit.breaker]
 
     # ---- asking
 

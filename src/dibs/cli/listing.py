@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._interface import KINDS, Entry, Page, inspector
 from .connecting import add_server, add_show_keys, connected
 from .terminal import Terminal, default_terminal
-from .text import HEADINGS, as_object, counted, row
+from .text import HEADINGS, as_object, counted, is_stuck, row
 
 if TYPE_CHECKING:
     from .._interface import Inspector
@@ -153,14 +153,12 @@ def _print(
 ) -> None:
     whole = args.show_keys
     if entries:
-        styles = ["warning" if _is_stuck(entry) else "" for entry in entries]
+        styles = ["warning" if is_stuck(entry) else "" for entry in entries]
         terminal.table(HEADINGS, [row(entry, whole=whole) for entry in entries], styles)
+    if terminal.is_terminal:
+        terminal.say("")
     for line in remarks(listing, whole=whole):
         terminal.say(line)
-
-
-def _is_stuck(entry: Entry) -> bool:
-    return entry.remaining is None and entry.token_hint is not None
 
 
 def remarks(listing: Listing, *, whole: bool) -> list[str]:

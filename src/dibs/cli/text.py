@@ -108,13 +108,22 @@ def row(entry: Entry, *, whole: bool) -> list[str]:
 
 def _left(entry: Entry) -> str:
     """Nothing for a value that is loaded for the first time: the server keeps only a mark."""
-    is_mark = entry.state == "loading" and entry.kind == "cached" and entry.age is None
-    return "" if is_mark else duration(entry.remaining, "no expiry")
+    return "" if _is_mark(entry) else duration(entry.remaining, "no expiry")
+
+
+def _is_mark(entry: Entry) -> bool:
+    return entry.kind == "cached" and entry.state == "loading" and entry.age is None
+
+
+def is_stuck(entry: Entry) -> bool:
+    """Whether the key is held and never expires: dibs itself always sets an expiry."""
+    return entry.remaining is None and entry.token_hint is not None
 
 
 def _length(entry: Entry) -> str:
     """Nothing for what has a token as its value."""
-    return size(entry.size) if entry.kind in ("cached", "done", "foreign") else ""
+    is_data = entry.kind in ("cached", "done", "foreign") and not _is_mark(entry)
+    return size(entry.size) if is_data else ""
 
 
 # ---- JSON

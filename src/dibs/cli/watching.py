@@ -12,7 +12,7 @@ from .connecting import add_server, connected
 from .listing import Listing, add_filters, ordered, read, remarks, wanted_by
 from .table import width
 from .terminal import Terminal, default_terminal, rich_table
-from .text import HEADINGS, as_object, counted, duration, row, shown_key, what, who
+from .text import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
 
 if TYPE_CHECKING:
     from .._interface import Inspector
@@ -134,16 +134,17 @@ def _screen(
 
     listing = watch.listing
     gone = {each.entry.key: each.entry for each in found if each.change == "gone"}
-    entries = ordered([*listing.entries.values(), *gone.values()], "left")
-    room = max(terminal.console.height - 4 - len(remarks(listing, whole=args.show_keys)), 1)
+    # By kind and key, so that a row stays where it is.
+    entries = ordered([*listing.entries.values(), *gone.values()], "kind")
+    room = max(terminal.console.height - 5 - len(remarks(listing, whole=args.show_keys)), 1)
     shown = entries[:room]
     colours, signs = styles(found), {each.entry.key: SIGNS[each.change] for each in found}
     table = rich_table(
         ("", *HEADINGS),
         [[signs.get(each.key, ""), *row(each, whole=args.show_keys)] for each in shown],
-        [colours.get(each.key, "") for each in shown],
+        [colours.get(each.key) or ("warning" if is_stuck(each) else "") for each in shown],
     )
-    lines = remarks(listing, whole=args.show_keys)
+    lines = ["", *remarks(listing, whole=args.show_keys)]
     if len(shown) < len(entries):
         lines.insert(0, f"{len(entries) - len(shown)} more do not fit on this screen")
     head = heading(listing.entries, args.interval, terminal.console.width, watch.trouble)

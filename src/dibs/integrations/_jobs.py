@@ -6,7 +6,9 @@ claim, renews it while the job runs, and ends it: a job that is lost with its wo
 after one lease. A retry takes the claim along in its own message.
 
 Brokers deliver a message again if they do not hear that it was handled. So each run also claims
-the id of its job, and leaves that behind: of all deliveries of a message, one runs.
+the id of its job, and leaves that behind: of all deliveries of a message, one runs. One that meets
+an earlier one that still runs is sent once more, for later: that run may be lost. Of several such
+deliveries one is, so that they do not multiply.
 
 Async and sync side by side: too little to be generated.
 """
@@ -26,7 +28,7 @@ from .._interface import (
     claiming,
     seconds,
 )
-from ..errors import Duplicate, LeaseLost, UsageError
+from ..errors import Duplicate, LeaseLost, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
 
 STARTED = "started"
 """In place of a token: a retry of a job that was unique until it started, and needs no claim."""
-AGAIN_WITHIN = 10.0
-"""How long a delivery waits in the queue that meets an earlier one; brokers deliver again what
-waits for longer than their own timeout."""
+AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
+"""How long a delivery waits in the queue that meets an earlier one, at least and at most; brokers
+deliver again what waits for longer than their own timeout."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
 
@@ -82,6 +84,7 @@ class UniqueOptions:
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         self.patient_run = ClaimOptions(window=self.queued, after="hold", wait=wait, **terms)
         """How the id of a job is claimed; who meets a run that was lost waits for its lease."""
+        self.on_outage: OutagePolicy | None = on_outage
 
     def in_queue(self, delay: float) -> float:
         """How long the claim of a job is kept that starts in *delay* seconds at the earliest."""
@@ -96,7 +99,7 @@ class Job(NamedTuple):
     """What its message brought; None: it was sent without a claim."""
     attempt: object = None
     """What tells its retries apart; None: the framework never delivers a message twice."""
-    comes_again: bool = False
+    comes_again: bool = True
     """Whether a delivery that meets an earlier one is sent once more, instead of waiting for it."""
 
     @property
@@ -128,6 +131,13 @@ class UniqueKey:
         options = self.options.run if job.comes_again else self.options.patient_run
         return ClaimRequest(job.run_key, options, None, RUN_NAME)
 
+    def again_request(self, job: Job, delay: float) -> ClaimRequest:
+        """The claim on sending *job* once more, in *delay* seconds."""
+        options = ClaimOptions(
+            window=delay, after="hold", lease=delay, on_outage=self.options.on_outage
+        )
+        return ClaimRequest(f"{job.run_key}:again", options, None, RUN_NAME)
+
     def tries(self, key: str, job: Job) -> list[ClaimRequest]:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
 
@@ -150,13 +160,15 @@ def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Ca
     return call
 
 
-def again_after(error: Duplicate, job: Job) -> float | None:
+def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
     """When to send *job* once more, in seconds: an earlier delivery of it runs, and may be lost.
 
-    None: it has ended, or another job is in the way.
+    None: it has ended, or another job is in the way. *lease*: how long a lost run is in the way.
     """
     is_own_run = error.state == "running" and error.key == job.run_key
-    return min(error.retry_after, AGAIN_WITHIN) if job.comes_again and is_own_run else None
+    if not (job.comes_again and is_own_run):
+        return None
+    return min(max(lease, AGAIN_AFTER), AGAIN_WITHIN)
 
 
 def _is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
@@ -205,6 +217,19 @@ class UniqueJobs:
                 if not _is_own(error, job):
                     raise
         return stack.enter_context(claiming(self._dibs, last))
+
+    def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
+        """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        delay = again_after(error, job, self._key.options.lease)
+        if delay is None:
+            return None
+        try:
+            with claiming(self._dibs, self._key.again_request(job, delay)):
+                return delay
+        except Duplicate:
+            return None
+        except Unavailable:
+            return delay
 
     def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
@@ -297,6 +322,19 @@ class AsyncUniqueJobs:
                 if not _is_own(error, job):
                     raise
         return await stack.enter_async_context(claiming(self._dibs, last))
+
+    async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
+        """As `UniqueJobs.comes_again_in`."""
+        delay = again_after(error, job, self._key.options.lease)
+        if delay is None:
+            return None
+        try:
+            async with claiming(self._dibs, self._key.again_request(job, delay)):
+                return delay
+        except Duplicate:
+            return None
+        except Unavailable:
+            return delay
 
     async def give_back(self, key: str, token: str) -> bool:
         """As `UniqueJobs.give_back`."""

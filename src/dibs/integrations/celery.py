@@ -21,7 +21,7 @@ from celery.exceptions import Ignore
 from celery.signals import task_revoked
 
 from .. import Dibs, Duplicate, Unavailable
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions, again_after
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]
 
@@ -118,7 +118,7 @@ class _UniqueTask(Task):
         try:
             run = self.dibs_jobs.start(self._dibs_key(args, kwargs), job)
         except Duplicate as error:
-            self._send_again(request, again_after(error, job))
+            self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
             raise Ignore(f"not run: {error}") from error
         except Unavailable as error:
             raise self.retry(exc=error) from error

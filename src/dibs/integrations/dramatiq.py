@@ -18,7 +18,7 @@ from dramatiq import Actor, Middleware
 from dramatiq.middleware import SkipMessage
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions, again_after
+from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]
 
@@ -86,11 +86,11 @@ class _UniqueActor(Actor[Any, Any]):
 
     def _started(self, message: Any) -> Run:
         options = message.options
-        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0), True)
+        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0))
         try:
             return self.dibs_jobs.start(self.key_of(message), job)
         except Duplicate as error:
-            self._send_again(message, again_after(error, job))
+            self._send_again(message, self.dibs_jobs.comes_again_in(error, job))
             if error.key == job.run_key:
                 options["store_results"] = False  # or None replaces the result of the other
             raise SkipMessage(f"not run: {error}") from error

@@ -17,7 +17,13 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, TypeVar, Unpack, get_type_hints
 
-from taskiq import AsyncTaskiqDecoratedTask, AsyncTaskiqTask, TaskiqMessage, TaskiqMiddleware
+from taskiq import (
+    AsyncBroker,
+    AsyncTaskiqDecoratedTask,
+    AsyncTaskiqTask,
+    TaskiqMessage,
+    TaskiqMiddleware,
+)
 from taskiq.exceptions import NoResultError
 from taskiq.kicker import AsyncKicker
 from taskiq_dependencies.dependency import Dependency
@@ -56,7 +62,7 @@ def unique(
         original = task.original_func
         key = UniqueKey(template, without_parameters(original, _injected(original)), made)
         jobs = AsyncUniqueJobs(dibs, key)
-        task.original_func = _guarded(original, jobs)
+        task.original_func = _guarded(original, jobs, task.broker)
         task.kicker = functools.partial(_UniqueKicker, task.kicker, jobs)
         if not any(isinstance(each, _Runs) for each in task.broker.middlewares):
             task.broker.add_middlewares(_Runs())
@@ -142,7 +148,9 @@ class _Runs(TaskiqMiddleware):
             await run.__aexit__(None if error is None else type(error), error, None)
 
 
-def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:
+def _guarded(
+    function: Callable[..., Any], jobs: AsyncUniqueJobs, broker: AsyncBroker
+) -> Callable[..., Any]:
     """*function*, guarded where a worker calls it; called by anything else it is not."""
     is_async = inspect.iscoroutinefunction(function)
 
@@ -151,7 +159,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         here = _here.get()
         if here is not None and here.message is not None:
             message, here.message = here.message, None
-            here.run = await _started(jobs, message)
+            here.run = await _started(jobs, message, broker)
         if is_async:
             return await function(*args, **kwargs)
         return await asyncio.to_thread(function, *args, **kwargs)
@@ -159,11 +167,16 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
     return guarded
 
 
-async def _started(jobs: AsyncUniqueJobs, message: TaskiqMessage) -> AsyncRun:
+async def _started(jobs: AsyncUniqueJobs, message: TaskiqMessage, broker: AsyncBroker) -> AsyncRun:
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
     job = Job(message.task_id, labels.get(TOKEN) or None, attempt)
     try:
         return await jobs.start(jobs.key_of(tuple(message.args), message.kwargs), job)
     except Duplicate as error:
+        delay = await jobs.comes_again_in(error, job)
+        if delay is not None:
+            # Most brokers have no delay. It is not acknowledged before it was sent once more.
+            await asyncio.sleep(delay)
+            await broker.kick(broker.formatter.dumps(message))
         raise NoResultError from error

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2 as httpx
 import pytest
+from local_line import BlockingLine
 from local_line.local import served
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -30,7 +31,14 @@ from apps.weamind.main import create_app
 from apps.weamind.places import atlas
 from apps.weamind.user.users import Users, UsersUnavailable
 from tests.apps.browser import launched
-from tests.apps.weamind.conftest import BANQIAO, XINYI, Open, settings_for
+from tests.apps.weamind.conftest import (
+    ACCESS_TOKEN,
+    BANQIAO,
+    SECRET,
+    XINYI,
+    Open,
+    settings_for,
+)
 from tests.conftest import Servers
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -773,6 +781,31 @@ def test_it_can_be_read_and_hit(phone: Phone, scheme: str) -> None:
         assert phone.page.locator(css).first.evaluate(CONTRAST) >= 4.5, css
     heights = "all => all.filter(e => e.offsetParent).map(e => e.offsetHeight)"
     assert min(phone.page.locator("select, button").evaluate_all(heights)) >= 44
+
+
+def test_the_page_on_local_line(browser: Any, tmp_path: Path, servers: Servers) -> None:
+    """Its SDK and its login in the place of LINE's: Ben logs in, and the bot knows his home."""
+    with BlockingLine(channel_id=CHANNEL, secret=SECRET, access_token=ACCESS_TOKEN) as line:
+        base = line.api_base
+        sdk = {"liff_sdk_url": f"{base}/liff/edge/2/sdk.js"}
+        options = {"line_api_base": base, **LIFF, **sdk}
+        settings = settings_for(tmp_path, servers("valkey").url, **options)
+        app = create_app(settings, counted_in=Metrics())
+        bot = line.connect(app, path="/line/webhook").removesuffix("/line/webhook")
+        context = browser.new_context(viewport={"width": 390, "height": 740}, locale="zh-TW")
+        context.set_default_timeout(ROOM * 1000)
+        page, mistakes = context.new_page(), []
+        page.on("console", lambda said: mistakes.append(said.text) if is_mistake(said) else None)
+        page.goto(f"{bot}/liff/settings")
+        page.get_by_role("link", name="Ben").click()
+        phone = Phone(page, cast(Stage, None), mistakes, "")
+        phone.choose("住家", "臺北市", "信義區")
+        phone.button("儲存").click()
+        expect(page.locator("#done")).to_contain_text("✅ 住家已設為臺北市信義區")
+        token = page.evaluate("liff.getAccessToken()")
+        me = httpx.get(f"{bot}/users/me", headers=bearer(token), trust_env=False).json()
+        context.close()
+    assert me["home"]["code"] == XINYI and not mistakes
 
 
 BLOCKED = """async (sources) => {

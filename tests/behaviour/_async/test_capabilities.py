@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dibs import AsyncDibs, Event, UsageError
-from dibs.testing import CommandFilter, Engine, Server
+from dibs.testing import CommandFilter, Engine, FaultProxy, Server
 
 from .._tasks import eventually, sleep
 
@@ -396,3 +396,13 @@ async def test_a_url_that_asks_for_a_command_that_is_not_allowed(
     async with AsyncDibs(url + path, budget=5) as dibs:
         with pytest.raises(UsageError, match=command):
             await dibs.try_hold("user:2", ttl=5)
+
+
+async def test_a_server_that_hangs_up_three_times_is_not_taken_for_one_without_scripts(
+    line: FaultProxy,
+) -> None:
+    """It restarts: two connections closed at the first request, one at the script."""
+    line.cut_after_request(3, match=b"eval")
+    async with AsyncDibs(line.url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
+        assert lease.guarded
+    assert line.triggered == 3

@@ -49,6 +49,18 @@ async def test_opening_a_connection_takes_nothing_off_the_lease(
         assert "late" not in {event.kind for event in events}
 
 
+async def test_a_request_that_is_never_answered_is_an_outage_though_connections_open(
+    line: FaultProxy,
+) -> None:
+    """A proxy answers the handshake, and the server behind it that has the key does not."""
+    async with AsyncDibs(line.url, budget=BUDGET) as dibs:
+        await dibs.peek("warm:up")
+        line.swallow_replies(1000, match=b"user:1")
+        async with dibs.hold("user:1", ttl=60) as lease:
+            assert not lease.guarded
+            assert line.triggered == 2, "asked on two connections"
+
+
 async def test_connections_that_were_forgotten_on_the_way_are_not_an_outage(
     line: FaultProxy,
 ) -> None:

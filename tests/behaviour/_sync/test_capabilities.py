@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dibs import Dibs, Event, UsageError
-from dibs.testing import CommandFilter, Engine, Server
+from dibs.testing import CommandFilter, Engine, FaultProxy, Server
 
 from .._threads import eventually, sleep
 
@@ -397,3 +397,13 @@ def test_a_url_that_asks_for_a_command_that_is_not_allowed(
     with Dibs(url + path, budget=5) as dibs:
         with pytest.raises(UsageError, match=command):
             dibs.try_hold("user:2", ttl=5)
+
+
+def test_a_server_that_hangs_up_three_times_is_not_taken_for_one_without_scripts(
+    line: FaultProxy,
+) -> None:
+    """It restarts: two connections closed at the first request, one at the script."""
+    line.cut_after_request(3, match=b"eval")
+    with Dibs(line.url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
+        assert lease.guarded
+    assert line.triggered == 3

@@ -291,6 +291,34 @@ def test_a_lost_reply_to_detach_or_continue_is_asked_for_again(
         assert valkey.keys() == []
 
 
+@pytest.mark.parametrize("verb", ["hold", "claim"])
+def test_a_reply_that_comes_after_the_ttl_does_not_end_what_is_continued(
+    valkey: Server, verb: str
+) -> None:
+    """The line is slower than the ttl: it is kept from the reply on, as a new lease is."""
+    with FaultProxy(valkey.port) as line:
+        with Dibs(line.url, budget=5) as dibs:
+            continuing: Any
+            if verb == "hold":
+                with dibs.hold("order:1", ttl=60) as taken:
+                    token = taken.detach(ttl=60)
+                continuing = dibs.hold("order:1", ttl=0.5, token=token)
+            else:
+                token = handed_over(dibs)
+                continuing = dibs.claim("order:1", window=60, lease=0.5, token=token)
+            line.delay(replies=0.6)
+            slow = Beside(_continued, continuing)
+            eventually(lambda: valkey.client().pttl("order:1") <= 500)
+            valkey.client().pexpire("order:1", 60_000)
+            line.delay()
+            assert slow.result() == (False, True)
+
+
+def _continued(continuing: Any) -> tuple[bool, bool]:
+    with continuing as held:
+        return held.lost, held.guarded
+
+
 def test_an_outage_while_detaching(own_server: Server) -> None:
     """open: a token all the same, and an event; closed: Unavailable."""
     events: list[Event] = []
@@ -353,6 +381,32 @@ def test_an_outage_while_continuing(own_server: Server) -> None:
                 return
             sleep(0.1)
         pytest.fail("the token was spent by an attempt that nobody heard of")
+
+
+def test_a_hand_over_that_was_answered_and_not_heard_keeps_its_time(
+    valkey: Server,
+) -> None:
+    """Continuing is undone when Redis answers again: the token is good for what it had left."""
+    with FaultProxy(valkey.port) as line:
+        with Dibs(line.url, budget=0.3) as worker, Dibs(valkey.url) as web:
+            worker.peek("warm:up")
+            with web.claim("order:0", window=600, token=handed_over(web, "order:0")):
+                pass  # so that the server knows the script
+            token = handed_over(web, ttl=60)
+            line.swallow_replies(1000, match=b"order:1")
+            with worker.claim("order:1", window=600, lease=5, token=token) as claim:
+                assert not claim.guarded
+            line.heal()
+            eventually(lambda: token.partition(":")[2] in value_of(valkey, "order:1"))
+            assert valkey.client().pttl("order:1") > 50_000
+            with web.claim("order:1", window=600, lease=5, token=token) as claim:
+                assert claim.guarded
+                assert valkey.client().pttl("order:1") <= 5_000
+            assert valkey.keys() == []
+
+
+def value_of(server: Server, key: str) -> str:
+    return (server.client().get(key) or b"").decode()
 
 
 def test_bad_tokens_and_notes_are_refused_before_anything_is_sent() -> None:

@@ -137,11 +137,16 @@ async def test_an_aborted_job_of_arq_makes_room(
         await first.abort(timeout=30, poll_delay=0.02)
         assert isinstance(await ended(first), asyncio.CancelledError)
         second = await enqueue_job(pool, app.work, key)
-        assert steering.started(key).id == second.job_id != first.job_id
+        assert second.job_id != first.job_id
+        runs = [steering.started(key).id]
+        if runs == [first.job_id]:  # arq has started it, and cancelled it then
+            runs.append(steering.started(key).id)
+        assert runs[-1] == second.job_id
         await second.abort(timeout=30, poll_delay=0.02)
         assert isinstance(await ended(second), asyncio.CancelledError)
         await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
-        steering.order(key)  # its thread goes on
+        for _ in runs:
+            steering.order(key)  # its thread goes on
 
 
 async def test_a_job_of_a_killed_arq_worker_runs_in_another(

@@ -61,7 +61,7 @@ class Postman:
         except OSError:
             return None, "could_not_connect"
         except (EOFError, ValueError, asyncio.LimitOverrunError):
-            return None, "unclassified"  # an answer, but none of HTTP
+            return None, "unclassified"  # the connection was closed, or what came is not HTTP
         return status, "ok" if 200 <= status < 300 else "error_status_code"
 
 
@@ -88,6 +88,8 @@ async def _exchange(target: SplitResult, request: bytes) -> int:
     try:
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
+    except ConnectionError:  # after it was open: not that nobody is there
+        raise EOFError("the connection was reset") from None
     finally:
         writer.close()
     return int(head.split(b" ", 2)[1])

@@ -64,7 +64,7 @@ class LocalLine(Platform):
             app = create_page(panel)
             url = await serving.enter_async_context(served(app, host=host, port=port))
             # What happens first at the end: streams, and answers that dawdle, would not end.
-            serving.push_async_callback(panel.send_home)
+            serving.push_async_callback(panel.end_requests)
             serving.callback(self.faults.end)
             self._serving = serving.pop_all()
         self.api_base, self.page_url = url, f"{url}/chat/"

@@ -83,7 +83,7 @@ class ChatPanel:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.send_home()
+        await self.end_requests()
         await self.platform.__aexit__(*exception)
 
     @property
@@ -101,7 +101,7 @@ class ChatPanel:
             Route("/api/{verb}", self.act, methods=["POST"], max_body_size=_LONGEST_BODY),
         ]
 
-    async def send_home(self) -> None:
+    async def end_requests(self) -> None:
         """Nobody watches any more: every stream ends now."""
         self._is_closing = True
         for window in self._windows:

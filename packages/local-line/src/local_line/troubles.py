@@ -13,7 +13,7 @@ def _of_webhook(row: Delivery) -> str | None:
         "could_not_connect": f"no connection to {row.url}. Is the bot running?",
         "request_timeout": f"no answer from {row.url} within {row.took:.0f} s.",
         "error_status_code": f"{row.url} answered {row.status}. {_advice(row.status or 0)}",
-        "unclassified": f"what {row.url} answered is not HTTP.",
+        "unclassified": f"no HTTP answer from {row.url}. Did the bot crash?",
     }.get(row.reason)
     return said and f"webhook: {said}"
 

@@ -90,7 +90,7 @@ const WORDS = {
   onStandby: ["standby", "待命"],
   noAnswer: ["no answer in 2 s", "2 秒內沒有回應"],
   noConnection: ["no connection: is the bot running?", "連不上：機器人有啟動嗎？"],
-  noHttp: ["the answer is not HTTP", "回應不是 HTTP"],
+  noHttp: ["no HTTP answer: did the bot crash?", "沒有 HTTP 回應：機器人當掉了嗎？"],
   sameSecret: ["refused: does the bot have the same channel secret?", "被拒絕：機器人的 channel secret 一樣嗎？"],
   rightPath: ["is the path of the webhook right?", "webhook 的路徑正確嗎？"],
   botFailed: ["the bot failed: its log says why", "機器人發生錯誤：請看它的記錄"],

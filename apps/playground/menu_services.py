@@ -14,8 +14,8 @@ DELAY = 0.4
 """How long the store-service takes for a menu, in seconds."""
 
 
-class Street:
-    """Where everybody is. The two on the seed's algorithm may open a moment later."""
+class MenuServices:
+    """All of them. The two on the seed's algorithm may open a moment later."""
 
     def __init__(self) -> None:
         self.store = Child("apps.menu.store:app")
@@ -26,11 +26,20 @@ class Street:
     async def open(self, engine: Engine) -> None:
         """The store-service and the BFFs answer. OSError: something does not start."""
         database = {"DATABASE_URL": "sqlite://", "STORE_DELAY_SECONDS": str(DELAY)}
-        store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
-        ours = store | {"REDIS_URL": engine.target}
+        ours, theirs = self._settings(engine.target), self._settings(f"unix://{engine.socket()}")
         await asyncio.gather(self.store.start(database), _start(self.dibs, ours))
-        theirs = store | {"REDIS_URL": f"unix://{engine.socket()}"}
         self._opening = asyncio.create_task(_start(self._seed, theirs))
+
+    def _settings(self, target: str) -> dict[str, str]:
+        """Of a BFF."""
+        store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
+        return store | {"REDIS_URL": target}
+
+    async def replace(self, number: int, engine: Engine) -> None:
+        """Another BFF on dibs in the place of that one, which is dead. OSError: as `open`."""
+        await self.dibs[number].aclose()
+        self.dibs[number] = Child("apps.menu.bff:app")
+        await self.dibs[number].start(self._settings(engine.target))
 
     async def seed(self) -> list[Child]:
         """Those on the seed's algorithm, once they answer. OSError: they do not start."""
@@ -56,9 +65,9 @@ async def _ended(task: "asyncio.Task[None]") -> "asyncio.Task[None]":
     return task
 
 
-async def open_street(engine: Engine, open_until: AsyncExitStack) -> Street:
-    """A street that is open until *open_until* is closed. OSError: something does not start."""
-    street = Street()
-    open_until.push_async_callback(street.aclose)
-    await street.open(engine)
-    return street
+async def open_services(engine: Engine, open_until: AsyncExitStack) -> MenuServices:
+    """Services that are open until *open_until* is closed. OSError: something does not start."""
+    services = MenuServices()
+    open_until.push_async_callback(services.aclose)
+    await services.open(engine)
+    return services

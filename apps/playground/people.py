@@ -1,0 +1,97 @@
+"""Ann and Ben as the page sees them: two processes, and what they say about each visitor."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+Facts = dict[str, Any]
+Hear = Callable[[str, Facts], None]
+"""Called with a person's name and each line of theirs; `{"gone": True}`: the process has ended."""
+
+_START = 60.0
+"""The most that a process may take to start, in seconds; machines can be busy."""
+_END = 2.0
+
+
+class Person:
+    """The process of one person. It can be killed, and started again."""
+
+    def __init__(self, name: str, hear: Hear) -> None:
+        self.name = name
+        self._hear = hear
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """None: there is no process."""
+        is_there = self._process is not None and self._process.returncode is None
+        return self._process.pid if is_there and self._process else None
+
+    async def start(self, target: str) -> None:
+        """It is being started; `ready` tells when it can be asked. OSError: it cannot be."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "apps.playground.person", target),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=os.environ,
+            start_new_session=True,  # Ctrl-C is for the page
+        )
+        self._is_ready.clear()
+        self._reading = asyncio.create_task(self._read(self._process))
+
+    async def ready(self) -> None:
+        """It can be asked. OSError: it was killed, or does not start; why is on stderr."""
+        if self.pid is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_ready.wait(), _START)
+        if self.pid is None or not self._is_ready.is_set():
+            raise ProcessLookupError(f"the process of {self.name} is not there")
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            message = json.loads(line)
+            if "ready" in message:
+                self._is_ready.set()
+            else:
+                self._hear(self.name, message)
+        await process.wait()
+        self._is_ready.set()  # nobody waits for it any more
+        self._hear(self.name, {"gone": True})
+
+    def ask(self, wish: Facts) -> None:
+        """*wish* is on its way; if there is no process any more, `gone` says so."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(wish).encode() + b"\n")
+
+    async def kill(self) -> None:
+        """SIGKILL: it cannot release anything. Returns when it is gone."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._end()
+
+    async def aclose(self) -> None:
+        """It ends by itself, or is killed after a while. Returns when it is gone."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _END)
+        except TimeoutError:
+            self._process.kill()
+        await self._end()
+
+    async def _end(self) -> None:
+        assert self._process is not None
+        await self._process.wait()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])

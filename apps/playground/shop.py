@@ -1,0 +1,80 @@
+"""The shop behind the `once` panel: the orders service, which can be killed while it works."""
+
+import asyncio
+import secrets
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+
+from .child import Child
+from .engine import Engine
+
+
+class Shop:
+    """The orders service in a process of its own, with a database that outlives the process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._folder = tempfile.mkdtemp(prefix="dibs-orders-")
+        self._database = f"{self._folder}/orders.db"
+        self._settings = {
+            "REDIS_URL": engine.target,
+            "DATABASE_URL": f"sqlite:///{self._database}",
+            "ORDERS_SECRET": secrets.token_hex(),
+        }
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers; after `dying`, another address."""
+        return self._child.url if self._child is not None else ""
+
+    async def start(self) -> None:
+        """It answers. OSError: it does not start."""
+        self._child = await self._new_child()
+
+    @asynccontextmanager
+    async def dying(self) -> AsyncIterator[None]:
+        """While the block runs, orders are begun and never finished; then the process is killed.
+
+        Its successor answers from then on. OSError: there is none.
+        """
+        successor = await self._new_child()
+        try:
+            with closing(sqlite3.connect(self._database, isolation_level=None)) as writer:
+                writer.execute("BEGIN IMMEDIATE")  # the order waits for the database
+                try:
+                    yield
+                finally:
+                    await self._kill()
+        finally:
+            self._child = successor
+
+    async def _kill(self) -> None:
+        if self._child is not None:
+            await self._child.kill()
+            await self._child.aclose()
+
+    async def _new_child(self) -> Child:
+        child = Child("apps.orders.main:app", folder=self._folder)
+        try:
+            await child.start(self._settings)
+        except BaseException:
+            await child.aclose()
+            raise
+        return child
+
+    async def aclose(self) -> None:
+        """Returns when it is gone, with its files."""
+        if self._child is not None:
+            await self._child.aclose()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+async def open_shop(engine: Engine, open_until: AsyncExitStack) -> Shop:
+    """A shop that is open until *open_until* is closed. OSError: it does not start."""
+    shop = Shop(engine)
+    open_until.push_async_callback(shop.aclose)
+    await shop.start()
+    return shop

@@ -1,0 +1,116 @@
+"""What one client does in this process: leases it has, who waits, what is loaded, its breakers.
+
+Read from memory: nothing is asked of the server, nothing is changed.
+"""
+
+from itertools import islice
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ._core.lease import LeaseState
+from .events import Listener
+
+
+class HeldHere(NamedTuple):
+    """A lease or claim of this process."""
+
+    key: str
+    name: str
+    """What events call the key."""
+    held: float
+    """Seconds since it was acquired."""
+    remaining: float
+    is_claim: bool
+    is_renewed: bool
+
+
+class WaitedFor(NamedTuple):
+    """A key that somebody in this process waits for."""
+
+    key: str
+    waiters: int
+    holder: str | None
+    remaining: float | None
+
+
+class BreakerState(NamedTuple):
+    """A circuit breaker."""
+
+    state: str
+    """"closed", "open" or "half-open"."""
+    cause: str
+    """The code of the outage; "" if there is none."""
+    out_for: float | None
+    """Seconds since the outage began."""
+
+
+class ProcessState(NamedTuple):
+    """A moment of one client. Lists have at most as many entries as were asked for."""
+
+    holder: str
+    """What this process is called as a holder."""
+    target: str
+    namespace: str
+    held: list[HeldHere]
+    held_count: int
+    waited_for: list[WaitedFor]
+    waiter_count: int
+    loads: list[str]
+    """Keys whose values are loaded, or waited for, by this process."""
+    load_count: int
+    breakers: list[BreakerState]
+
+
+def process_state(dibs: Any, most: int = 100) -> ProcessState:
+    """What *dibs*, a `Dibs` or `AsyncDibs`, does now."""
+    leases, namespace = dibs._leases, dibs._settings.namespace
+    now, prefix = monotonic(), len(namespace.encode())
+    table: dict[bytes, LeaseState] = leases.table
+    queues = _copied(leases.waiters.queues)
+    flights = {**dibs._cache._memory.flights, **dibs._cache._memory.refreshes}
+    return ProcessState(
+        leases.identity.holder, repr(dibs._store), namespace,
+        [_held(each, now) for each in islice(_copied(table).values(), most)], len(table),
+        [_waited_for(key[prefix:], queue) for key, queue in islice(queues.items(), most)],
+        sum(len(queue.turns) for queue in queues.values()),
+        [_text(key[prefix:]) for key in islice(flights, most)], len(flights),
+        [_breaker(each, now) for each in dibs._store.transport.breakers],
+    )  # fmt: skip
+
+
+def add_listener(dibs: Any, listener: Listener) -> None:
+    """Have *listener* called with the events of *dibs* from now on."""
+    dibs._events.listeners = (*dibs._events.listeners, listener)
+
+
+def listeners_of(dibs: Any) -> tuple[Listener, ...]:
+    """Who listens to *dibs*."""
+    return dibs._events.listeners
+
+
+def _copied(table: dict[bytes, Any]) -> dict[bytes, Any]:
+    return table.copy()  # in one step: other threads change it
+
+
+def _held(lease: LeaseState, now: float) -> HeldHere:
+    call = lease.call
+    is_claim = b" " in lease.token.partition(b"@")[0]
+    held, left = now - lease.since, max(lease.deadline - now, 0.0)
+    return HeldHere(call.text, call.name, held, left, is_claim, bool(call.options.renew))
+
+
+def _waited_for(key: bytes, queue: Any) -> WaitedFor:
+    holding = queue.holding
+    holder, left = (None, None) if holding is None else (holding.holder, holding.remaining)
+    return WaitedFor(_text(key), len(queue.turns), holder, left)
+
+
+def _breaker(breaker: Any, now: float) -> BreakerState:
+    state, since = breaker.state, breaker.since
+    if state == "closed":
+        return BreakerState(state, "", None)
+    return BreakerState(state, breaker.cause.code, None if since is None else now - since)
+
+
+def _text(key: bytes) -> str:
+    return key.decode("utf-8", "replace")

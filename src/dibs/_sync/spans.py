@@ -1,0 +1,232 @@
+# Printed from src/dibs/_async/spans.py by tools/unasync.py – do not edit.
+"""Spans of a trace: around blocks that hold or claim a key, around loads, and around waits.
+
+Only where a listener makes spans (`EventSink.tracers`); otherwise nothing here is used.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from .._core.lease import Holding, LeaseState
+from .._events import EventSink, Origins
+from .._threads import Flight, flight_here, is_cancellation, monotonic
+from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
+from .claim import Claim
+from .claiming import Claiming
+from .lease import Hold, Lease
+
+_OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
+    (Busy, "busy"),
+    (Duplicate, "duplicate"),
+    (Mismatch, "mismatch"),
+    (LeaseLost, "lost"),
+    (Unavailable, "unavailable"),
+)
+_EXPECTED = (Busy, Duplicate)
+"""Answers to a caller who came second: no error."""
+
+
+class TracedHold(Hold):
+    """A hold with a span, from the request for the key to the end of the block."""
+
+    __slots__ = ("_span", "_taken")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._taken: Any = None
+        """The span of a lease that was taken before its block begins."""
+        self._span: Any = None
+
+    def take(self) -> Holding | None:
+        """The same; a refusal ends the span."""
+        span, since = self._leases.events.span("hold", self._call.name), monotonic()
+        try:
+            refusal = super().take()
+        except BaseException as error:
+            _end_refused(span, error)
+            raise
+        if refusal is not None:
+            span.end("busy")
+            return refusal
+        if self._call.options.wait:
+            span.waited(monotonic() - since)
+        self._taken = span
+        return None
+
+    def __enter__(self) -> Lease:
+        taken, self._taken = self._taken, None
+        span, since = taken or self._leases.events.span("hold", self._call.name), monotonic()
+        try:
+            lease = super().__enter__()
+        except BaseException as error:
+            _end_refused(span, error)
+            raise
+        if taken is None and self._call.options.wait:
+            span.waited(monotonic() - since)
+        self._span = span
+        return lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        state, span, raised = self._state, self._span, error
+        self._span = None
+        try:
+            super().__exit__(kind, error, traceback)
+        except BaseException as other:
+            raised = other
+            raise
+        finally:
+            span.end(_outcome_of(state, "acquired"), raised)
+
+
+class TracedClaiming(Claiming):
+    """A claim with a span, from the request for the key to the end of the block."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._span: Any = None
+
+    def take(self) -> Claim:
+        """The same; a refusal ends the span."""
+        call = self._submission.call
+        span, since = self._leases.events.span("claim", call.name), monotonic()
+        try:
+            claim = super().take()
+        except BaseException as error:
+            _end_refused(span, error)
+            raise
+        if call.options.wait:
+            span.waited(monotonic() - since)
+        self._span = span
+        return claim
+
+    def __enter__(self) -> Claim:
+        before = self._span
+        try:
+            return super().__enter__()
+        except BaseException as error:
+            span, self._span = self._span, before
+            if span is not None and span is not before:
+                _end_refused(span, error)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        claim, span, raised = self._claim, self._span, error
+        self._span = None
+        try:
+            super().__exit__(kind, error, traceback)
+        except BaseException as other:
+            raised = other
+            raise
+        finally:
+            assert claim is not None
+            lease = claim._lease  # pyright: ignore[reportPrivateUsage]
+            span.end(_outcome_of(lease, "claimed"), raised)
+
+
+def _end_refused(span: Any, error: BaseException) -> None:
+    span.end(_refusal(error), None if isinstance(error, _EXPECTED) else error)
+
+
+def _refusal(error: BaseException) -> str:
+    """The outcome of a block that did not begin."""
+    known = next((code for kind, code in _OUTCOMES if isinstance(error, kind)), None)
+    return known or ("cancelled" if is_cancellation(error) else "failed")
+
+
+def _outcome_of(state: LeaseState | None, usual: str) -> str:
+    """The outcome of a block that has ended. None: it was a replay."""
+    if state is None:
+        return "replayed"
+    if state.is_detached:
+        return "detached"
+    if not state.guarded:
+        return "unguarded"
+    return "lost" if state.is_lost else usual
+
+
+# ---- loads
+
+
+def load_in_span(
+    events: EventSink, name: str, reason: str, load: Callable[[], Any]
+) -> Any:
+    """What *load* returns. Whoever joins the flight that we are in is linked to the span."""
+    span, flight = events.span("load", name, reason), flight_here()
+    if flight is not None:
+        flight.origins = span.origins
+    try:
+        value = load()
+    except BaseException as error:
+        span.end(_failure(error), error)
+        raise
+    span.end("loaded")
+    return value
+
+
+def _failure(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "cancelled" if is_cancellation(error) else "failed"
+
+
+def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
+    """What somebody else's flight in this process finds; the span is linked to its load."""
+    span = events.span("wait", name)
+    try:
+        landed = flight.join()
+    except BaseException as error:
+        span.link(flight.origins)
+        span.end(_failure(error), error)
+        raise
+    span.link(flight.origins)
+    span.end("shared")
+    return landed
+
+
+def follow_in_span(
+    events: EventSink, name: str, follow: Callable[[], None]
+) -> None:
+    """Wait for a load in another process."""
+    span = events.span("wait", name)
+    try:
+        follow()
+    except BaseException as error:
+        span.end(_failure(error), error)
+        raise
+    span.end("followed")
+
+
+def work_behind(
+    events: EventSink, origins: Origins, work: Callable[[], Any]
+) -> Any:
+    """Do *work*, in a thread or task of its own: its spans begin a trace, linked to *origins*."""
+    events.begin_behind(origins)
+    return work()
+
+
+def run_in_span(
+    events: EventSink, name: str, work: Callable[[], Any]
+) -> Any:
+    """A run of a scheduled function: a trace of its own."""
+    events.begin_behind(events.origins())
+    span = events.span("run", name)
+    try:
+        result = work()
+    except BaseException as error:
+        span.end(_failure(error), error)
+        raise
+    span.end("finished")
+    return result

@@ -1,0 +1,347 @@
+"""The console as an ASGI application."""
+
+import asyncio
+import inspect
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, cast
+
+from .._interface import ServerFacts, inspector
+from .._process import process_state
+from ..errors import DibsError, UsageError
+from .http import (
+    EVENTS,
+    FORBIDDEN,
+    LONGEST_BODY,
+    RELEASE,
+    STREAM,
+    Request,
+    Response,
+    answered,
+    as_json,
+    event,
+    release_in,
+    released,
+)
+from .rights import Rights, Rule, asked, checked_rules, decided
+from .state import Moment, state_of
+from .statistics import Statistics, statistics_of
+from .survey import Survey, View, id_of, view_of
+
+if TYPE_CHECKING:
+    from .. import AsyncDibs, Dibs
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+COUNT = 200
+"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
+LONGEST_PAUSE = 0.02
+"""Seconds between two pages of a sweep, at most: what took long was not our work alone."""
+SWEEP_EVERY = 2.0
+FACTS_EVERY = 5.0
+TICK = 1.0
+"""Seconds between two states that a viewer is sent."""
+STREAM_FOR = 20.0
+"""Seconds after which a stream ends and the page opens another one: rights are asked for again,
+and a server that is shut down does not wait for its viewers."""
+WANTED_FOR = 10.0
+"""Seconds after a viewer was last seen for which the server is still read."""
+MOST_LOOKED = 20_000
+"""Keys that are looked through for one that is to be released."""
+
+
+def console(
+    dibs: "AsyncDibs | Dibs",
+    *,
+    allow: Rule,
+    allow_release: Rule | None = None,
+    allow_keys: Rule | None = None,
+    most_viewers: int = 20,
+) -> "Console":
+    """An ASGI application that shows what *dibs* and its server do.
+
+    *allow*: who may read it: a function of the ASGI scope that returns a bool (it may be async), or
+    "host": the application around it has decided. *allow_release*: who may also release keys;
+    *allow_keys*: who sees whole keys, which may hold personal data; both nobody by default.
+    *most_viewers*: how many pages get live updates at once; others ask every few seconds.
+    UsageError: a rule makes no sense.
+    """
+    return Console(dibs, allow, allow_release, allow_keys, most_viewers)
+
+
+class Console:
+    """See `console`."""
+
+    def __init__(
+        self,
+        dibs: Any,
+        allow: Rule,
+        allow_release: Rule | None,
+        allow_keys: Rule | None,
+        most_viewers: int,
+    ) -> None:
+        if most_viewers < 1:
+            raise UsageError(f"most_viewers must be at least 1, not {most_viewers}")
+        self._rules = checked_rules(allow, allow_release, allow_keys)
+        self._dibs = dibs
+        self._statistics: Statistics = statistics_of(dibs)
+        self._reader = _Reader(inspector(dibs))
+        self._most = most_viewers
+        self._streams = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._dibs!r}, {self._streams} viewers>"
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the server is being read: while there are viewers."""
+        return self._reader.is_running
+
+    @property
+    def survey(self) -> Survey:
+        """What was read of the server."""
+        return self._reader.survey
+
+    async def stop(self) -> None:
+        """Stop reading the server; it begins again with the next viewer."""
+        await self._reader.stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                await self.stop()
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = request_of(scope)
+        rights = await self._rights(scope)
+        if not rights.read:
+            return await _send(send, request, FORBIDDEN)
+        response = answered(request, is_live=True, new_token=secrets.token_hex(16))
+        if response is not None:
+            return await _send(send, request, response)
+        if request.path == EVENTS:
+            return await self._stream(request, rights, receive, send)
+        if request.path == RELEASE:
+            return await _send(send, request, await self._release(rights, receive))
+        await self._reader.want(wait=True)
+        view = view_of(request.fields)
+        return await _send(send, request, as_json(200, self._state(request, view, rights)))
+
+    async def _rights(self, scope: Scope) -> Rights:
+        rules = self._rules
+        if not await _decided(rules.read, scope):
+            return Rights(read=False)
+        return Rights(True, await _decided(rules.release, scope), await _decided(rules.keys, scope))
+
+    def _state(self, request: Request, view: View, rights: Rights) -> dict[str, Any]:
+        process, figures = process_state(self._dibs), self._statistics.facts()
+        at = Moment(monotonic(), time())
+        state = state_of(self.survey, process, figures, view, rights, at)
+        return {**state, "token": request.cookie if rights.release else None}
+
+    # ---- live updates
+
+    async def _stream(self, request: Request, rights: Rights, receive: Receive, send: Send) -> None:
+        if self._streams >= self._most:
+            full = as_json(503, {"error": "There are too many viewers."}, ("Retry-After", "5"))
+            return await _send(send, request, full)
+        self._streams += 1
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await self._reader.want(wait=True)
+            await _start(send, Response(200, kind=STREAM, more=(("X-Accel-Buffering", "no"),)))
+            await self._send_states(request, rights, gone, send)
+        finally:
+            self._streams -= 1
+            gone.cancel()
+            await asyncio.wait([gone])
+
+    async def _send_states(
+        self, request: Request, rights: Rights, gone: "asyncio.Future[None]", send: Send
+    ) -> None:
+        view, until = view_of(request.fields), monotonic() + STREAM_FOR
+        # The first word: how long the page waits before it opens the next stream.
+        first, body = b"retry: 1000\n", b""
+        while not gone.done():
+            body = first + event(self._state(request, view, rights))
+            first = b""
+            is_last = monotonic() >= until
+            await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+            if is_last:
+                return
+            await self._reader.want()
+            await asyncio.wait([gone], timeout=TICK)
+
+    # ---- releasing
+
+    async def _release(self, rights: Rights, receive: Receive) -> Response:
+        wanted = release_in(await _body(receive))
+        if not rights.release:
+            return as_json(403, {"error": "You may not release."})
+        if wanted is None:
+            return as_json(400, {"error": "This makes no sense."})
+        try:
+            key = await self._reader.find(wanted.row_id)
+            if key is None:
+                return released("lost")
+            outcome = await self._reader.inspector.release_whatever(key, wanted.seen)
+        except DibsError as error:
+            return as_json(503, {"error": str(error)})
+        self.survey.look_again()
+        return released(outcome)
+
+
+class _Reader:
+    """Reads the server, once for all viewers, for as long as there are any."""
+
+    def __init__(self, inspecting: Any) -> None:
+        is_async = inspect.iscoroutinefunction(inspecting.page)
+        self.inspector: Any = inspecting if is_async else _Threaded(inspecting)
+        self.survey = Survey()
+        self._wanted_until = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._read = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a task that reads, in a loop that runs."""
+        task = self._task
+        return task is not None and not task.done() and not task.get_loop().is_closed()
+
+    async def want(self, *, wait: bool = False) -> None:
+        """Somebody is looking. *wait*: until something was read, for a moment."""
+        self._wanted_until = monotonic() + WANTED_FOR
+        if not self.is_running:
+            self._read = asyncio.Event()
+            self._task = asyncio.create_task(self._run(), name="dibs console")
+        if wait:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._read.wait(), 0.5)
+
+    async def stop(self) -> None:
+        """End what runs in the background."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while monotonic() < self._wanted_until:
+            try:
+                await self._read_some()
+            except DibsError as error:
+                self.survey.failed(str(error), monotonic())
+                await asyncio.sleep(SWEEP_EVERY / 2)
+            finally:
+                self._read.set()
+
+    async def _read_some(self) -> None:
+        survey, began = self.survey, monotonic()
+        if survey.facts_at is None or began - survey.facts_at >= FACTS_EVERY:
+            await self._read_facts(began)
+        if not survey.is_due(began, SWEEP_EVERY):
+            return await asyncio.sleep(SWEEP_EVERY / 4)
+        page = await self.inspector.page(cursor=survey.next_cursor(began), count=COUNT)
+        now = monotonic()
+        survey.read(page, now)
+        # About a quarter of the time: the loop is there for the application.
+        return await asyncio.sleep(min(3 * (now - began), LONGEST_PAUSE))
+
+    async def _read_facts(self, now: float) -> None:
+        try:
+            facts: list[ServerFacts] = await self.inspector.server()
+        except UsageError:  # this user may not call INFO: keys can be read all the same
+            facts = []
+        self.survey.read_facts(facts, monotonic() - now, now)
+
+    async def find(self, row_id: str) -> str | None:
+        """The key with this id. None: it is not there, or not among the first ones."""
+        found, cursor, looked = self.survey.find(row_id), "", 0
+        while found is None and cursor is not None and looked < MOST_LOOKED:
+            page = await self.inspector.page(cursor=cursor, count=COUNT)
+            keys = [entry.key for entry in page.entries]
+            found = next((key for key in keys if id_of(key) == row_id), None)
+            cursor, looked = page.cursor, looked + len(keys)
+        return found
+
+
+class _Threaded:
+    """The inspector of a `Dibs`, for an event loop."""
+
+    def __init__(self, inspecting: Any) -> None:
+        self._inspecting = inspecting
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inspecting, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(method, *args, **kwargs)
+
+        return call
+
+
+# ---- ASGI
+
+
+def request_of(scope: Scope) -> Request:
+    """What the console reads of *scope*. Some servers name the root in the path, others do not."""
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    if root and (path == root or path.startswith(f"{root}/")):
+        path = path[len(root) :]
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        text, before = name.decode("latin-1").lower(), value.decode("latin-1")
+        joint = "; " if text == "cookie" else ", "
+        headers[text] = f"{headers[text]}{joint}{before}" if text in headers else before
+    query = scope.get("query_string", b"").decode("latin-1")
+    is_https = scope.get("scheme", "http") == "https"
+    return Request(scope["method"], path, root, query, headers, is_https)
+
+
+async def _decided(rule: Rule | None, scope: Scope) -> bool:
+    answer: object = asked(rule, scope)
+    if isinstance(answer, Awaitable):
+        return decided(await cast("Awaitable[object]", answer))
+    return decided(answer)
+
+
+async def _start(send: Send, response: Response) -> None:
+    headers = [(name.encode().lower(), value.encode()) for name, value in response.headers]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+
+
+async def _send(send: Send, request: Request, response: Response) -> None:
+    await _start(send, response)
+    body = b"" if request.method == "HEAD" else response.body
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _body(receive: Receive) -> bytes:
+    """The body of a request, no more of it than is allowed."""
+    body, more = b"", True
+    while more and len(body) <= LONGEST_BODY:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message["type"] == "http.request" and message.get("more_body", False)
+    return body if len(body) <= LONGEST_BODY else b""
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,171 @@
+"""`dibs console`: the console alone, for a server whose application is not asked.
+
+It reads the server and nothing else: hit rates, waiters and outages are known to the processes in
+which they happen, and are shown by a console that is mounted there.
+"""
+
+import argparse
+import hmac
+import logging
+import os
+import re
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from socketserver import ThreadingMixIn
+from typing import Any
+from urllib.parse import parse_qs
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from .. import Dibs, DibsError
+from .http import Response, sentence
+from .wsgi import Environ, StartResponse, WsgiConsole
+
+_ADDRESS = "127.0.0.1"
+_SESSION = "dibs_session_{port}"
+_CLOSED = (
+    "This address was used before, or is not the one that was printed. Start the console again."
+)
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `dibs console` to *parser*."""
+    here = os.environ.get("DIBS_URL")
+    parser.add_argument("--url", default=here, help="the server (default: DIBS_URL)")
+    parser.add_argument("--namespace", default=os.environ.get("DIBS_NAMESPACE", ""))
+    parser.add_argument("--port", type=int, default=0, help="default: any that is free")
+    parser.add_argument("--show-keys", action="store_true", help="whole keys, with personal data")
+    parser.add_argument("--allow-release", action="store_true", help="keys may be released")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the console until a signal comes. Returns 0, or 2: it could not be started."""
+    if not args.url:
+        return _failed("say which server: --url redis://…, or DIBS_URL")
+    # The page says what is wrong; and it has to work where an application is told not to.
+    logging.getLogger("dibs").addHandler(logging.NullHandler())
+    logging.getLogger("dibs").propagate = False
+    os.environ.pop("DIBS_DISABLED", None)
+    try:
+        dibs = Dibs(args.url, namespace=args.namespace, budget=2, connect=5)
+    except DibsError as error:
+        return _failed(str(error))
+    with dibs:
+        try:
+            server = served(dibs, args.port, release=args.allow_release, keys=args.show_keys)
+        except OSError as error:
+            return _failed(f"port {args.port} cannot be used: {error.strerror}")
+        with server:
+            _say(f"dibs console: {server.address}")
+            _say("The address is good for one browser. Ctrl-C ends it.")
+            _until_signal(server)
+    return 0
+
+
+def main() -> int:
+    """`python -m dibs.console`."""
+    parser = argparse.ArgumentParser(prog="python -m dibs.console", description=run.__doc__)
+    add_arguments(parser)
+    return run(parser.parse_args())
+
+
+class ConsoleServer(ThreadingMixIn, WSGIServer):
+    """Serves the console on 127.0.0.1."""
+
+    daemon_threads = True
+    address = ""
+    """With the one-time token: for one browser."""
+
+
+def served(dibs: Dibs, port: int, *, release: bool, keys: bool) -> ConsoleServer:
+    """A server that is bound and not yet serving. OSError: the port is taken."""
+    server = ConsoleServer((_ADDRESS, port), _QuietHandler)
+    rule = "host"
+    app = WsgiConsole(
+        dibs, rule, rule if release else None, rule if keys else None, does_work=False
+    )
+    door = OneBrowser(app, server.server_port)
+    server.set_app(door)
+    server.address = f"http://{_ADDRESS}:{server.server_port}/?token={door.token}"
+    return server
+
+
+class OneBrowser:
+    """Lets in one browser: that which came first with the token. All others are refused."""
+
+    def __init__(self, app: Any, port: int) -> None:
+        self.token = secrets.token_hex(32)
+        self._app = app
+        self._session = secrets.token_hex(32)
+        self._cookie = _SESSION.format(port=port)
+        self._hosts = {f"{_ADDRESS}:{port}", f"localhost:{port}"}
+        self._lock = threading.Lock()
+        self._is_used = False
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        # Another name for this address: a page elsewhere tries to read this one (DNS rebinding).
+        if environ.get("HTTP_HOST", "") not in self._hosts:
+            return _plain(sentence(403, "This is not the address of the console."), start_response)
+        if self._is_known(environ.get("HTTP_COOKIE", "")):
+            return self._app(environ, start_response)
+        given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
+        if environ["REQUEST_METHOD"] == "GET" and self._admit(given):
+            cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+            return _plain(
+                Response(303, more=(("Location", "/"), ("Set-Cookie", cookie))), start_response
+            )
+        return _plain(sentence(403, _CLOSED), start_response)
+
+    def _is_known(self, cookies: str) -> bool:
+        parts = [part.strip().partition("=") for part in cookies.split(";")]
+        given = [value for name, _, value in parts if name == self._cookie]
+        return any(_same(each, self._session) for each in given)
+
+    def _admit(self, given: str) -> bool:
+        with self._lock:
+            is_first = not self._is_used and _same(given, self.token)
+            self._is_used = self._is_used or is_first
+            return is_first
+
+
+def _same(given: str, secret: str) -> bool:
+    return _KEY.fullmatch(given) is not None and hmac.compare_digest(given, secret)
+
+
+def _plain(response: Response, start_response: StartResponse) -> list[bytes]:
+    status = {303: "303 See Other", 403: "403 Forbidden"}[response.status]
+    start_response(status, response.headers)
+    return [response.body]
+
+
+class _QuietHandler(WSGIRequestHandler):
+    server_version, sys_version = "dibs", ""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: an address has a token in it."""
+
+
+def _until_signal(server: ConsoleServer) -> None:
+    def stop(*_: object) -> None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.serve_forever(poll_interval=0.1)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _failed(why: str) -> int:
+    sys.stderr.write(f"dibs console: {why}\n")
+    return 2

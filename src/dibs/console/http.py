@@ -1,0 +1,212 @@
+"""Requests and responses of the console, without I/O: routes, headers, refusals."""
+
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+COOKIE = "dibs_console"
+HEADER = "x-dibs-console"
+"""A POST repeats the cookie here; no form, and no page of another origin, can send it."""
+LONGEST_BODY = 4096
+
+HTML = "text/html; charset=utf-8"
+JSON = "application/json"
+STREAM = "text/event-stream; charset=utf-8"
+
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_ALWAYS = (
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", _CSP),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+_ASSETS = {
+    "console.css": "text/css; charset=utf-8",
+    **dict.fromkeys(
+        ("console.js", "dom.js", "facts.js", "process.js", "server.js"),
+        "text/javascript; charset=utf-8",
+    ),
+    "icon.svg": "image/svg+xml",
+}
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+
+
+class Request(NamedTuple):
+    """What the console reads of a request."""
+
+    method: str
+    path: str
+    """Below the place where the console is mounted."""
+    root: str
+    """Where it is mounted: "" or "/dibs"."""
+    query: str
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+    is_https: bool = False
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the query string."""
+        try:
+            return dict(parse_qsl(self.query, max_num_fields=20))
+        except ValueError:  # more fields than any view has
+            return {}
+
+    @property
+    def cookie(self) -> str | None:
+        """The token of this browser, if it has one."""
+        for part in self.headers.get("cookie", "").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == COOKIE and _TOKEN.fullmatch(value):
+                return value
+        return None
+
+
+class Response(NamedTuple):
+    """What is sent back."""
+
+    status: int
+    body: bytes = b""
+    kind: str = "text/plain; charset=utf-8"
+    more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """All of them; the same protections on every response."""
+        length = () if self.kind == STREAM else (("Content-Length", str(len(self.body))),)
+        return [("Content-Type", self.kind), *length, *_ALWAYS, *self.more]
+
+
+def sentence(status: int, text: str, *more: tuple[str, str]) -> Response:
+    """A plain text."""
+    return Response(status, f"{text}\n".encode(), more=more)
+
+
+def as_json(status: int, value: Mapping[str, Any], *more: tuple[str, str]) -> Response:
+    """*value* as JSON."""
+    return Response(status, packed(value), JSON, more)
+
+
+def packed(value: Mapping[str, Any]) -> bytes:
+    """*value* as JSON, on one line."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def event(value: Mapping[str, Any]) -> bytes:
+    """*value* as a server-sent event."""
+    return b"data: " + packed(value) + b"\n\n"
+
+
+# ---- routes
+
+STATE, EVENTS, RELEASE = "/api/state", "/api/events", "/api/release"
+
+FORBIDDEN = sentence(403, "You may not see this page.")
+NOT_FOUND = sentence(404, "There is no such page.")
+FOREIGN = as_json(403, {"error": "This request came from another site."})
+
+
+def answered(request: Request, *, is_live: bool, new_token: str) -> Response | None:
+    """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
+    path = request.path
+    if path in (STATE, RELEASE) or (path == EVENTS and is_live):
+        return _refused(request)
+    if request.method not in ("GET", "HEAD"):
+        return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))
+    if path == "" and request.root:
+        # Relative, so that it is right behind any proxy; the page's own addresses need the slash.
+        return Response(307, more=(("Location", quote(request.root.rsplit("/", 1)[-1]) + "/"),))
+    if path in ("", "/"):
+        return _page(request, is_live=is_live, new_token=new_token)
+    return _asset(path.removeprefix("/static/")) if path.startswith("/static/") else NOT_FOUND
+
+
+def _refused(request: Request) -> Response | None:
+    """Why the data is not for this request; None: it is, as far as the request itself tells."""
+    expected = ("POST",) if request.path == RELEASE else ("GET",)
+    if request.method not in expected:
+        return sentence(405, "Not with this method.", ("Allow", expected[0]))
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return FOREIGN
+    return None if request.method == "GET" or _is_own(request) else FOREIGN
+
+
+def _is_own(request: Request) -> bool:
+    """Whether a POST was sent by our own page: same origin, and it knows the browser's token."""
+    headers, cookie = request.headers, request.cookie
+    given = headers.get(HEADER, "")
+    if cookie is None or not hmac.compare_digest(given.encode(), cookie.encode()):
+        return False
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        return False
+    if "sec-fetch-site" in headers:
+        return headers["sec-fetch-site"] == "same-origin"
+    origin, host = headers.get("origin", ""), headers.get("host", "")
+    return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _page(request: Request, *, is_live: bool, new_token: str) -> Response:
+    page = _file("console.html").replace(b"LIVE", b"stream" if is_live else b"poll", 1)
+    if request.cookie is not None:
+        return Response(200, page, HTML)
+    secure = "; Secure" if request.is_https else ""
+    where = quote(request.root) or "/"
+    cookie = f"{COOKIE}={new_token}; Path={where}; HttpOnly; SameSite=Strict{secure}"
+    return Response(200, page, HTML, (("Set-Cookie", cookie),))
+
+
+def _asset(name: str) -> Response:
+    kind = _ASSETS.get(name)
+    return NOT_FOUND if kind is None else Response(200, _file(name), kind)
+
+
+@cache
+def _file(name: str) -> bytes:
+    return (files("dibs.console") / "static" / name).read_bytes()
+
+
+# ---- releasing
+
+
+class Release(NamedTuple):
+    """What a viewer wants released."""
+
+    row_id: str
+    seen: str
+    """Which holding of the key was shown."""
+
+
+def release_in(body: bytes) -> Release | None:
+    """What the body of a POST asks for; None: it makes no sense."""
+    try:
+        value = json.loads(body)
+        row_id, seen = value["id"], value["seen"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_text = isinstance(row_id, str) and isinstance(seen, str)
+    # A hint with # is that of a value that dibs did not write: not to be deleted from here.
+    is_ours = is_text and 0 < len(seen) <= 100 and not seen.startswith("#")
+    return Release(row_id, seen) if is_ours else None
+
+
+def released(outcome: str) -> Response:
+    """The answer to a release."""
+    said = {
+        "released": (200, "Released."),
+        "free": (409, "Nobody has it any more. Nothing was changed."),
+        "other": (409, "Somebody else has it now. Nothing was changed."),
+        "lost": (409, "It was not found again. Nothing was changed."),
+    }
+    status, text = said[outcome]
+    return as_json(status, {"outcome": outcome, "said": text})

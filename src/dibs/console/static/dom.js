@@ -1,0 +1,43 @@
+// Making elements, and saying durations and sizes.
+
+export const $ = (id) => document.getElementById(id);
+
+export function el(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+// Only what has changed is written: whoever selects text or listens is not disturbed.
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
+  if (value < 1) return `${(value * 1000).toPrecision(value < 0.1 ? 2 : 3)} ms`;
+  return long(value);
+}
+
+export function long(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 120) return `${Math.floor(value)} s`;
+  if (value < 7200) return `${Math.floor(value / 60)} min`;
+  if (value < 172800) return `${(value / 3600).toFixed(1)} h`;
+  return `${Math.floor(value / 86400)} days`;
+}
+
+export function bytes(value) {
+  if (value < 1024) return `${value} B`;
+  if (value < 1048576) return `${(value / 1024).toFixed(1)} kB`;
+  if (value < 1073741824) return `${(value / 1048576).toFixed(1)} MB`;
+  return `${(value / 1073741824).toFixed(1)} GB`;
+}
+
+export const number = (value) => value.toLocaleString("en").replaceAll(",", " ");
+
+export const many = (count, one, more = `${one}s`) => `${number(count)} ${count === 1 ? one : more}`;
+
+export const clock = (epoch) => new Date(epoch * 1000).toLocaleTimeString("en-GB");

@@ -1,0 +1,138 @@
+// This process: what it holds, waits for and loads now, its figures, and its outages.
+
+import { $, clock, el, long, many, number, seconds, write } from "./dom.js";
+
+const HOUR = 3600;
+
+export function drawProcess(process, at) {
+  write($("holder"), process.holder);
+  drawTiles(process);
+  drawOutages(process.outages, at);
+  lines($("held"), process.held, process.held_count, "Nothing is held here.", (each) => [each.key, `${each.claim ? "claim" : "lease"}, held for ${long(each.held)}, ${each.renewed ? "renewed" : `${long(each.remaining)} left`}`]);
+  lines($("waiting"), process.waited_for, process.waited_for.length, "Nobody waits.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
+  lines($("loading"), process.loading, process.load_count, "Nothing is being loaded.", (each) => [each, ""]);
+  drawHolds(process.templates);
+  drawCaches(process.templates);
+}
+
+// ---- tiles
+
+function drawTiles(process) {
+  const open = process.breakers.filter((each) => each.state !== "closed");
+  const unguarded = process.templates.reduce((sum, each) => sum + each.unguarded, 0);
+  const breaker = open.length ? `${open[0].state}${process.breakers.length > 1 ? `, ${open.length} of ${process.breakers.length} nodes` : ""}` : "closed";
+  const out = open.length ? `${open[0].cause}, for ${long(open[0].out_for)}` : "the server is asked";
+  const tiles = [
+    ["Circuit breaker", breaker, out, open.length > 0],
+    ["Held here", number(process.held_count), "leases and claims", false],
+    ["Waiters", number(process.waiter_count), "for keys that others have", false],
+    ["Loads", number(process.load_count), "under way", false],
+    ["Unguarded", number(unguarded), "grants during outages", unguarded > 0],
+  ];
+  const box = $("tiles");
+  if (!box.children.length) tiles.forEach(() => box.append(el("div", {}, el("dt"), el("dd"), el("dd", { className: "fact" }))));
+  tiles.forEach(([name, value, fact, alarming], place) => {
+    const tile = box.children[place];
+    tile.classList.toggle("alarming", alarming);
+    [name, value, fact].forEach((text, part) => write(tile.children[part], text));
+  });
+}
+
+// ---- outages
+
+function drawOutages(outages, at) {
+  const track = $("ribbon").firstElementChild;
+  const recent = outages.filter((each) => (each.ended ?? at) > at - HOUR);
+  while (track.children.length > recent.length) track.lastChild.remove();
+  while (track.children.length < recent.length) track.append(el("i"));
+  recent.forEach((each, place) => {
+    const from = Math.max(each.began, at - HOUR);
+    const mark = track.children[place];
+    mark.style.right = `${(100 * (at - (each.ended ?? at))) / HOUR}%`;
+    mark.style.width = `${(100 * ((each.ended ?? at) - from)) / HOUR}%`;
+  });
+  const said = recent.map((each) => `${clock(each.began)} – ${each.ended ? `${long(each.ended - each.began)} (${each.cause || "not known"}), ${many(each.calls, "call")} touched` : `${each.cause || "not known"}, for ${long(at - each.began)} now, ${many(each.calls, "call")} touched`}`).reverse();
+  replaceTexts($("outages"), said.length ? said : ["None that a call of this process has met."], said.length === 0);
+}
+
+function replaceTexts(list, texts, quiet) {
+  while (list.children.length > texts.length) list.lastChild.remove();
+  while (list.children.length < texts.length) list.append(el("li"));
+  texts.forEach((text, place) => write(list.children[place], text));
+  list.classList.toggle("quiet", quiet);
+}
+
+// ---- what happens now
+
+function lines(list, items, count, none, say) {
+  const texts = items.map(say);
+  if (count > items.length) texts.push([`and ${number(count - items.length)} more`, ""]);
+  list.classList.toggle("quiet", texts.length === 0);
+  if (!texts.length) return list.replaceChildren(el("li", {}, none));
+  if (list.firstElementChild && !list.firstElementChild.querySelector("code")) list.replaceChildren();
+  while (list.children.length > texts.length) list.lastChild.remove();
+  while (list.children.length < texts.length) list.append(el("li", {}, el("code"), " ", el("span")));
+  texts.forEach(([key, fact], place) => {
+    write(list.children[place].children[0], key);
+    write(list.children[place].children[1], fact);
+  });
+}
+
+// ---- figures
+
+const sum = (template, ...kinds) => kinds.reduce((total, kind) => total + (template.counts[kind] ?? 0), 0);
+
+const reads = (template) => sum(template, "hit", "local_hit", "stale", "miss", "loaded", "degraded") > 0;
+
+function drawHolds(templates) {
+  const holds = (each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "fired", "released") > 0;
+  const refused = (each) => sum(each, "outage") > 0 && !reads(each);
+  const shown = templates.filter((each) => each.name !== "*" && (holds(each) || refused(each)));
+  table($("holds"), ["Template", "Granted", "Refused", "Waited, 95 %", "Held, mean", "Held, most", "Lost or late", "Unguarded"], shown.map((each) => [
+    each.name,
+    number(sum(each, "acquired", "claimed", "elected", "fired")),
+    number(sum(each, "busy", "duplicate", "replayed", "mismatch")),
+    seconds(each.waits.p95),
+    seconds(each.held_mean),
+    seconds(each.held_most),
+    number(sum(each, "lost", "late", "deposed")),
+    number(each.unguarded),
+  ]), "Nothing was held or claimed yet.");
+}
+
+function drawCaches(templates) {
+  const shown = templates.filter(reads);
+  table($("caches"), ["Template", "Hit rate", "Reads", "Stale", "Loads", "Load, mean", "Load, 95 %", "Load, most", "Degraded"], shown.map((each) => [
+    each.name,
+    each.hit_rate === null ? "–" : `${(100 * each.hit_rate).toFixed(1)} %`,
+    number(sum(each, "hit", "local_hit", "stale", "miss")),
+    number(sum(each, "stale")),
+    number(each.loads.count),
+    seconds(each.loads.mean),
+    seconds(each.loads.p95),
+    seconds(each.loads.most),
+    number(sum(each, "degraded")),
+  ]), "Nothing was read through a cache yet.");
+}
+
+function table(box, heads, rows, none) {
+  if (!box.tHead) {
+    const row = el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)));
+    box.append(el("thead", {}, row), el("tbody"));
+  }
+  const body = box.tBodies[0];
+  const texts = rows.length ? rows : [[none]];
+  while (body.rows.length > texts.length) body.lastChild.remove();
+  texts.forEach((cells, place) => {
+    let row = body.rows[place];
+    if (!row || row.cells.length !== cells.length) {
+      const made = el("tr", {}, ...cells.map((_, column) => (column ? el("td") : el("th", { scope: "row" }))));
+      if (row) row.replaceWith(made);
+      else body.append(made);
+      row = made;
+      if (cells.length === 1) row.cells[0].colSpan = heads.length;
+    }
+    cells.forEach((text, column) => write(row.cells[column], text));
+  });
+  box.classList.toggle("quiet", rows.length === 0);
+}

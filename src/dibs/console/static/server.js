@@ -1,0 +1,243 @@
+// What the server holds: counts, rows, and releasing one of them.
+
+import { $, bytes, el, long, many, number, seconds, write } from "./dom.js";
+
+const GROUPS = {
+  leases: ["lease", "leases", "Nobody holds a key."],
+  permits: ["key with permits", "keys with permits", "No key is held by several at once."],
+  claims: ["claim", "claims", "There is no claim."],
+  loads: ["load", "loads", "No value is being loaded."],
+  cached: ["cached value", "cached values", "Nothing is cached."],
+  others: ["other key", "other keys", "There is nothing else."],
+};
+const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last fire", counter: "fence", version: "tag", denied: "hidden by the ACL" };
+
+const wanted = { group: "leases", order: "ends first", text: "", page: 1 };
+const drawn = new Map();
+let changed = () => {};
+let may = {};
+let token = null;
+
+// ---- what is asked for
+
+export const view = () => new URLSearchParams(wanted).toString();
+export const onView = (call) => (changed = call);
+
+function want(wish) {
+  Object.assign(wanted, { page: 1 }, wish);
+  changed();
+}
+
+for (const group of Object.keys(GROUPS)) {
+  const button = el("button", { type: "button", onclick: () => want({ group }) });
+  button.dataset.group = group;
+  button.append(el("b", {}, "–"), " ", el("span", {}, GROUPS[group][1]));
+  $("kinds").append(button);
+}
+let typing;
+$("text").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => want({ text: $("text").value.trim() }), 250);
+});
+$("order").addEventListener("change", () => want({ order: $("order").value }));
+$("tools").addEventListener("submit", (event) => event.preventDefault());
+$("before").addEventListener("click", () => want({ page: Math.max(wanted.page - 1, 1) }));
+$("after").addEventListener("click", () => want({ page: wanted.page + 1 }));
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+  if ($("server").hidden || $("ask").open) return;
+  event.preventDefault();
+  $("text").focus();
+});
+
+// ---- drawing
+
+export function drawServer(state) {
+  ({ may, token } = state);
+  $("release-head").hidden = !may.release;
+  const { sweep, view: page } = state.server;
+  for (const button of $("kinds").children) {
+    const { group } = button.dataset;
+    const count = sweep?.counts[group];
+    const [one, more] = GROUPS[group];
+    button.setAttribute("aria-pressed", String(group === wanted.group));
+    write(button.querySelector("b"), count === undefined ? "–" : number(count));
+    write(button.querySelector("span"), count === 1 ? one : more);
+  }
+  if (!sweep || !page) return;
+  write($("as-of"), asOf(sweep, page, state.namespace));
+  if (page.group !== wanted.group || page.order !== wanted.order || page.text !== wanted.text) return;
+  wanted.page = page.page;
+  drawRows(page);
+  drawPager(page);
+}
+
+function asOf(sweep, page, namespace) {
+  const where = namespace ? `keys of the namespace` : "keys";
+  const read = sweep.complete ? `${many(sweep.looked, "key")} read in ${seconds(sweep.took)}, ${sweep.age < 1.5 ? "just now" : `${long(sweep.age)} ago`}` : `${many(sweep.looked, "key")} read so far`;
+  const parts = [`All ${where}, of every process: ${read}.`];
+  if (sweep.cut) parts.push("There are more keys than one reading looks at.");
+  if (sweep.unreachable.length) parts.push(`Not read, because they do not answer: ${sweep.unreachable.join(", ")}.`);
+  if (page.listed < sweep.counts[page.group]) parts.push(`${number(page.listed)} of the ${number(sweep.counts[page.group])} ${GROUPS[page.group][1]} are listed.`);
+  return parts.join(" ");
+}
+
+function drawRows(page) {
+  const ids = new Set(page.rows.map((row) => row.id));
+  for (const [id, row] of drawn) {
+    if (!ids.has(id)) {
+      row.tr.remove();
+      drawn.delete(id);
+    }
+  }
+  page.rows.forEach((facts, place) => {
+    const row = drawn.get(facts.id) ?? newRow(facts.id);
+    fill(row, facts);
+    const there = $("rows").children[place];
+    if (there !== row.tr) $("rows").insertBefore(row.tr, there ?? null);
+  });
+  $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
+  $("empty").hidden = page.rows.length > 0;
+  write($("empty"), page.text ? `Nothing that is listed contains “${page.text}”.` : GROUPS[page.group][2]);
+  tickServer();
+}
+
+function drawPager(page) {
+  $("pager").hidden = page.pages < 2;
+  write($("place"), `Page ${number(page.page)} of ${number(page.pages)}`);
+  $("before").setAttribute("aria-disabled", String(page.page <= 1));
+  $("after").setAttribute("aria-disabled", String(page.page >= page.pages));
+}
+
+function cell(name, ...children) {
+  const made = el("td", { className: name }, ...children);
+  made.setAttribute("role", "cell");
+  return made;
+}
+
+function newRow(id) {
+  const row = { id, full: 0, permits: "" };
+  row.key = el("code");
+  row.about = el("span", { className: "about" });
+  row.list = el("ul", { className: "permits", hidden: true });
+  row.state = el("span", { className: "state" });
+  row.holder = cell("holder");
+  row.age = cell("number age");
+  row.clock = el("span", { className: "clock" });
+  row.fuse = el("i");
+  row.act = cell("act");
+  row.tr = el("tr", {}, cell("key", row.key, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "fuse" }, row.fuse)), row.act);
+  row.tr.setAttribute("role", "row");
+  drawn.set(id, row);
+  return row;
+}
+
+function fill(row, facts) {
+  const now = performance.now() / 1000;
+  row.facts = facts;
+  row.ends = facts.remaining === null ? null : now + facts.remaining;
+  row.full = Math.max(row.full, facts.remaining ?? 0);
+  row.began = facts.age === null ? null : now - facts.age;
+  write(row.key, facts.key);
+  write(row.about, about(facts));
+  write(row.state, STATES[facts.state] ?? facts.state);
+  row.state.dataset.state = facts.state;
+  write(row.holder, facts.holder ?? facts.loading ?? (facts.count ? many(facts.count, "holder") : ""));
+  fillPermits(row, facts);
+  fillButton(row.act, facts, facts);
+}
+
+function about(facts) {
+  const parts = [];
+  if (facts.note) parts.push(facts.note);
+  if (facts.of) parts.push(`of ${facts.of}`);
+  if (facts.kind === "cached" && facts.size !== null) parts.push(bytes(facts.size));
+  if (facts.took !== null) parts.push(`loaded in ${seconds(facts.took)}`);
+  if (facts.fence !== null) parts.push(`fence ${facts.fence}`);
+  return parts.join(" · ");
+}
+
+function fillPermits(row, facts) {
+  const said = facts.permits.map((each) => `${each.holder} ${each.seen} ${Math.round(each.remaining)}`).join();
+  const who = facts.permits.map((each) => `${each.holder} ${each.seen}`).join();
+  row.list.hidden = facts.permits.length === 0;
+  if (row.permits !== who) {
+    row.permits = who;
+    row.list.replaceChildren(...facts.permits.map((each) => {
+      const act = el("span", { className: "act" });
+      fillButton(act, facts, each);
+      return el("li", {}, el("span", {}, each.holder ?? "?"), el("span", { className: "clock" }), act);
+    }));
+  }
+  if (said) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), each.remaining ? long(each.remaining) : "expired"));
+}
+
+// *holding*: the row itself, or one of its permits.
+function fillButton(place, facts, holding) {
+  const { seen, holder } = holding;
+  if (!may.release || !seen) return place.replaceChildren();
+  const button = place.firstChild ?? el("button", { type: "button", className: "small" }, "Release …");
+  button.setAttribute("aria-label", `Release ${facts.key}, held by ${holder ?? "nobody known"}`);
+  button.onclick = () => release(facts, holding);
+  if (!button.parentElement) place.append(button);
+}
+
+export function tickServer() {
+  const now = performance.now() / 1000;
+  for (const row of drawn.values()) {
+    const left = row.ends === null ? null : Math.max(row.ends - now, 0);
+    write(row.clock, left === null ? "no expiry" : left === 0 ? "expired" : long(left));
+    row.tr.classList.toggle("over", left === 0);
+    row.fuse.style.transform = `scaleX(${left === null || !row.full ? 0 : Math.min(left / row.full, 1)})`;
+    write(row.age, row.began === null ? "" : long(now - row.began));
+  }
+}
+
+// ---- releasing: asks twice, and names what was seen
+
+async function release(facts, { seen, holder, remaining }) {
+  const who = holder ?? "somebody";
+  const next = facts.kind === "permits" ? "The next caller gets this permit at once: then one more works than the limit allows." : "The next caller gets the key at once: then two work at the same time.";
+  const first = await ask(`Release ${facts.key}?`, [
+    facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${remaining === null ? "" : `, for ${long(remaining)} more at most`}, and may still be at work.`,
+    facts.kind === "done" ? "" : `${next} The holder learns of it when it renews or ends. If its process is gone, nothing is lost.`,
+  ], "Go on");
+  if (!first) return;
+  const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. Somebody who came after is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);
+  if (!second) return;
+  write($("note"), "…");
+  write($("note"), await send(facts.id, seen));
+}
+
+async function send(id, seen) {
+  try {
+    const answer = await fetch("api/release", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Dibs-Console": token ?? "" },
+      body: JSON.stringify({ id, seen }),
+    });
+    const said = await answer.json();
+    return said.said ?? said.error;
+  } catch {
+    return "No answer came. Whether it was released is not known: look at the list.";
+  }
+}
+
+function ask(title, texts, yes) {
+  const dialog = $("ask");
+  const from = document.activeElement;
+  write($("ask-title"), title);
+  $("ask-text").replaceChildren(...texts.filter(Boolean).map((text) => el("p", {}, text)));
+  write($("ask-yes"), yes);
+  dialog.returnValue = "";
+  $("ask-yes").onclick = () => dialog.close("yes");
+  $("ask-no").onclick = () => dialog.close("");
+  dialog.showModal();
+  $("ask-no").focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      from?.focus?.();
+      resolve(dialog.returnValue === "yes");
+    }, { once: true });
+  });
+}

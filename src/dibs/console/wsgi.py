@@ -1,0 +1,234 @@
+"""The console as a WSGI application: the same page, which asks every two seconds."""
+
+import inspect
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, cast
+
+from .._interface import ServerFacts, inspector
+from .._process import process_state
+from ..errors import DibsError, UsageError
+from .http import (
+    FORBIDDEN,
+    LONGEST_BODY,
+    RELEASE,
+    Request,
+    Response,
+    answered,
+    as_json,
+    release_in,
+    released,
+)
+from .rights import Rights, Rule, asked, checked_rules, decided
+from .state import Moment, state_of
+from .statistics import Statistics, statistics_of
+from .survey import Survey, id_of, view_of
+
+if TYPE_CHECKING:
+    from .. import Dibs
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+COUNT = 200
+SWEEP_EVERY = 1.5
+FACTS_EVERY = 5.0
+READ_FOR = 0.15
+"""Seconds that one request may read for all; the next one goes on."""
+MOST_LOOKED = 20_000
+
+
+def console_wsgi(
+    dibs: "Dibs",
+    *,
+    allow: Rule,
+    allow_release: Rule | None = None,
+    allow_keys: Rule | None = None,
+) -> "WsgiConsole":
+    """A WSGI application that shows what *dibs* and its server do.
+
+    The rules are as in `console`, but plain functions of the WSGI environ. UsageError: a rule makes
+    no sense, or *dibs* is an AsyncDibs.
+    """
+    return WsgiConsole(dibs, allow, allow_release, allow_keys)
+
+
+class WsgiConsole:
+    """See `console_wsgi`."""
+
+    def __init__(
+        self,
+        dibs: Any,
+        allow: Rule,
+        allow_release: Rule | None,
+        allow_keys: Rule | None,
+        *,
+        does_work: bool = True,
+    ) -> None:
+        inspecting = cast(Any, inspector(dibs))
+        if inspect.iscoroutinefunction(inspecting.page):
+            raise UsageError("console_wsgi needs a Dibs; for an AsyncDibs there is console")
+        self._rules = checked_rules(allow, allow_release, allow_keys)
+        self._dibs = dibs
+        self._statistics: Statistics | None = statistics_of(dibs) if does_work else None
+        self._reader = _Reader(inspecting)
+
+    @property
+    def survey(self) -> Survey:
+        """What was read of the server."""
+        return self._reader.survey
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._dibs!r}>"
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        status, headers, body = self._respond(environ)
+        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [body]
+
+    def respond(self, environ: Environ, path: str) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Status, headers and body, for a view of Flask or Django in front of the console.
+
+        *path*: what is behind the place of the view, "" for the page itself.
+        """
+        whole = environ.get("PATH_INFO", "")
+        before = whole.encode("latin-1")[: len(whole) - len(path.encode())].decode("latin-1")
+        root = environ.get("SCRIPT_NAME", "") + before.rstrip("/")
+        return self._respond(
+            {**environ, "SCRIPT_NAME": root, "PATH_INFO": whole[len(before) - 1 :]}
+        )
+
+    def _respond(self, environ: Environ) -> tuple[int, list[tuple[str, str]], bytes]:
+        request = request_of(environ)
+        response = self._answer(request, environ)
+        body = b"" if request.method == "HEAD" else response.body
+        return response.status, response.headers, body
+
+    def _answer(self, request: Request, environ: Environ) -> Response:
+        rights = self._rights(environ)
+        if not rights.read:
+            return FORBIDDEN
+        response = answered(request, is_live=False, new_token=secrets.token_hex(16))
+        if response is not None:
+            return response
+        if request.path == RELEASE:
+            return self._release(rights, _body(environ))
+        self._reader.read_some()
+        return as_json(200, self._state(request, rights))
+
+    def _rights(self, environ: Environ) -> Rights:
+        rules = self._rules
+        if not decided(asked(rules.read, environ)):
+            return Rights(read=False)
+        release, keys = (decided(asked(rule, environ)) for rule in (rules.release, rules.keys))
+        return Rights(True, release, keys)
+
+    def _state(self, request: Request, rights: Rights) -> dict[str, Any]:
+        process = process_state(self._dibs)
+        figures = None if self._statistics is None else self._statistics.facts()
+        at, view = Moment(monotonic(), time()), view_of(request.fields)
+        state = state_of(self.survey, process, figures, view, rights, at)
+        return {**state, "token": request.cookie if rights.release else None}
+
+    def _release(self, rights: Rights, body: bytes) -> Response:
+        wanted = release_in(body)
+        if not rights.release:
+            return as_json(403, {"error": "You may not release."})
+        if wanted is None:
+            return as_json(400, {"error": "This makes no sense."})
+        try:
+            key = self._reader.find(wanted.row_id)
+            if key is None:
+                return released("lost")
+            return released(self._reader.release(key, wanted.seen))
+        except DibsError as error:
+            return as_json(503, {"error": str(error)})
+
+
+class _Reader:
+    """Reads the server for all viewers: one thread at a time, when somebody asks."""
+
+    def __init__(self, inspecting: Any) -> None:
+        self._inspector: Any = inspecting
+        self._lock = threading.Lock()
+        self.survey = Survey()
+
+    def read_some(self) -> None:
+        """Go on with the sweep, for a moment; nothing if another thread does so."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._read(monotonic() + READ_FOR)
+        except DibsError as error:
+            self.survey.failed(str(error), monotonic())
+        finally:
+            self._lock.release()
+
+    def _read(self, until: float) -> None:
+        survey, now = self.survey, monotonic()
+        if survey.facts_at is None or now - survey.facts_at >= FACTS_EVERY:
+            self._read_facts(now)
+        while now < until and survey.is_due(now, SWEEP_EVERY):
+            page = self._inspector.page(cursor=survey.next_cursor(now), count=COUNT)
+            now = monotonic()
+            survey.read(page, now)
+
+    def _read_facts(self, now: float) -> None:
+        try:
+            facts: list[ServerFacts] = self._inspector.server()
+        except UsageError:  # this user may not call INFO: keys can be read all the same
+            facts = []
+        self.survey.read_facts(facts, monotonic() - now, now)
+
+    def find(self, row_id: str) -> str | None:
+        """The key with this id. None: it is not there, or not among the first ones."""
+        found, cursor, looked = self.survey.find(row_id), "", 0
+        while found is None and cursor is not None and looked < MOST_LOOKED:
+            page = self._inspector.page(cursor=cursor, count=COUNT)
+            keys = [entry.key for entry in page.entries]
+            found = next((key for key in keys if id_of(key) == row_id), None)
+            cursor, looked = page.cursor, looked + len(keys)
+        return found
+
+    def release(self, key: str, seen: str) -> str:
+        """Free *key* if it is still the holding that was seen."""
+        outcome = self._inspector.release_whatever(key, seen)
+        self.survey.look_again()
+        return outcome
+
+
+# ---- WSGI
+
+
+def request_of(environ: Environ) -> Request:
+    """What the console reads of *environ*."""
+    headers = {
+        name[5:].replace("_", "-").lower(): value
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    }
+    headers["content-type"] = environ.get("CONTENT_TYPE", "")
+    headers.setdefault("host", f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}")
+    return Request(
+        environ["REQUEST_METHOD"],
+        _text(environ.get("PATH_INFO", "")),
+        _text(environ.get("SCRIPT_NAME", "")).rstrip("/"),
+        environ.get("QUERY_STRING", ""),
+        headers,
+        environ.get("wsgi.url_scheme") == "https",
+    )
+
+
+def _text(path: str) -> str:
+    return path.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def _body(environ: Environ) -> bytes:
+    """The body of a request, if it is no longer than is allowed."""
+    length = environ.get("CONTENT_LENGTH") or "0"
+    size = int(length) if length.isascii() and length.isdigit() else 0
+    return environ["wsgi.input"].read(size) if 0 < size <= LONGEST_BODY else b""

@@ -1,0 +1,55 @@
+"""Events as records of `logging`.
+
+    dibs = Dibs("redis://…", listeners=[LoggingListener()])
+
+One record for each event: `dibs.acquired`, with the name and the facts as attributes of the record
+(`dibs_name`, `dibs_held` …), which JSON formatters write as fields. No keys, no personal data.
+"""
+
+import logging
+
+from ..events import Event
+from ._levels import LEVELS, checked_level, facts_of, kinds_from
+
+__all__ = ["LoggingListener"]
+
+
+class LoggingListener:
+    """Writes each event to *logger* (default: "dibs.events").
+
+    *level*: less important events are neither made nor written, whatever the level of the logger
+    is. A WARNING is what needs attention (outage, lost, leaked …), INFO what happens now and then
+    (recovered, elected, fired …), DEBUG everything else. UsageError: there is no such level.
+    """
+
+    def __init__(
+        self, logger: logging.Logger | None = None, *, level: int | str = logging.INFO
+    ) -> None:
+        self._logger = logging.getLogger("dibs.events") if logger is None else logger
+        self._level = checked_level(level)
+        self.kinds = kinds_from(self._level)
+        """The events that it wants."""
+
+    def __call__(self, event: Event) -> None:
+        """Write *event*, if the logger is enabled for its level."""
+        level = LEVELS[event.kind]
+        if not self._logger.isEnabledFor(level):
+            return
+        facts = facts_of(event)
+        extra = {f"dibs_{name}": fact for name, fact in facts.items()}
+        extra |= {"dibs_event": event.kind, "dibs_name": event.name}
+        self._logger.log(level, "dibs.%s %s%s", event.kind, event.name, _shown(facts), extra=extra)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._logger.name!r}, {logging.getLevelName(self._level)}>"
+
+
+def _shown(facts: dict[str, object]) -> str:
+    """` held=0.02 guarded=True`."""
+    return "".join([f" {name}={_value(fact)}" for name, fact in facts.items()])
+
+
+def _value(fact: object) -> str:
+    if isinstance(fact, float):
+        return f"{fact:.6g}"
+    return repr(fact) if isinstance(fact, str) and " " in fact else str(fact)

@@ -1,0 +1,52 @@
+"""Events as breadcrumbs of Sentry.
+
+    dibs = Dibs("redis://…", listeners=[SentryListener()])
+
+An error that Sentry reports then shows what dibs did before it in that request, task or thread.
+No keys, no personal data.
+"""
+
+import logging
+
+try:
+    import sentry_sdk
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        'sentry-sdk is not installed: pip install "dibs[sentry]"', name=error.name
+    ) from error
+
+from ..events import Event
+from ._levels import LEVELS, checked_level, facts_of, kinds_from
+
+__all__ = ["SentryListener"]
+
+_ALSO = frozenset({"busy", "duplicate", "replayed", "detached", "resumed"})
+"""What explains the behaviour of a call, although it is nothing bad."""
+
+
+class SentryListener:
+    """Adds a breadcrumb for each event that may explain an error.
+
+    *level*: less important events are not added, except refusals (busy, duplicate, replayed) and
+    hand-overs, which always are. "DEBUG" adds all of them. UsageError: there is no such level.
+    """
+
+    def __init__(self, *, level: int | str = logging.INFO) -> None:
+        self._level = checked_level(level)
+        self.kinds = kinds_from(self._level) | _ALSO
+        """The events that it wants."""
+
+    def __call__(self, event: Event) -> None:
+        """Add a breadcrumb to the current scope."""
+        level = logging.getLevelName(LEVELS[event.kind]).lower()
+        sentry_sdk.add_breadcrumb(
+            type="default",
+            category="dibs",
+            message=f"{event.kind} {event.name}",
+            level=level,
+            data=facts_of(event),
+            timestamp=event.at,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {logging.getLevelName(self._level)}>"

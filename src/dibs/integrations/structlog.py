@@ -1,0 +1,45 @@
+"""Events as entries of structlog.
+
+    dibs = Dibs("redis://…", listeners=[StructlogListener()])
+
+One entry for each event: `dibs.acquired`, with `name`, `held`, `waited` … as its fields, and what
+the application has bound to its context variables. No keys, no personal data.
+"""
+
+import logging
+from typing import Any
+
+try:
+    import structlog
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        'structlog is not installed: pip install "dibs[structlog]"', name=error.name
+    ) from error
+
+from ..events import Event
+from ._levels import LEVELS, checked_level, facts_of, kinds_from
+
+__all__ = ["StructlogListener"]
+
+
+class StructlogListener:
+    """Writes each event to *logger* (default: that of structlog, as it is configured).
+
+    *level*: less important events are neither made nor written. A WARNING is what needs attention
+    (outage, lost, leaked …), INFO what happens now and then (recovered, elected, fired …), DEBUG
+    everything else. UsageError: there is no such level.
+    """
+
+    def __init__(self, logger: Any = None, *, level: int | str = logging.INFO) -> None:
+        self._logger = structlog.get_logger() if logger is None else logger
+        self._level = checked_level(level)
+        self.kinds = kinds_from(self._level)
+        """The events that it wants."""
+
+    def __call__(self, event: Event) -> None:
+        """Write *event*."""
+        said = f"dibs.{event.kind}"
+        self._logger.log(LEVELS[event.kind], said, name=event.name, **facts_of(event))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {logging.getLevelName(self._level)}>"

@@ -1,0 +1,150 @@
+"""The console and a scrape with very many leases: `python -m tests.console.many_leases`.
+
+Starts a Valkey with 100 000 leases, an application with a console and `/metrics` beside it, and a
+browser; says how long each took, and which commands blocked the server for how long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from dibs import AsyncDibs
+from dibs.console import console
+from dibs.integrations.prometheus import PrometheusListener
+from dibs.testing import Server, eventually
+from dibs.testing.servers import free_port
+from tests.apps.browser import launched
+
+ROOT = Path(__file__).parents[2]
+SMOOTH = """() => new Promise(done => {
+  let last = performance.now(), worst = 0, frames = 0;
+  const until = last + 4000;
+  const frame = now => {
+    worst = Math.max(worst, now - last); last = now; frames++;
+    now < until ? requestAnimationFrame(frame) : done({worst, frames});
+  };
+  requestAnimationFrame(frame);
+})"""
+
+
+def application(url: str) -> Starlette:
+    """A console at /dibs, metrics at /metrics."""
+    registry = CollectorRegistry()
+    dibs = AsyncDibs(url, listeners=[PrometheusListener(registry)])
+
+    async def metrics(request: Request) -> Response:
+        async with dibs.hold("scrape", ttl=5):
+            return Response(generate_latest(registry))
+
+    routes = [Route("/metrics", metrics), Mount("/dibs", console(dibs, allow="host"))]
+    return Starlette(routes=routes)
+
+
+def filled(server: Server, leases: int) -> None:
+    """*leases* keys, each as a process would have written it."""
+    with server.client() as client, client.pipeline(transaction=False) as pipe:
+        for number in range(leases):
+            token = f"{number:018x}-{number:x}@web-{number % 7}:4711"
+            pipe.set(f"processing:user:{number}", token, px=3_600_000)
+            if number % 5_000 == 4_999:
+                pipe.execute()
+        pipe.execute()
+
+
+def slow_commands(server: Server) -> list[tuple[str, int]]:
+    """The slowest commands: name and microseconds."""
+    with server.client() as client:
+        found: Any = client.slowlog_get(128)
+    slow = [(each["command"].split()[0].decode(), each["duration"]) for each in found]
+    return sorted(slow, key=lambda each: -each[1])[:5]
+
+
+def timed(url: str) -> tuple[float, int]:
+    """Seconds, and bytes."""
+    began = time.perf_counter()
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        size = len(answer.read())
+    return time.perf_counter() - began, size
+
+
+def measured(server: Server, url: str) -> None:
+    """Print every figure."""
+    with server.client() as client:
+        client.config_set("slowlog-log-slower-than", 500)
+        client.config_set("slowlog-max-len", 128)
+        client.config_set("latency-monitor-threshold", 5)
+        client.slowlog_reset()
+        client.config_resetstat()
+    state, size = timed(f"{url}/dibs/api/state")
+    print(f"first data, nothing read before: {state * 1000:.0f} ms, {size} bytes")
+    scrape, size = timed(f"{url}/metrics")
+    print(f"scrape while the server is being read: {scrape * 1000:.0f} ms, {size} bytes")
+    with launched() as browser:
+        page = browser.new_page()
+        page.goto("about:blank")
+        page.wait_for_timeout(1000)
+        began = time.perf_counter()
+        page.goto(f"{url}/dibs/")
+        page.locator("#rows tr").nth(49).wait_for()
+        print(f"page in a browser, 50 rows: {(time.perf_counter() - began) * 1000:.0f} ms")
+        frames = page.evaluate(SMOOTH)
+        print(f"frames in 4 s: {frames['frames']}, the longest {frames['worst']:.0f} ms")
+        page.locator("[data-group=leases] b").filter(has_text="100 000").wait_for(timeout=120_000)
+        print(f"the whole server was read: {page.locator('#as-of').inner_text()}")
+        print(f"rows in the page: {page.locator('#rows tr').count()}")
+    with server.client() as client:
+        waits = [timed(f"{url}/metrics")[0] for _ in range(20)]
+        print(f"20 more scrapes meanwhile: at most {max(waits) * 1000:.0f} ms")
+        print(f"commands over 0.5 ms: {slow_commands(server)}")
+        print(f"LATENCY LATEST (over 5 ms): {client.execute_command('LATENCY', 'LATEST')}")
+        stats: Any = client.info("commandstats")
+    for name in ("scan", "type", "getrange", "pttl", "info"):
+        each = stats.get(f"cmdstat_{name}")
+        if each:
+            print(f"  {name}: {each['calls']} calls, {each['usec_per_call']} µs each")
+
+
+def main() -> None:
+    """Measure; with a URL and a port: be the application."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--leases", type=int, default=100_000)
+    parser.add_argument("--serve", nargs=2, metavar=("URL", "PORT"))
+    asked = parser.parse_args()
+    if asked.serve:
+        uvicorn.run(application(asked.serve[0]), port=int(asked.serve[1]), log_level="error")
+        return
+    port = free_port()
+    with Server.start("valkey") as server:
+        filled(server, asked.leases)
+        command = [sys.executable, "-m", __spec__.name, "--serve", server.url, str(port)]
+        process = subprocess.Popen(command, cwd=ROOT)
+        try:
+            eventually(lambda: _is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
+            measured(server, f"http://127.0.0.1:{port}")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _is_up(url: str) -> bool:
+    try:
+        return timed(url)[1] > 0
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What was read of a server, as rows and counts: pure, no server, no clock."""
+
+from typing import Any
+
+from dibs._interface import Entry, Page, Permit
+from dibs.console.survey import MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
+
+FIRST = View()
+
+
+def lease(number: int, **facts: Any) -> Entry:
+    facts = {"remaining": 5.0 + number, "holder": "web-1:7", "token_hint": f"abc-{number}", **facts}
+    return Entry(f"order:{number}", "lease", "held", **facts)
+
+
+def swept(*pages: Page, now: float = 100.0) -> Survey:
+    survey = Survey()
+    for page in pages:
+        survey.next_cursor(now)
+        survey.read(page, now)
+    return survey
+
+
+def shown(survey: Survey, view: View = FIRST, now: float = 100.0, **rights: bool) -> dict[str, Any]:
+    assert survey.shown is not None
+    rights = {"keys": False, "release": False, **rights}
+    return page_of(survey.shown, view, now, **rights)
+
+
+def test_keys_are_shortened_and_notes_left_out_without_the_right_to_see_them() -> None:
+    """The same key is shortened alike, so that it can be recognised; nothing else of it is sent."""
+    survey = swept(Page([lease(42, note="for Ann"), lease(43, of="order:77")], None))
+    text = str(shown(survey))
+    assert "order:42" not in text and "Ann" not in text and "order:77" not in text
+    assert shown(survey)["rows"][0]["key"].startswith("order:~")
+    assert shown(survey) == shown(survey)
+    whole = shown(survey, keys=True)["rows"][0]
+    assert (whole["key"], whole["note"]) == ("order:42", "for Ann")
+
+
+def test_what_a_release_compares_is_only_for_those_who_may_release() -> None:
+    """Of permits as well."""
+    permits = Entry("gpu", "permits", "held", 9.0, permits=(Permit("a:1", 9.0, "perm-1"),), taken=1)
+    survey = swept(Page([lease(1), permits], None))
+    everything = [str(shown(survey, View(group))) for group in ("leases", "permits")]
+    assert not any("abc-1" in text or "perm-1" in text for text in everything)
+    assert shown(survey, release=True)["rows"][0]["seen"] == "abc-1"
+    [row] = shown(survey, View("permits"), release=True)["rows"]
+    assert row["permits"][0]["seen"] == "perm-1"
+
+
+def test_remaining_times_run_on_between_two_readings() -> None:
+    """A row that was read three seconds ago has three seconds less, and never less than none."""
+    survey = swept(Page([lease(1, age=10.0)], None), now=100.0)
+    [row] = shown(survey, now=103.0)["rows"]
+    assert (row["remaining"], row["age"]) == (3.0, 13.0)
+    assert shown(survey, now=200.0)["rows"][0]["remaining"] == 0.0
+
+
+def test_rows_are_paged_sorted_and_filtered() -> None:
+    """Fifty on a page; a page that is not there is the last one."""
+    survey = swept(Page([lease(number) for number in range(PAGE + 10)], None))
+    first, beyond = shown(survey), shown(survey, View(number=9))
+    assert len(first["rows"]) == PAGE and first["pages"] == 2
+    assert beyond["page"] == 2 and len(beyond["rows"]) == 10
+    last_first = shown(survey, View(order="ends last"), keys=True)["rows"]
+    assert last_first[0]["key"] == f"order:{PAGE + 9}"
+    found = shown(survey, View(text="ORDER:33"), keys=True)
+    assert [row["key"] for row in found["rows"]] == ["order:33"]
+    assert shown(survey, View(text="web-1"))["matching"] == PAGE + 10
+
+
+def test_a_hidden_key_cannot_be_searched_for() -> None:
+    """Or its parts could be guessed, letter by letter."""
+    survey = swept(Page([lease(42)], None))
+    assert shown(survey, View(text="42"), keys=True)["matching"] == 1
+    short = shown(survey)["rows"][0]["key"]
+    assert shown(survey, View(text="order:42"))["matching"] == 0
+    assert shown(survey, View(text=short))["matching"] == 1
+
+
+def test_memory_is_bounded_and_everything_is_counted() -> None:
+    """The first rows of each kind are kept, all others are counted; one kind does not crowd out
+    another."""
+    many = [lease(number) for number in range(MOST_ROWS + 500)]
+    cached = Entry("menu:1", "cached", "value", 60.0)
+    survey = swept(Page(many, "1"), Page([cached], None))
+    assert survey.last is not None
+    assert survey.last.counts["leases"] == MOST_ROWS + 500
+    assert shown(survey)["listed"] == MOST_ROWS
+    assert shown(survey, View("cached"))["matching"] == 1
+
+
+def test_a_sweep_ends_where_there_are_too_many_keys() -> None:
+    """It says so, and the next one begins at the start."""
+    survey = Survey()
+    entries = [lease(number) for number in range(1000)]
+    for _ in range(MOST_KEYS // 1000):
+        survey.next_cursor(1.0)
+        done = survey.read(Page(entries, "7"), 1.0)
+    assert done and survey.last is not None and survey.last.is_cut
+    assert survey.next_cursor(2.0) == ""
+
+
+def test_a_key_that_is_named_twice_is_one_row() -> None:
+    """SCAN may name a key twice while the server resizes its table."""
+    survey = swept(Page([lease(1)], "5"), Page([lease(1), lease(2)], None))
+    assert survey.last is not None and survey.last.counts["leases"] == 2
+
+
+def test_the_last_complete_sweep_is_shown_while_the_next_is_under_way() -> None:
+    """Before the first is complete, what was read so far is shown."""
+    survey = swept(Page([lease(1)], "5"))
+    assert shown(survey)["matching"] == 1 and survey.last is None
+    survey.read(Page([lease(2)], None), 101.0)
+    survey.next_cursor(102.0)
+    survey.read(Page([], "5"), 102.0)
+    assert shown(survey)["matching"] == 2
+
+
+def test_a_failure_keeps_what_was_read_and_ends_with_the_next_page() -> None:
+    """The first moment of the failure is kept, too."""
+    survey = swept(Page([lease(1)], None))
+    survey.failed("refused", 110.0)
+    survey.failed("refused", 112.0)
+    assert survey.failed_at == 110.0 and shown(survey)["matching"] == 1
+    survey.next_cursor(113.0)
+    survey.read(Page([], None), 113.0)
+    assert survey.failure is None
+
+
+def test_a_sweep_that_takes_long_is_followed_by_a_pause_as_long() -> None:
+    """At least two seconds lie between two readings; a change makes the next one due."""
+    survey = swept(Page([], "3"), now=100.0)
+    survey.read(Page([], None), 130.0)
+    assert not survey.is_due(150.0, 2.0) and survey.is_due(160.0, 2.0)
+    survey.look_again()
+    assert survey.is_due(131.0, 2.0)
+
+
+def test_an_old_sweep_gives_way_to_the_beginning_of_a_new_one() -> None:
+    """Whoever comes back after an hour does not look at what was there an hour ago."""
+    survey = swept(Page([lease(1), lease(2)], None), now=100.0)
+    survey.failed("refused", 3000.0)
+    assert shown(survey)["matching"] == 2
+    survey.next_cursor(3600.0)
+    survey.read(Page([lease(3)], "7"), 3600.0)
+    assert shown(survey)["matching"] == 1
+
+
+def test_a_view_that_makes_no_sense_is_the_first_one() -> None:
+    """Queries come from anywhere."""
+    assert view_of({}) == View()
+    assert view_of({"group": "x", "order": "y", "page": "-1"}) == View()
+    assert view_of({"page": "²"}) == View()
+    assert view_of({"page": "9" * 5000}) == View()
+    assert view_of({"group": "cached", "page": "3"}) == View("cached", number=3)

@@ -23,6 +23,14 @@ class EventSink:
     """Hands events to listeners. Without any, no event is made."""
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
+        self._listen(listeners)
+        self.open()
+
+    def add(self, listener: Listener) -> None:
+        """One more listener, from the next event on."""
+        self._listen((*self.listeners, listener))
+
+    def _listen(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
         self.hears_holds = bool(self._wanted["acquired"] or self._wanted["busy"])
@@ -33,7 +41,6 @@ class EventSink:
             cast("SpanListener", each) for each in listeners if getattr(each, "makes_spans", False)
         )
         """The listeners that make spans."""
-        self.open()
 
     def open(self) -> None:
         """Begin with nothing to report; again in a forked child."""

@@ -80,7 +80,7 @@ def process_state(dibs: Any, most: int = 100) -> ProcessState:
 
 def add_listener(dibs: Any, listener: Listener) -> None:
     """Have *listener* called with the events of *dibs* from now on."""
-    dibs._events.listeners = (*dibs._events.listeners, listener)
+    dibs._events.add(listener)
 
 
 def listeners_of(dibs: Any) -> tuple[Listener, ...]:

@@ -31,13 +31,13 @@ under = $(UNDER) --engine valkey $(1) $(call behaviour,$(2)) \
 	$(call once_more,--engine valkey $(1) $(call behaviour,$(2)))
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
-export PORT PROJECT_URL
+export PORT PROJECT_URL DOCS_URL
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run test check pytest some-conditions test-conditions redis-oldest redis-newest \
+.PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
 	print drawing dashboard pins clean dist build-dist release
 
@@ -49,6 +49,10 @@ setup: $(READY) ## the environment in .venv, from hashed pins
 
 run: setup ## the playground, at PORT=8000
 	@$(BIN)/python -m apps.playground $(ARGS)
+
+# PROJECT_URL: the repository that pages link to. DOCS_URL: where the site is published.
+docs: setup ## the documentation as a site, in build/docs/html
+	@$(BIN)/python -m tools.docsite $(ARGS)
 
 # With ARGS somebody looks at a few tests.
 test: check pytest $(if $(ARGS),,some-conditions) ## check, then every test; ARGS="-k lease" goes to pytest
@@ -181,7 +185,7 @@ pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest 
 	@echo uv | $(PIN) - -o requirements/uv.txt
 
 clean: ## remove everything that make has made
-	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist
+	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist build
 	@find src packages tests tools apps benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 define need_python

@@ -67,14 +67,14 @@ class AsyncCached(Generic[P, T]):
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, bool]:
         """Delete the value; a load under way is not stored, later readers get fresh data.
 
-        False: the store is out; it is deleted when the store is back.
+        False: Redis is unavailable; it is deleted when Redis is available again.
         """
         if self._lacks_class(args):
             return self._cache.invalidate(self._request_without_class(args, kwargs).keys)
         return self._cache.invalidate(self._request(args, kwargs).keys)
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        """The value, loaded now; everybody reads the old one meanwhile."""
+        """The value, loaded now; other callers read the old one until it is there."""
         if self._lacks_class(args):
             raise UsageError(_ABOVE)
         return self._cache.refresh(self._request(args, kwargs))
@@ -86,7 +86,8 @@ class AsyncCached(Generic[P, T]):
     def set(self, *args: Any, value: T, **kwargs: Any) -> Coroutine[Any, Any, bool]:
         """Store *value* for these arguments, as if it had just been loaded.
 
-        A load under way is not stored. False: the store is out; what it has is deleted later.
+        A load under way is not stored. False: Redis is unavailable; what it has is deleted when it
+        is available again.
         """
         if "value" in inspect.signature(self._function).parameters:
             raise UsageError("this function has a parameter named value: it has no set")

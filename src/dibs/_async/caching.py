@@ -42,9 +42,10 @@ class AsyncCaching:
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], AsyncCached[P, T]]:
         """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
 
-        One caller loads, in one process; all others wait for it, for *wait* at most. *lock_key*:
-        the template of the key that is locked meanwhile. *tags*: templates of tags, by which many
-        values are invalidated at once. UsageError: an option makes no sense.
+        One caller loads, in one process; all others wait for it, at most for *wait*. *template*:
+        the key, with fields for the arguments of the call. *lock_key*: the template of the key
+        that is locked during a load. *tags*: templates of tags, by which many values are
+        invalidated at once. UsageError: an option is invalid.
         """
         self._cached_options(options)
         listed = checked_tags(tags)
@@ -69,7 +70,7 @@ class AsyncCaching:
 
         `@dibs.cached_many("menu:{branch_id}", ttl=180)` above `menus(branch_ids) -> dict[str,
         Menu]`. The first parameter is the list; the field that is no parameter stands for an item
-        of it. *type* is that of one value. UsageError: an option makes no sense.
+        of it. *type*: that of one value. *tags*: as in `cached`. UsageError: an option is invalid.
         """
         self._cached_many_options(options)
         listed = checked_tags(tags)
@@ -95,10 +96,10 @@ class AsyncCaching:
         name: str | None = None,
         **options: Unpack[CacheKeywords],
     ) -> T:
-        """The value of *key*; where there is none, what *loader* returns, kept for *ttl*.
+        """The value of *key*; if there is none, what *loader* returns, stored for *ttl*.
 
-        *lock_key*: the key that is locked meanwhile. *tags*: as in `cached`, without fields.
-        *name*: what events call the key, as in `hold`. UsageError: an option makes no sense.
+        *lock_key*: the key that is locked during a load. *tags*: as in `cached`, without fields.
+        *name*: what events call the key, as in `hold`. UsageError: an option is invalid.
         """
         chosen = self._load_options(options)
         called = public_name(key) if name is None else name
@@ -111,7 +112,8 @@ class AsyncCaching:
     ) -> bool:
         """Delete the cached value of *key*, as `invalidate` of a cached function does.
 
-        False: the store is out; it is deleted when the store is back. UsageError: it is no value.
+        False: Redis is unavailable; the value is deleted when Redis is available again. UsageError:
+        the key holds something else than a cached value.
         """
         space, called = self._settings.namespace, public_name(key) if name is None else name
         data = expand(space, key)
@@ -121,7 +123,7 @@ class AsyncCaching:
     async def invalidate_tag(self, tag: str) -> bool:
         """Invalidate every value that has *tag*, in all processes, by one command.
 
-        False: the store is out; it is done when the store is back.
+        False: Redis is unavailable; it is done when Redis is available again.
         """
         key = tag_key(self._settings.namespace, tag)
         return await self._cache.invalidate_tag(key, self._settings.on_outage)

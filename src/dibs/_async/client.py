@@ -60,16 +60,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AsyncDibs(AsyncCaching):
-    """Only one of you should do this: short leases in Redis or Valkey.
+    """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
-    are taken over. *namespace* goes before every key. *budget*: how long the server may stay
+    are taken over. *namespace*: the prefix of every key. *budget*: how long the server may stay
     silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
-    *on_outage*: "open" goes on unguarded, "closed" raises Unavailable.
+    *on_outage*: "open" proceeds unguarded, "closed" raises Unavailable. *listeners*: callables
+    that are called with every `Event`.
 
-    If the environment has DIBS_DISABLED=1 when it is made, nothing is guarded: every verb goes on
-    at once, with `guarded` False, and cached functions are called. A WARNING is logged.
+    If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
+    proceeds at once, with `guarded` False, and cached functions are called. A WARNING is logged.
     """
 
     def __init__(
@@ -116,11 +117,11 @@ class AsyncDibs(AsyncCaching):
         token: str | None = None,
         **options: Unpack[HoldKeywords],
     ) -> AsyncHold:
-        """Hold *key* for the length of an `async with` block. Busy: somebody has it.
+        """Hold *key* during the `async with` block. Busy: another holder has it.
 
         *name*: what events and errors call the key (default: its first word), because a key may
         hold personal data. *token*: continue the lease that another process has detached, and
-        never take another; LeaseLost: it has ended. UsageError: an option makes no sense.
+        never take another; LeaseLost: it has ended. UsageError: an option is invalid.
         """
         try:  # the quickest way, because this is what most programs do most
             chosen = self._hold_options.remembered(**options)
@@ -137,16 +138,16 @@ class AsyncDibs(AsyncCaching):
     async def try_hold(
         self, key: str, *, name: str | None = None, **options: Unpack[TryHoldKeywords]
     ) -> AsyncLease | None:
-        """A lease that you release yourself, or None: somebody has it."""
+        """A lease that you release yourself. None: another holder has the key."""
         chosen = self._try_hold_options(options)
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         outcome = await self._leases.take(call)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
 
     async def peek(self, key: str) -> Holding | None:
-        """Who has *key*, and for how long; None: nobody. Unavailable: the store is out.
+        """Who has *key*, and for how long. None: nobody. Unavailable: Redis is unavailable.
 
-        If it was held here and is not any more, the lease is lost from now on.
+        If this process held it and does not any more, its lease is lost from now on.
         """
         key_bytes = expand(self._settings.namespace, key)
         return await peek(self._leases, key_bytes, public_name(key))
@@ -161,8 +162,9 @@ class AsyncDibs(AsyncCaching):
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
-        *template* is filled from the call's arguments. *busy* answers in place of a call that
-        meets Busy; without it Busy is raised. UsageError: the function lacks a field.
+        *template*: the key, with fields for the arguments of the call. *busy*: called in place
+        of the function with the Busy that would be raised; its result is returned. UsageError:
+        the function lacks a field.
         """
         chosen = self._exclusive_options(options)
 
@@ -188,7 +190,7 @@ class AsyncDibs(AsyncCaching):
         wait: Seconds | None = None,
         name: str | None = None,
     ) -> AsyncLeadership:
-        """Lead for the length of an `async with` block, which begins when this process is elected.
+        """Lead during the `async with` block, which begins when this process is elected.
 
         The block gets a lease with a fence, which is renewed; if it is lost, the body is cancelled
         and LeaseLost raised. While Redis is unavailable nobody is elected. *ttl*: how long a leader
@@ -210,9 +212,9 @@ class AsyncDibs(AsyncCaching):
     ) -> Callable[[F], F]:
         """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
 
-        *cron*: five fields, or six with seconds first; or else `every=`. The function is returned
-        as it is, and runs while a `scheduler()` does. It takes no argument, or one that is called
-        `fire`. UsageError: an option makes no sense, or another function has the key.
+        The function is returned unchanged, and runs while a `scheduler()` does. It takes no
+        argument, or one that is called `fire`. *cron*: five fields, or six with seconds first; or
+        else pass `every`. UsageError: an option is invalid, or another function has the key.
         """
         chosen = self._schedule_options(options)
         rule = chosen.rule(cron)
@@ -227,7 +229,7 @@ class AsyncDibs(AsyncCaching):
         return decorate
 
     def scheduler(self, *, drain: Seconds = 10) -> AsyncScheduler:
-        """Run the scheduled functions for the length of an `async with` block.
+        """Run the scheduled functions during the `async with` block.
 
         *drain*: how long functions that are running may go on when the block ends; then they are
         cancelled, and another machine takes over. (A thread cannot be cancelled: it goes on.)
@@ -248,13 +250,13 @@ class AsyncDibs(AsyncCaching):
         token: str | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> AsyncClaiming:
-        """Claim a submission for the length of an `async with` block. Duplicate: it was made.
+        """Claim a submission during the `async with` block. Duplicate: it was submitted before.
 
         *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
         call the key, as in `hold`. *note*: a text for duplicates (`Duplicate.note`), at most
         200 characters. *token*: continue the claim that another process has detached, and never
         make another; Duplicate: it is continued elsewhere, or done; LeaseLost: it has ended.
-        UsageError: an option makes no sense.
+        UsageError: an option is invalid.
         """
         chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
@@ -293,12 +295,12 @@ class AsyncDibs(AsyncCaching):
         duplicate: Callable[[Duplicate], Any] | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """Do each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
+        """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
-        *template* is filled from the call's arguments. *payload*: names or dotted paths of
-        arguments that must be the same for the same key, else Mismatch. *duplicate* answers in
-        place of a call that meets Duplicate. Duplicate: it was submitted before. UsageError: a
-        field is missing.
+        *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
+        paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
+        called in place of the function with the Duplicate that would be raised; its result is
+        returned. Duplicate: it was submitted before. UsageError: a field is missing.
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
@@ -331,7 +333,7 @@ class AsyncDibs(AsyncCaching):
     # ---- the end
 
     async def aclose(self) -> None:
-        """Close. Leases that are still held run out by themselves. May be called twice."""
+        """Close. Leases that are still held expire. May be called twice."""
         self._store.is_closed = True
         self._events.emit_dropped()
         await self._cache.aclose()

@@ -16,32 +16,32 @@ class CacheKeywords(TypedDict, total=False):
     ttl: Required[Seconds]
     """How long a value is fresh."""
     jitter: float
-    """By which part of the ttl it may be longer or shorter, at random: 0.2 is 20 %."""
+    """The fraction of the ttl by which a value may live longer or shorter, at random."""
     min_ttl: Seconds
-    """The least that *jitter* makes of the ttl."""
+    """The shortest ttl with *jitter*."""
     lock_ttl: Seconds
     """How long a crash of the process that loads keeps others from loading."""
     wait: Seconds | None
     """How long to wait for a load in another process; then an own load. None: as long as it lasts.
     """
     poll: Seconds
-    """How often to look for the end of another load, where the server cannot tell."""
+    """How often to check for the end of another load, where the server cannot notify."""
     stale: Seconds
     """How long past its ttl a value may be served, while one refreshes it or while loads fail."""
     stale_after: Seconds | None
     """How long to wait for a fresh value before a stale one is served. None: until a load fails."""
     early: float
-    """Refresh before the end, the likelier the slower the load. 1 is usual, 0 never."""
+    """Probabilistic refresh before expiry (XFetch): the slower the load, the earlier. 0: never."""
     negative_ttl: Seconds | Mapping[type[Exception], Seconds]
     """How long a failed load is remembered. 0: not at all. By type: `{NotFound: 30}`."""
     keep: Callable[[Any], bool | Seconds | None] | None
-    """Called with what was loaded: keep it (True), or not, or for so many seconds."""
+    """Called with the result: True, seconds or False to store it, for how long, or not."""
     load_timeout: Seconds
-    """The most that a load may take."""
+    """The longest a load may take."""
     local: Seconds | bool
-    """Keep values in this process's memory as well, kept true by the server; for how long."""
+    """Also keep values in memory, which the server invalidates: True, or at most so long."""
     codec: object
-    """How a value is kept: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
+    """How a value is encoded: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
     or an object of your own."""
     type: Any
     """What a value is decoded into. For a function: its return annotation, if not given."""

@@ -67,24 +67,24 @@ class TryHoldKeywords(TypedDict, total=False):
     ttl: Required[Seconds]
     """How long the server keeps the key, unless it is released or renewed before."""
     wait: Seconds
-    """How long to wait for a key that somebody has; its release wakes the caller. 0: not at all."""
+    """Maximum seconds to wait for the key; its release wakes the caller. 0: do not wait."""
     limit: int | None
     """How many may hold the key at once, each with a lease of its own. None: one."""
     at_least: Seconds
     """How long the key stays taken after it was acquired, even if it is released earlier."""
     fence: bool
-    """Ask for a number that grows with every lease of the key."""
+    """Request a fence: a number that grows with every lease of the key."""
     on_outage: OutagePolicy | None
-    """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
+    """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
 class HoldKeywords(TryHoldKeywords, total=False):
     """Options of `hold` and `exclusive`."""
 
     renew: bool
-    """Keep the lease alive. An async body whose lease is lost is cancelled, LeaseLost raised."""
+    """Renew the lease. An async body whose lease is lost is cancelled, LeaseLost raised."""
     max_hold: Seconds | None
-    """With *renew*: how long it is kept alive at most."""
+    """With *renew*: for how long at most."""
     on_late: OnLate
     """"raise" raises LeaseLost if the body ends well, but after its lease was lost."""
 
@@ -159,26 +159,26 @@ class ClaimKeywords(TypedDict, total=False):
     """Options of `claim` and `once`."""
 
     window: Required[Seconds]
-    """How long another submission is a duplicate."""
+    """How long another submission counts as a duplicate, from the claim of the first."""
     after: After
     """What a success leaves for the rest of the window: "release" nothing, "hold" the key,
     "replay" the result, which duplicates get."""
     on_error: OnError
     """What an exception leaves behind: "release" nothing, "hold" the key."""
     message: str | None
-    """What Duplicate says."""
+    """The message of Duplicate."""
     lease: Seconds | None
     """How long a crash blocks the key. None: for the window, but 10 s at most."""
     wait: Seconds
     """How long a duplicate waits for the end of one that is running. Then it gets its result
     ("replay"), or takes over if that one left nothing."""
     codec: object
-    """How a result is kept: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
+    """How a result is encoded: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
     or an object of your own."""
     type: Any
     """What a result is decoded into."""
     on_outage: OutagePolicy | None
-    """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
+    """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
 class ClaimOptions:

@@ -30,10 +30,10 @@ NOTHING: Any = _Nothing()
 
 
 class Claim:
-    """A submission that is yours to do, or (`replayed`) one that was done: see `result`.
+    """A submission that you process, or (`replayed`) one that was processed: see `result`.
 
-    It is kept alive while you work, however long that takes. What it leaves behind is decided by
-    `after` where the block ends well, by `on_error` where it raises.
+    It is renewed while the block runs, however long that takes. At the end of the block `after`
+    says what it leaves behind; if the block raises, `on_error` does.
     """
 
     __slots__ = (
@@ -49,9 +49,9 @@ class Claim:
         result: Any,
     ) -> None:
         self.replayed = lease is None
-        """True: it was done before, and `result` is what came of it. Do not do it again."""
+        """True: it was processed before, and `result` is its result. Do not process it again."""
         self.result: Any = result
-        """What was handed to `complete`, now or by the first one."""
+        """The value passed to `complete`, now or by the first submission."""
         self._leases = leases
         self._call = call
         self._options = options
@@ -62,22 +62,22 @@ class Claim:
 
     @property
     def key(self) -> str:
-        """What is called dibs on."""
+        """The key as you wrote it, without the namespace."""
         return self._call.text
 
     @property
     def name(self) -> str:
-        """What events and sentences call the key."""
+        """What events and messages call the key."""
         return self._call.name
 
     @property
     def guarded(self) -> bool:
-        """False: the store was out and the policy let you through; nobody else is kept out."""
+        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
         return self._lease is None or self._lease.guarded
 
     @property
     def lost(self) -> bool:
-        """True: it could not be kept alive; somebody else may be doing the same."""
+        """True: it could not be renewed; the same submission may run elsewhere."""
         return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
@@ -86,7 +86,7 @@ class Claim:
         return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: V) -> V:
-        """Say what came of it; *value* is handed back. It is kept at the end of the block."""
+        """Set the result and return *value*; it is stored at the end of the block."""
         if self.replayed:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
@@ -96,13 +96,13 @@ class Claim:
         return value
 
     def release(self) -> None:
-        """Leave nothing behind at the end of the block: whoever submits it next may do it."""
+        """Leave nothing behind at the end of the block: the next submission is processed."""
         self._released = True
 
     def finish(self) -> bool:
-        """End it now, as the end of the block would. False: it was over, or lost, or unguarded.
+        """End it now, as the end of the block would. False: it had ended, or was lost or unguarded.
 
-        UsageError: the result cannot be kept; duplicates are refused all the same.
+        UsageError: the result cannot be stored; duplicates are refused all the same.
         """
         if not self._settled():
             return False
@@ -118,9 +118,9 @@ class Claim:
         return self._leave(result)
 
     def fail(self) -> bool:
-        """End it now, as an exception would. False: it was over, or lost, or unguarded.
+        """End it now, as an exception would. False: it had ended, was lost, or is unguarded.
 
-        A claim that was detached is ended as well, unless somebody continues it already.
+        A claim that was detached is ended as well, unless another process has continued it.
         """
         if self._lease is not None:
             reattach(self._leases, self._lease)
@@ -141,8 +141,8 @@ class Claim:
     def set_note(self, note: str | None) -> bool:
         """Set the text for duplicates (`Duplicate.note`): at most 200 characters, or None.
 
-        False: it was over, or lost, or unguarded, or the store did not answer; in that case the
-        next renewal brings it. UsageError: not a text, or too long.
+        False: it had ended, was lost, is unguarded, or Redis did not answer; in that case the next
+        renewal sends it. UsageError: not a text, or too long.
         """
         ending, lease = encoded_note(note), self._lease
         if lease is None or not self._settled() or not lease.guarded:
@@ -155,11 +155,11 @@ class Claim:
             return False
 
     def detach(self, *, ttl: Seconds) -> str:
-        """Hand it to another process, which continues it with `claim(key, token=…)`.
+        """Hand it over to another process, which continues it with `claim(key, token=…)`.
 
         The key stays claimed for *ttl*; this process neither renews nor ends it any more, unless
-        the block ends by an exception before anybody has continued it. Returns the token.
-        LeaseLost: it was lost before. Unavailable: the store is out and the policy is "closed".
+        the block ends by an exception before another process has continued it. Returns the token.
+        LeaseLost: it was lost. Unavailable: Redis is unavailable and the policy is "closed".
         """
         if self._lease is None:
             raise UsageError("this claim is a replay: there is nothing to hand over")

@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Lease:
-    """A key that is yours until `remaining` is 0, or until you release it.
+    """A key that you hold until `remaining` is 0, or until you release it.
 
-    Whether it is still yours is decided by the local clock: it is lost at the moment it was asked
-    for plus its ttl, unless a renewal was confirmed, whether or not the server answers.
+    The local clock decides whether you still hold it: the lease expires one ttl after it was
+    requested, unless a renewal was confirmed, whether or not the server answers.
     """
 
     __slots__ = ("__weakref__", "_leases", "_state")
@@ -35,61 +35,61 @@ class Lease:
 
     @property
     def key(self) -> str:
-        """What is called dibs on."""
+        """The key as you wrote it, without the namespace."""
         return self._state.call.text
 
     @property
     def token(self) -> str:
-        """Proof of ownership. A secret only in so far as whoever has it can release the lease."""
+        """The value of the key on the server. Whoever has it can release the lease."""
         return self._state.token.decode()
 
     @property
     def fence(self) -> int | None:
-        """A number that grows with every lease of this key; None: not asked for (`fence=True`)."""
+        """A number that grows with every lease of this key; None: not requested (`fence=True`)."""
         return self._state.fence
 
     @property
     def guarded(self) -> bool:
-        """False: the store was out and the policy let you through; nobody else is kept out."""
+        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
         return self._state.guarded
 
     @property
     def remaining(self) -> float:
-        """Seconds until it ends by itself; 0.0: it has ended."""
+        """Seconds until it expires, by the local clock; 0.0: it has ended."""
         return 0.0 if self._state.is_over else max(self._state.deadline - monotonic(), 0.0)
 
     @property
     def lost(self) -> bool:
-        """True: it ended before you released it; somebody else may hold the key. Stop writing."""
+        """True: it ended before you released it; another holder may have the key. Stop writing."""
         return self._state.is_lost_at(monotonic())
 
     def check(self) -> None:
-        """Nothing, while the lease is yours. LeaseLost: it is not."""
+        """Return if you still hold the lease. LeaseLost: you do not."""
         if self.lost:
             raise lost_error(self._state)
 
     def extend(self, ttl: Seconds) -> bool:
-        """Keep it for *ttl* from now on. False: not kept; look at `lost` before you go on.
+        """Extend it to *ttl* from now. False: not extended; check `lost` before you go on.
 
-        Unavailable: the store is out and the policy is "closed".
+        Unavailable: Redis is unavailable and the policy is "closed". True: extended.
         """
         return self._leases.extend(self._state, seconds(ttl, "ttl"))
 
     def release(self) -> bool:
-        """Give the key back. False: it was not yours any more; nobody's key was touched.
+        """Release the key. False: you did not hold it any more; no other holder's key is touched.
 
-        With `at_least` the key stays taken until that is over; nobody needs to wait for it here.
-        Where the store does not answer the release is not lost: it is delivered when the store is
-        back, as long as the lease would still run.
+        With `at_least` the key stays taken until that time is over; the call does not wait for it.
+        If Redis does not answer, the release is sent when Redis is available again, unless the
+        lease has expired by then.
         """
         return self._leases.end(self._state)
 
     def detach(self, *, ttl: Seconds) -> str:
-        """Hand it to another process, which continues it with `hold(key, token=…)`.
+        """Hand it over to another process, which continues it with `hold(key, token=…)`.
 
         The key stays taken for *ttl*; this process neither renews nor releases it any more, unless
-        the block ends by an exception before anybody has continued it. Returns the token.
-        LeaseLost: it has ended before. Unavailable: the store is out and the policy is "closed".
+        the block ends by an exception before another process has continued it. Returns the token.
+        LeaseLost: it had ended. Unavailable: Redis is unavailable and the policy is "closed".
         """
         return detach(self._leases, self._state, "hold", seconds(ttl, "ttl"))
 

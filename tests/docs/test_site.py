@@ -1,0 +1,180 @@
+"""The documentation as a site: it builds without a warning, is complete, and needs nobody else."""
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.apps.browser import ROOM, launched
+from tests.docs.site import ROOT, Page, pages, served
+from tools.docsite import navigation
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.only_on("linux", "darwin")]
+
+
+@pytest.fixture(scope="module")
+def built(site: Path) -> dict[Path, Page]:
+    return pages(site)
+
+
+def test_every_page_of_the_documentation_is_in_the_menu(site: Path) -> None:
+    """Nothing can only be found by search; the menu is made of the lists in the index."""
+    index = (ROOT / "docs/index.md").read_text("utf-8")
+    entries = [entry for part in navigation.sections(index) for entry in part.entries]
+    listed = {each.document for entry in entries for each in [entry, *entry.children]}
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = str(page.relative_to(ROOT / "docs").with_suffix(""))
+        assert name == "index" or name in listed, name
+        assert (site / f"{name}.html").exists()
+
+
+def test_every_link_of_the_site_leads_somewhere(built: dict[Path, Page]) -> None:
+    """Pages, headings, files to download: whatever a link names is on the site."""
+    broken = [
+        f"{page.path.name} links to {link}"
+        for page in built.values()
+        if page.path.name != "404.html"  # its links begin where the site is published
+        for link in page.links
+        if not urlsplit(link).scheme and not _is_there(page, link, built)
+    ]
+    assert not broken
+
+
+def _is_there(page: Page, link: str, built: dict[Path, Page]) -> bool:
+    parts = urlsplit(link)
+    there = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+    if not parts.fragment or there.suffix != ".html":
+        return there.is_file()
+    return there in built and unquote(parts.fragment) in built[there].ids
+
+
+def test_links_to_other_places_are_complete(built: dict[Path, Page]) -> None:
+    """Nobody is asked whether an address exists; but it is one."""
+    links = {link for page in built.values() for link in page.links if urlsplit(link).scheme}
+    for link in links:
+        parts = urlsplit(link)
+        assert parts.scheme in ("https", "http", "mailto"), link
+        assert parts.scheme == "mailto" or re.fullmatch(r"[\w.-]+(:\d+)?", parts.netloc), link
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path, built: dict[Path, Page]) -> None:
+    """It works without a network: no font, script, style or picture of another server."""
+    for page in built.values():
+        for resource in page.resources:
+            parts = urlsplit(resource)
+            assert not parts.scheme and not parts.netloc, f"{page.path.name} loads {resource}"
+            assert not parts.path or _is_there(page, resource, built), resource
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheet.read_text("utf-8"))
+
+
+def test_sync_and_async_are_pairs(site: Path) -> None:
+    """Code for threads and for asyncio stands in one pair, each half with its label."""
+    text = (site / "quickstart.html").read_text("utf-8")
+    assert text.count('class="pair ') >= 4
+    assert text.count('class="half-label"') == 2 * text.count('class="pair ')
+    assert "<strong>asyncio</strong>" not in text
+
+
+def test_what_a_page_hides_is_not_on_the_site(site: Path) -> None:
+    """What examples need to run, and readers do not, stays in the repository."""
+    for page in site.rglob("*.html"):
+        assert "<!-- given" not in page.read_text("utf-8"), page
+
+
+# ---------------------------------------------------------------------------------- in a browser
+
+PAGES = [
+    "index.html",
+    "quickstart.html",
+    "reference/api/client.html",
+    "http.html",
+    "architecture.html",
+]
+LIGHT_AND_DARK = [("light", 390), ("dark", 1280)]
+
+CONTRAST = """() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b]
+    .map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      const [r, g, b, alpha = 1] = numbers(color);
+      if (alpha > 0.99) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    const style = getComputedStyle(node);
+    const seen = node.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+    if (!own || !seen) continue;
+    const [a, b] = [light(numbers(style.color)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const isLarge = parseFloat(style.fontSize) >= 24;
+    if (ratio < (isLarge ? 3 : 4.5)) {
+      poor.push(`${ratio.toFixed(2)} ${node.tagName} ${node.className}: ${node.textContent}`);
+    }
+  }
+  return poor;
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "width"), LIGHT_AND_DARK)
+def test_pages_are_in_order_in_a_browser(site: Path, scheme: str, width: int) -> None:
+    """No mistake, no request to others, no page wider than the screen, no text that is too faint.
+
+    Tabs are in step, and are reached and used with the keyboard alone.
+    """
+    with served(site) as url, launched() as browser:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        context.set_default_timeout(ROOM * 1000)
+        page = context.new_page()
+        mistakes = _mistakes(page, url)
+        for name in PAGES:
+            page.goto(url + name)
+            assert page.evaluate(CONTRAST) == [], name
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+        _search(page, url)
+        _tabs(page, url)
+        context.close()
+    assert not mistakes
+
+
+def _mistakes(page: Any, url: str) -> list[str]:
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: None if asked.url.startswith(url) else found.append(asked.url))
+    return found
+
+
+def _search(page: Any, url: str) -> None:
+    """Search answers in the browser, and a result leads to its page."""
+    page.goto(f"{url}search.html?q=renew")
+    page.locator("#search-results li a").first.wait_for()
+    assert page.locator("#search-results li a", has_text="hold").count()
+
+
+def _tabs(page: Any, url: str) -> None:
+    page.goto(f"{url}quickstart.html")
+    tab = page.locator(".pair-tabs button[aria-selected=true]").first
+    page.evaluate("document.querySelector('article a').focus()")
+    while not tab.evaluate("it => it === document.activeElement"):
+        page.keyboard.press("Tab")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outline) == "solid"  # the focus is seen
+    page.keyboard.press("ArrowRight")
+    shown = page.locator(".half:visible")
+    labels = {half.locator(".half-label").text_content() for half in shown.all()}
+    assert labels == {"asyncio"}  # all pairs of the page, not only this one
+    page.goto(f"{url}reference/api/client.html#dibs.Dibs.hold")
+    assert page.locator("[id='dibs.Dibs.hold']").is_visible()  # a link shows the half it leads to

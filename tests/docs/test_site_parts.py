@@ -1,0 +1,91 @@
+"""How pages of the repository become pages of the site: links, menu, docstrings, diagrams."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tools.docsite import docstrings, drawing, navigation, signatures, sources
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("docs/reference/api.md", "reference/api.md"),
+        ("ARCHITECTURE.md", "architecture.md"),
+        ("README.md", "index.md"),
+        ("deploy/alerts.yml", "files/deploy/alerts.yml"),
+    ],
+)
+def test_every_file_has_one_place_on_the_site(path: str, place: str) -> None:
+    """Pages of docs/ lie at its root; other pages get a short name, other files a folder."""
+    assert sources.place(PurePosixPath(path)) == PurePosixPath(place)
+    assert sources.place(PurePosixPath("apps/orders/README.md")).parts == ("apps", "orders.md")
+
+
+def test_links_are_moved_and_code_is_not() -> None:
+    """A link leads to the same file as in the repository; what only looks like one is left."""
+    text = "[a](../ARCHITECTURE.md#x) [b](hold.md) `[c](../no.md)`\n```text\n[d](../no.md)\n```\n"
+    page = PurePosixPath("docs/http.md")
+    moved = sources.with_links_of_the_site(text, page)
+    assert moved == text.replace("../ARCHITECTURE.md", "architecture.md")
+    assert sources.linked(text, page) == [
+        PurePosixPath("ARCHITECTURE.md"),
+        PurePosixPath("docs/hold.md"),
+    ]
+
+
+def test_comments_leave_and_lines_stay() -> None:
+    """A warning names the line of the page as it is in the repository."""
+    text = "a\n<!-- given\nx = 1\n-->\n```html\n<!-- shown -->\n```\nb\n"
+    assert sources.without_comments(text) == "a\n\n\n\n```html\n<!-- shown -->\n```\nb\n"
+
+
+def test_the_menu_is_made_of_lists_of_links() -> None:
+    """Links before a colon are entries; behind it, and indented, are children of the last one."""
+    listed = (
+        "- From [`Zero`](zero.md), [One](one.md): and [two](two.md).\n  - [Three](a/three.md)\n"
+    )
+    index = f"# x\n\n[no](no.md)\n\n## Do\n\n{listed}\n## Text\n\nwords\n"
+    [section] = navigation.sections(index)
+    first, entry = section.entries
+    assert (section.title, entry.title, entry.document) == ("Do", "One", "one")
+    assert (first.title, first.children) == ("Zero", [])
+    assert [child.document for child in entry.children] == ["two", "a/three"]
+
+
+def _documented() -> None:
+    """Hold *key*. Busy: somebody
+    has it.
+
+    More about it. *ttl*: how long, for ever: never. False: the store is out.
+    """
+
+
+def test_a_docstring_is_read_in_parts() -> None:
+    """Prose, parameters, results and errors, wherever lines end."""
+    text = docstrings.read(_documented)
+    assert text.prose == ["Hold *key*.", "More about it."]
+    assert text.parameters == {"ttl": "how long, for ever: never."}
+    assert text.returns == [("False", "the store is out.")]
+    assert text.raises == [("Busy", "somebody has it.")]
+    assert docstrings.as_markdown("Busy `Busy`") == "{py:exc}`~dibs.Busy` `Busy`"
+
+
+def test_types_are_short() -> None:
+    """Without modules; a time is called Seconds."""
+    assert signatures.short_type("float | datetime.timedelta | None") == "Seconds | None"
+    assert signatures.short_type("Literal['open', 'closed']") == '"open" | "closed"'
+
+
+def test_a_diagram_is_read() -> None:
+    """Layers, boxes and arrows; what only places boxes is left out."""
+    drawn = drawing.read(
+        'flowchart TD\n  subgraph a_b["a b"]\n    x["x<br/>2 modules"]\n  end\n'
+        '  x -->|3| y\n  x ~~~ y\n  y -- "said" --> x\n  y -. "dots" .-> x\n'
+    )
+    assert drawn.layers == {"a b": ["x"]}
+    assert [(arrow.start, arrow.end, arrow.text) for arrow in drawn.arrows] == [
+        ("x", "y", "3"),
+        ("y", "x", "said"),
+        ("y", "x", "dots"),
+    ]

@@ -5,6 +5,7 @@ which they happen, and are shown by a console that is mounted there.
 """
 
 import argparse
+import contextlib
 import hmac
 import logging
 import os
@@ -13,7 +14,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from socketserver import ThreadingMixIn
 from typing import Any
 from urllib.parse import parse_qs
@@ -58,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
             server = served(dibs, args.port, release=args.allow_release, keys=args.show_keys)
         except OSError as error:
             return _failed(f"port {args.port} cannot be used: {error.strerror}")
-        with server:
+        with server, _ended_by_signals(server):
             _say(f"dibs console: {server.address}")
             _say("The address is good for one browser. Ctrl-C ends it.")
-            _until_signal(server)
+            server.serve_forever(poll_interval=0.1)
     return 0
 
 
@@ -149,13 +150,16 @@ class _QuietHandler(WSGIRequestHandler):
         """Nothing: an address has a token in it."""
 
 
-def _until_signal(server: ConsoleServer) -> None:
+@contextlib.contextmanager
+def _ended_by_signals(server: ConsoleServer) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the server, also before it has begun."""
+
     def stop(*_: object) -> None:
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server.serve_forever(poll_interval=0.1)
+        yield
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from socketserver import ThreadingMixIn
 from typing import Any
 from urllib.parse import parse_qs
@@ -151,7 +151,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 @contextlib.contextmanager
-def _ended_by_signals(server: ConsoleServer) -> Iterator[None]:
+def _ended_by_signals(server: ConsoleServer) -> Generator[None, None, None]:
     """Ctrl-C and SIGTERM end the server, also before it has begun."""
 
     def stop(*_: object) -> None:

@@ -9,8 +9,8 @@ from .errors import Cause
 _log = logging.getLogger("dibs")
 
 _POLICIES = {
-    "open": "callers proceed unguarded",
-    "closed": "callers get Unavailable",
+    "open": 'callers proceed unguarded, except with on_outage="closed"',
+    "closed": 'callers get Unavailable, except with on_outage="open"',
 }
 
 
@@ -90,6 +90,6 @@ class OutageLog:
             return
         self.is_open, self._since, self._cause = True, now, cause
         _log.warning(
-            "Redis is unavailable (%s: %s); %s until it is available again",
+            "Redis is unavailable (%s: %s); until it is available again, %s",
             cause.code, cause, _POLICIES[self._policy],
         )  # fmt: skip

@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from dibs.integrations.fastapi import Policy
 from tools.docsite import docstrings, drawing, navigation, signatures, sources
 
 
@@ -69,6 +70,13 @@ def test_a_docstring_is_read_in_parts() -> None:
     assert text.returns == [("False", "the store is out.")]
     assert text.raises == [("Busy", "somebody has it.")]
     assert docstrings.as_markdown("Busy `Busy`") == "{py:exc}`~dibs.Busy` `Busy`"
+
+
+def test_the_options_of_a_dataclass_have_their_meaning() -> None:
+    """What is written below each field of a policy is in its table of parameters."""
+    listed = signatures.parameters(Policy, docstrings.read(Policy))
+    assert "window" in [each.name for each in listed]
+    assert [each.name for each in listed if not each.meaning] == []
 
 
 def test_types_are_short() -> None:

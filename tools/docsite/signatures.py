@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args, get_origin
 
 import dibs
@@ -61,7 +61,8 @@ def parameters(function: Any, text: docstrings.Text) -> list[Parameter]:
 
 def _with_meanings(function: Any, text: docstrings.Text) -> Iterator[tuple[inspect.Parameter, str]]:
     keywords = _keywords(function)
-    declared = docstrings.fields(keywords) if keywords else {}
+    explained = keywords or (function if is_dataclass(function) else None)
+    declared = docstrings.fields(explained) if explained else {}
     for each in _shown(_signature(function)):
         if each.kind is each.VAR_KEYWORD and keywords:
             for name, annotation in keywords.__annotations__.items():

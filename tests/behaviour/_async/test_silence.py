@@ -1,8 +1,10 @@
 """Silence is the server's: what counts as an outage, what does not, and what the log says."""
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -165,6 +167,21 @@ async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     assert "unguarded" in began.getMessage()
     assert "unguarded grants meanwhile: 3" in ended.getMessage()
     assert "user" not in began.getMessage() + ended.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("default", "own", "result"),
+    [("open", "closed", "proceed unguarded"), ("closed", "open", "get Unavailable")],
+)
+async def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
+    default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What callers get is said of the default, and not of those that pass another policy."""
+    async with AsyncDibs("redis://127.0.0.1:1", on_outage=default) as dibs:
+        with contextlib.suppress(Unavailable):
+            await dibs.try_hold("user:42", ttl=5)
+    [began] = said(caplog)
+    assert f'callers {result}, except with on_outage="{own}"' in began.getMessage()
 
 
 async def test_a_server_that_cannot_serve_is_logged_as_an_outage(

@@ -1,9 +1,11 @@
 # Printed from tests/behaviour/_async/test_silence.py by tools/unasync.py – do not edit.
 """Silence is the server's: what counts as an outage, what does not, and what the log says."""
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -166,6 +168,21 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     assert "unguarded" in began.getMessage()
     assert "unguarded grants meanwhile: 3" in ended.getMessage()
     assert "user" not in began.getMessage() + ended.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("default", "own", "result"),
+    [("open", "closed", "proceed unguarded"), ("closed", "open", "get Unavailable")],
+)
+def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
+    default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What callers get is said of the default, and not of those that pass another policy."""
+    with Dibs("redis://127.0.0.1:1", on_outage=default) as dibs:
+        with contextlib.suppress(Unavailable):
+            dibs.try_hold("user:42", ttl=5)
+    [began] = said(caplog)
+    assert f'callers {result}, except with on_outage="{own}"' in began.getMessage()
 
 
 def test_a_server_that_cannot_serve_is_logged_as_an_outage(

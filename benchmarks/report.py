@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import hits, hold, limit, measure, table
+from . import hits, hold, limit, listeners, measure, table
 from .systems import BARE, CASHEWS, CASHEWS_LOCAL, DIBS, FLOOR, GET, LOCK
 
 
@@ -93,21 +93,26 @@ def _both(cell: limit.Cell) -> list[float]:
 
 
 def listeners_table(result: dict[str, Any]) -> str:
-    """CPU of a pair with each listener, and how much of it is more than without any."""
-    headings = ("acquire + release", "CPU µs/pair", "(min–max)", "more than without", "(min–max)")
-    cells = hold.cells_of(result)
-    rows = [_listeners_row(cell, cells[0]) for cell in cells]
+    """CPU of a pair with each listener, beside the same without any in the same process."""
+    headings = ("acquire + release", "CPU µs/pair", "without", "more µs", "more", "(min–max)")
+    rows = [_listeners_row(cell) for cell in listeners.cells_of(result)]
     return f"listeners, asyncio 50, {_where(result)}\n" + table.aligned(headings, rows)
 
 
-def _listeners_row(cell: hold.Cell, plain: hold.Cell) -> tuple[str, ...]:
-    cpu = measure.Spread.of(cell.cpu_us)
-    if cpu is None:
+def _listeners_row(cell: listeners.Cell) -> tuple[str, ...]:
+    cpu, plain = measure.Spread.of(cell.cpu_us), measure.Spread.of(cell.plain_us)
+    if cpu is None or plain is None:
         return (f"{cell.system}: {cell.broken}",)
-    pairs = zip(cell.cpu_us, plain.cpu_us, strict=False)
-    more = measure.Spread.of([100 * (mine / other - 1) for mine, other in pairs])
-    shown = (f"{more.middle:.0f} %", f"{more.least:.0f}–{more.most:.0f}") if more else ("", "")
-    return cell.system, table.short(cpu.middle), table.between(cpu.least, cpu.most), *shown
+    rounds = zip(cell.cpu_us, cell.plain_us, strict=True)
+    parts = measure.Spread(tuple(100 * (mine / none - 1) for mine, none in rounds))
+    return (
+        cell.system,
+        table.short(cpu.middle),
+        table.short(plain.middle),
+        f"{cell.more_us:.2f}",
+        f"{parts.middle:.1f} %",
+        f"{parts.least:.1f}–{parts.most:.1f}",
+    )
 
 
 def hits_table(result: dict[str, Any]) -> str:

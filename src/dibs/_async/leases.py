@@ -79,16 +79,20 @@ class AsyncLeases:
         return self.acquire(call, None, read_acquire)
 
     async def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
-        wait, since = call.options.wait, monotonic()
-        outcome = await (self.waiters.take(call, self.attempt) if wait else self.attempt(call))
+        waited = 0.0
+        if call.options.wait:
+            since = monotonic()
+            outcome = await self.waiters.take(call, self.attempt)
+            waited = monotonic() - since
+        else:
+            outcome = await self.attempt(call)
         if not self.events.hears_holds:
             return outcome
-        waited = monotonic() - since if wait else 0.0
         if isinstance(outcome, Holding):
             self.events.emit("busy", call.name, waited=waited, retry_after=outcome.remaining)
         else:
-            facts = {"guarded": outcome.guarded, "fence": outcome.fence}
-            self.events.emit("acquired", call.name, waited=waited, **facts)
+            guarded, fence = outcome.guarded, outcome.fence
+            self.events.emit("acquired", call.name, waited=waited, guarded=guarded, fence=fence)
         return outcome
 
     def attempt(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:

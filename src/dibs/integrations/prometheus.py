@@ -179,6 +179,9 @@ class PrometheusListener:
         self._long: set[str] = set()
         """Names of elections and schedules, whose leases may be held for hours."""
         self._notes: dict[tuple[str, str], list[_Note]] = {}
+        """By kind and label: what an event updates."""
+        self._known: dict[tuple[str, str], list[_Note]] = {}
+        """The same by kind and name, for names that have a label of their own."""
         self._is_out = False
         self._has_failed = False
         self._is_multiprocess = "PROMETHEUS_MULTIPROC_DIR" in os.environ
@@ -194,9 +197,8 @@ class PrometheusListener:
     def __call__(self, event: Event) -> None:
         """Count *event*."""
         try:
-            name = self._names.get(event.name) or self._admit(event.name)
-            notes = self._notes.get((event.kind, name)) or self._learn(event.kind, name)
-            for note in notes:
+            key = event.kind, event.name
+            for note in self._known.get(key) or self._find(key):
                 note(event)
         except Exception:  # in multiprocess mode: the disk is full
             if not self._has_failed:
@@ -214,6 +216,14 @@ class PrometheusListener:
             return self._names.get(name, OTHER)
 
     # ---- which metrics an event updates: decided once for each kind and name
+
+    def _find(self, key: tuple[str, str]) -> list[_Note]:
+        kind, name = key
+        label = self._names.get(name) or self._admit(name)
+        notes = self._notes.get((kind, label)) or self._learn(kind, label)
+        if name in self._names:
+            self._known[key] = notes
+        return notes
 
     def _learn(self, kind: str, name: str) -> list[_Note]:
         notes = [
@@ -261,11 +271,17 @@ class PrometheusListener:
             return [lambda event: self._out(is_out=False)]
         if kind not in _ANSWERED:
             return []
-        notes: list[_Note] = [lambda event: event.guarded and self._out(is_out=False)]
-        if kind in ("acquired", "claimed", "elected", "fired"):
-            unguarded = self._metrics.unguarded.labels(name).inc
-            notes.append(lambda event: event.guarded is False and unguarded())
-        return notes
+        is_grant = kind in ("acquired", "claimed", "elected", "fired")
+        unguarded = self._metrics.unguarded.labels(name).inc if is_grant else None
+
+        def note(event: Event) -> None:
+            if event.guarded:
+                if self._is_out:
+                    self._out(is_out=False)
+            elif unguarded is not None and event.guarded is False:
+                unguarded()
+
+        return [note]
 
     def _notes_on_leaders(self, kind: str, name: str) -> list[_Note]:
         if kind not in _LEADS:

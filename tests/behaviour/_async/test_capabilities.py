@@ -57,6 +57,16 @@ async def hold_fenced(dibs: AsyncDibs, ran: Ran) -> None:
         assert lease.guarded and lease.fence
 
 
+async def hold_limited(dibs: AsyncDibs, ran: Ran) -> None:
+    async with dibs.hold("pool:1", ttl=5, limit=2) as lease:
+        ran.begun = True
+        assert lease.guarded
+        second = await dibs.try_hold("pool:1", ttl=5, limit=2)
+        assert second is not None and second.guarded and await second.extend(5)
+        assert await dibs.try_hold("pool:1", ttl=5, limit=2) is None
+        assert await second.release()
+
+
 async def peek(dibs: AsyncDibs, ran: Ran) -> None:
     assert await dibs.peek("job:1") is None
 
@@ -101,6 +111,7 @@ VERBS: dict[str, Verb] = {
     "`hold` with `wait`": hold_waiting,
     "`hold` with `renew`, `extend`": hold_renewed,
     "`hold` with `fence`": hold_fenced,
+    "`hold` with `limit`": hold_limited,
     "`peek`": peek,
     "`once`, `claim`": once,
     "`cached`, `get_or_load`": cached,
@@ -243,9 +254,13 @@ async def test_without_eval_a_native_server_still_holds(
         proxy.refuse("EVAL", "EVALSHA")
         for verb in (hold, hold_waiting, hold_renewed, peek):
             await run(verb, proxy.url)
-        for verb in (hold_fenced, cached):
+        for verb, what in (
+            (hold_fenced, "take a key with a fence"),
+            (hold_limited, "take one of several permits"),
+            (cached, "cache a value"),
+        ):
             ran = Ran()
-            with pytest.raises(UsageError, match="EVAL"):
+            with pytest.raises(UsageError, match=f"dibs cannot {what}: .* run EVAL; see"):
                 async with AsyncDibs(proxy.url, namespace="shop:", budget=5) as dibs:
                     await verb(dibs, ran)
             assert not ran.begun

@@ -58,6 +58,16 @@ def hold_fenced(dibs: Dibs, ran: Ran) -> None:
         assert lease.guarded and lease.fence
 
 
+def hold_limited(dibs: Dibs, ran: Ran) -> None:
+    with dibs.hold("pool:1", ttl=5, limit=2) as lease:
+        ran.begun = True
+        assert lease.guarded
+        second = dibs.try_hold("pool:1", ttl=5, limit=2)
+        assert second is not None and second.guarded and second.extend(5)
+        assert dibs.try_hold("pool:1", ttl=5, limit=2) is None
+        assert second.release()
+
+
 def peek(dibs: Dibs, ran: Ran) -> None:
     assert dibs.peek("job:1") is None
 
@@ -102,6 +112,7 @@ VERBS: dict[str, Verb] = {
     "`hold` with `wait`": hold_waiting,
     "`hold` with `renew`, `extend`": hold_renewed,
     "`hold` with `fence`": hold_fenced,
+    "`hold` with `limit`": hold_limited,
     "`peek`": peek,
     "`once`, `claim`": once,
     "`cached`, `get_or_load`": cached,
@@ -244,9 +255,13 @@ def test_without_eval_a_native_server_still_holds(
         proxy.refuse("EVAL", "EVALSHA")
         for verb in (hold, hold_waiting, hold_renewed, peek):
             run(verb, proxy.url)
-        for verb in (hold_fenced, cached):
+        for verb, what in (
+            (hold_fenced, "take a key with a fence"),
+            (hold_limited, "take one of several permits"),
+            (cached, "cache a value"),
+        ):
             ran = Ran()
-            with pytest.raises(UsageError, match="EVAL"):
+            with pytest.raises(UsageError, match=f"dibs cannot {what}: .* run EVAL; see"):
                 with Dibs(proxy.url, namespace="shop:", budget=5) as dibs:
                     verb(dibs, ran)
             assert not ran.begun

@@ -141,7 +141,11 @@ def test_a_name_server_that_hangs_costs_no_more_time(monkeypatch: pytest.MonkeyP
 
 def test_a_socket_file_that_is_missing_is_found() -> None:
     """For a Unix socket there is no name and no TCP."""
-    assert code_of("unix:///nonexistent/redis.sock") == ("refused", 3)
+    url = "unix:///nonexistent/redis.sock"
+    assert code_of(url) == ("socket", 3)
+    finding = examine(url)["socket"]
+    assert "/nonexistent/redis.sock" in finding.seen and "unixsocket" in finding.fix
+    assert "port" not in finding.fix
 
 
 # ---- passwords
@@ -201,3 +205,19 @@ def test_a_server_without_free_connections_is_found(own_server: Server) -> None:
     assert finding.severity == "error"
     client.execute_command(*finding.commands[0].split())
     assert "max-clients" not in examine(own_server.url)
+
+
+def test_an_ipv6_address_is_named_as_a_url_takes_it() -> None:
+    """In brackets, so that what a fix names can be pasted."""
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))  # and nobody listens
+        where = f"[::1]:{taken.getsockname()[1]}"
+        facts = look(f"redis://{where}")
+    [finding] = findings(facts)
+    assert finding.code == "refused" and f"at {where}:" in finding.seen
+    assert facts.asked.address == where
+
+
+def test_a_host_name_that_cannot_be_resolved_is_named() -> None:
+    """The operator sees which of the names is wrong."""
+    assert "'nowhere.invalid'" in examine("redis://nowhere.invalid:6379")["dns"].seen

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import Dibs
+from dibs.doctor.findings import exit_code, findings
 from dibs.doctor.rights import COMMANDS, VERBS
 from dibs.testing import Engine, Server
 
@@ -69,6 +70,17 @@ def test_without_notifications_the_doctor_says_what_it_costs(own_server: Server)
     assert "waiters poll" in found["acl-optional"].details[0]
     apply(found["acl-optional"], own_server)
     assert "acl-optional" not in examine(url, namespace="shop:")
+
+
+def test_a_managed_service_that_keeps_command_info_and_config_for_itself_is_healthy(
+    own_server: Server,
+) -> None:
+    """Scripts do the same as single commands: a note, and the exit code of a healthy server."""
+    url = allow(own_server, "@all", "-command", "-info", "-config", "-acl")
+    facts = look(url, namespace="shop:")
+    found = findings(facts)
+    assert [(each.code, each.severity) for each in found] == [("acl-optional", "note")]
+    assert exit_code(facts, found) == 0
 
 
 def test_keys_that_the_user_may_not_use_are_found(own_server: Server) -> None:

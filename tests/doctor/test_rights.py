@@ -86,6 +86,7 @@ def test_the_table_needs_no_more_than_the_page_says() -> None:
         "hold": "`hold`, `try_hold`, `exclusive`",
         "hold with renew, leader": "`hold` with `renew`, `extend`",
         "hold with fence": "`hold` with `fence`",
+        "hold with limit": "`hold` with `limit`",
         "peek": "`peek`",
         "once, claim": "`once`, `claim`",
         "cached": "`cached`, `get_or_load`",

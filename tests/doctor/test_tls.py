@@ -63,6 +63,7 @@ def test_tls_to_a_plain_port_and_the_reverse_are_found(start_server: StartServer
     """The scheme that the fix names works."""
     server = start_server("redis7", tls=True)
     to_plain = examine(f"rediss://127.0.0.1:{server.port}")["tls-plain"]
+    assert "outage" in to_plain.why
     assert f"redis://127.0.0.1:{server.port} " in to_plain.fix
     assert "tls-plain" not in examine(server.url)
     tls_url = server.tls_url

@@ -175,7 +175,12 @@ class AsyncLeases:
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
-        if call.options.renew:
+        options = call.options
+        if options.limit is not None:
+            must_allow(engine, "limit")
+        if options.fence_prefix is not None:
+            must_allow(engine, "fence")
+        if options.renew:
             must_allow(engine, "renew")
         return self.store.understood(request, now)
 

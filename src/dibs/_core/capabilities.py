@@ -36,12 +36,18 @@ NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
 _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING")
 
-Use = Literal["renew", "complete", "load"]
+Use = Literal["renew", "complete", "load", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
     "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
+    "fence": ("take a key with a fence", ("EVAL", "GET")),
+    "limit": ("take one of several permits of a key", ("EVAL",)),
 }
+_KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
+"""Claims and loads are renewed."""
+_BY_SCRIPT: tuple[Use, ...] = ("load", "fence", "limit")
+"""What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
 
@@ -150,9 +156,9 @@ def _engine(known: Engine, refused: frozenset[str]) -> Engine:
 
 def must_allow(engine: Engine, use: Use) -> None:
     """Nothing, if the server allows what *use* needs. UsageError: it does not."""
-    if use != "renew":
-        must_allow(engine, "renew")  # claims and loads are kept alive
-    if use != "load" and engine.set_ifeq:
+    if use in _KEPT_ALIVE:
+        must_allow(engine, "renew")
+    if use not in _BY_SCRIPT and engine.set_ifeq:
         return
     doing, commands = _NEEDS[use]
     missing = engine.refused.intersection(commands)

@@ -55,7 +55,8 @@ class Address:
 
     def __repr__(self) -> str:
         options = self.options
-        address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        host = str(options.get("host", "localhost"))
+        address = f"{f'[{host}]' if ':' in host else host}:{options.get('port', 6379)}"
         return f"{options.get('path') or address}/{options.get('db', 0)}"
 
     @property

@@ -21,13 +21,16 @@ class _Case(NamedTuple):
 _OUTAGE = "For dibs this is an outage: callers proceed unguarded, or get Unavailable."
 _USAGE = "dibs raises a UsageError at the first call."
 UNREACHABLE = frozenset(
-    ("dns", "refused", "unreachable", "silent", "closed", "not-redis", "proxy-backend", "embedded")
-)
+    (
+        "dns", "refused", "socket", "unreachable", "silent", "closed", "not-redis",
+        "proxy-backend", "embedded",
+    )
+)  # fmt: skip
 """Nobody answered who could be asked: the command ends with another exit code."""
 
 CASES: dict[str, _Case] = {
     "dns": _Case(
-        "The name of the server cannot be resolved.",
+        "The host name '{host}' cannot be resolved.",
         _OUTAGE,
         "Correct the host name in the URL, or use an IP address.",
     ),
@@ -36,6 +39,13 @@ CASES: dict[str, _Case] = {
         _OUTAGE,
         "Start the server, or correct host and port in the URL. A server that listens only on"
         " 127.0.0.1 needs `bind` in its configuration.",
+    ),
+    "socket": _Case(
+        "The Unix socket {address} cannot be used.",
+        _OUTAGE,
+        "Start the server with `unixsocket {address}` in its configuration, or correct the path in"
+        " the URL. If permission is denied: `unixsocketperm 770`, and the user of this program in"
+        " the group of the server.",
     ),
     "unreachable": _Case(
         "No TCP connection to {address}.",
@@ -96,7 +106,7 @@ CASES: dict[str, _Case] = {
     ),
     "tls-plain": _Case(
         "The URL asks for TLS, and {address} does not speak it.",
-        _USAGE,
+        "For dibs this is an outage (no connection was opened), or a UsageError at the first call.",
         "Use redis://{address} (without TLS), or the port on which the server speaks TLS.",
     ),
     "tls-required": _Case(
@@ -217,7 +227,7 @@ def of_failure(failure: Failure, server: ServerFacts, asked: Asked) -> Finding:
 def _filling(server: ServerFacts, asked: Asked) -> Callable[[str], str]:
     values = {
         "{address}": server.address,
-        "{host}": server.address.rpartition(":")[0],
+        "{host}": server.address.rpartition(":")[0].strip("[]"),
         "{user}": server.user or asked.user or "default",
         "{database}": str(asked.database),
     }

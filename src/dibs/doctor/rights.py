@@ -78,6 +78,8 @@ COSTS = {
     "exists": "followers of a load watch its lock",
 }
 """What is lost without a command that no verb needs."""
+SLOWER_ONLY = frozenset(("command|info", "delex", "delifeq", "evalsha", "exists"))
+"""Those of them without which every feature is there."""
 
 
 def tries(probe: str, names: tuple[str, ...] = COMMANDS) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from .facts import Asked, ServerFacts, Verdict
 from .finding import Finding
-from .rights import Lack, lacks, reduced
+from .rights import SLOWER_ONLY, Lack, lacks, reduced
 
 _ALLOW = "Allow the commands; in a managed service, that is a setting of the user:"
 
@@ -47,7 +47,7 @@ def optional_commands(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     if found:
         yield Finding(
             "acl-optional",
-            "warning",
+            "note" if SLOWER_ONLY.issuperset(found) else "warning",
             f"The user {_user(server, asked)} may not run commands that dibs can do without:",
             "Nothing fails without them. This is what it costs.",
             _ALLOW,

@@ -84,6 +84,8 @@ class ServerGatherer:
         where = host_and_port(self._address)
         if failure.code == "database" and _is_clustered(self._address):
             failure = Failure("cluster-database", failure.detail)
+        if where is None and failure.code in ("refused", "unreachable"):
+            failure = Failure("socket", failure.detail)
         if where is not None and failure.code in ("closed", "silent", "not-redis", "tls-failed"):
             failure = _other_protocol(failure, where, is_tls=self._asked.tls)
         self._learn(failure=failure)

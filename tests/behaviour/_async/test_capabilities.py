@@ -57,6 +57,16 @@ async def hold_fenced(dibs: AsyncDibs, ran: Ran) -> None:
         assert lease.guarded and lease.fence
 
 
+async def hold_limited(dibs: AsyncDibs, ran: Ran) -> None:
+    async with dibs.hold("pool:1", ttl=5, limit=2) as lease:
+        ran.begun = True
+        assert lease.guarded
+        second = await dibs.try_hold("pool:1", ttl=5, limit=2)
+        assert second is not None and second.guarded and await second.extend(5)
+        assert await dibs.try_hold("pool:1", ttl=5, limit=2) is None
+        assert await second.release()
+
+
 async def peek(dibs: AsyncDibs, ran: Ran) -> None:
     assert await dibs.peek("job:1") is None
 
@@ -243,9 +253,13 @@ async def test_without_eval_a_native_server_still_holds(
         proxy.refuse("EVAL", "EVALSHA")
         for verb in (hold, hold_waiting, hold_renewed, peek):
             await run(verb, proxy.url)
-        for verb in (hold_fenced, cached):
+        for verb, what in (
+            (hold_fenced, "take a key with a fence"),
+            (hold_limited, "take one of several permits of a key"),
+            (cached, "cache a value"),
+        ):
             ran = Ran()
-            with pytest.raises(UsageError, match="EVAL"):
+            with pytest.raises(UsageError, match=f"dibs cannot {what}: .* run EVAL; see"):
                 async with AsyncDibs(proxy.url, namespace="shop:", budget=5) as dibs:
                     await verb(dibs, ran)
             assert not ran.begun
@@ -318,6 +332,20 @@ async def test_the_documented_permissions_are_enough(
     server, verb, commands = permitted
     await run(verb, allow(server, commands))
     assert [key for key in left_behind(server) if "menu" not in key] == []
+
+
+@pytest.mark.parametrize("engine", COLUMNS)
+async def test_the_documented_permissions_of_a_limit_are_enough(
+    servers: Callable[[Engine], Server], engine: Engine
+) -> None:
+    """Apart from the other verbs: the commands for permits are not tried beforehand."""
+    server = servers(engine)
+    server.flush()
+    commands = documented(COLUMNS[engine])["`hold` with `limit`"]
+    there = [word for word in commands if engine != "valkey" or word != "delex"]
+    await run(hold_limited, allow(server, there))
+    server.client().execute_command("ACL", "DELUSER", "app")
+    assert server.keys() == []
 
 
 async def test_a_missing_permission_is_told_before_the_body_or_costs_a_feature(

@@ -1,6 +1,9 @@
-"""Runs the program `dibs` as a child process: with pipes, or in a terminal of its own."""
+"""Runs the program `dibs`: in this process, as a child with pipes, or in a terminal of its own."""
 
+import contextlib
+import io
 import json
+import logging
 import os
 import pty
 import re
@@ -11,6 +14,9 @@ import sys
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from unittest import mock
+
+from dibs.cli import main
 
 COMMAND = [sys.executable, "-m", "dibs"]
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -38,7 +44,32 @@ def environment(url: str, more: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def run(url: str, *words: str, env: Mapping[str, str] | None = None) -> Done:
-    """The program with pipes."""
+    """The program in this process, as if with pipes: starting another one is what takes long."""
+    out, err, log = io.StringIO(), io.StringIO(), logging.getLogger("dibs")
+    handlers, propagate = list(log.handlers), log.propagate
+    at_the_end = signal.getsignal(signal.SIGTERM)
+    try:
+        with (
+            mock.patch.dict(os.environ, environment(url, env), clear=True),
+            mock.patch.object(sys, "stdin", io.StringIO()),
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+        ):  # fmt: skip
+            code = _code_of(list(words))
+    finally:
+        signal.signal(signal.SIGTERM, at_the_end)
+        log.handlers[:], log.propagate = handlers, propagate
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def _code_of(words: list[str]) -> int:
+    try:
+        return main(words)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+
+
+def run_child(url: str, *words: str, env: Mapping[str, str] | None = None) -> Done:
+    """The program as a child process, with pipes."""
     done = subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, env=environment(url, env), timeout=60,
         stdin=subprocess.DEVNULL,

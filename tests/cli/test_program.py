@@ -20,17 +20,28 @@ from dibs.cli.program import (
     make_parser,
 )
 from dibs.testing import Server
-from tests.cli.program import COMMAND, environment, run
+from tests.cli.program import COMMAND, environment, run, run_child
 
 
 def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
     """2: no server was named, or it refused; 3: nobody answers. One line, no traceback."""
-    missing = run("", "ls")
+    missing = run_child("", "ls")
     assert missing.code == 2 and "DIBS_URL" in missing.err
     out = run("redis://127.0.0.1:1", "ls", "--budget", "1")
     assert out.code == 3 and "unavailable" in out.err and len(out.err.splitlines()) == 1
     wrong = run(valkey.url.replace("://", "://u:secret@"), "ls")
     assert wrong.code == 2 and "secret" not in wrong.err
+
+
+def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Server) -> None:
+    """`>&-` loses what is written; a full disk is said, and is an error."""
+    command = " ".join([*COMMAND, "completion", "bash"])
+    for redirection, code in ((">&-", 0), (">&- 2>&- <&-", 0), (">/dev/full", 2)):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True,
+            env=environment(valkey.url), timeout=60,
+        )  # fmt: skip
+        assert done.returncode == code and "Traceback" not in done.stderr, redirection
 
 
 def test_it_works_where_applications_are_told_to_do_without_dibs(valkey: Server) -> None:

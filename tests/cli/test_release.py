@@ -33,6 +33,18 @@ def test_a_successor_that_came_while_somebody_was_asked_is_not_hit(shop: Shop) -
     assert shop.dibs.peek("job:nightly") is not None
 
 
+def test_a_claim_that_was_completed_meanwhile_keeps_its_record(shop: Shop) -> None:
+    """Else the same submission would be executed once more, though nothing hung."""
+    with shop.dibs.claim("order:bob:8", window=500, after="replay") as claim:
+        seen = run(shop.url, "peek", "order:bob:8", "--json", env=ENV).json["entry"]["token_hint"]
+        claim.complete("paid")
+    words = ("release", "order:bob:8", "--force", "--yes", "--seen")
+    done = run(shop.url, *words, seen, env=ENV)
+    assert done.code == 1 and "completed" in done.out
+    assert shop.dibs.peek("order:bob:8") is not None
+    assert run(shop.url, *words, f"{seen}-done", env=ENV).code == 0
+
+
 def test_without_a_terminal_it_needs_a_yes(shop: Shop) -> None:
     """Nothing is released by a script that does not say so."""
     done = run(shop.url, "release", "job:nightly", "--force", env=ENV)

@@ -65,7 +65,7 @@ def test_every_kind_has_a_meaning_and_a_risk() -> None:
         (LEASE._replace(remaining=None), "renewed"),
         (LEASE._replace(token_hint="012345-2"), "taken"),
         (LEASE._replace(note="other"), "changed"),
-        (LEASE._replace(kind="done", state="done"), "changed"),
+        (LEASE._replace(kind="done", state="done", token_hint="012345-1-done"), "changed"),
     ],
 )
 def test_a_change_between_two_looks_has_a_name(now: Entry, change: str | None) -> None:

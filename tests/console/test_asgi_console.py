@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvicorn
 
 from dibs import AsyncDibs, Dibs, UsageError
 from dibs.console import console
 from dibs.console.http import COOKIE
 from dibs.testing import Server
-from tests.console.asgi_client import Answer, request, stream
+from tests.console.asgi_client import Answer, request, scope_of, stream
 from tests.topologies import start_cluster
 
 TOKEN = "0123456789abcdef" * 2
@@ -328,6 +330,47 @@ async def test_a_stream_ends_by_itself_and_the_page_opens_another(
             assert b"retry: 1000" in viewer.body
 
 
+async def test_a_viewer_that_reads_nothing_loses_its_place(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else as many as may look at once would keep out all others, for ever."""
+    monkeypatch.setattr("dibs.console.asgi.STREAM_FOR", 0.1)
+    monkeypatch.setattr("dibs.console.asgi.SLOWEST", 0.1)
+
+    async def never(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async with shown(valkey) as (_, app):
+        async with asyncio.timeout(30):
+            await app(scope_of("GET", "/api/events", {}), receive, never)
+        assert "0 viewers" in repr(app)
+
+
+async def test_uvicorn_ends_while_a_page_is_open(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for each response: a stream ends with it, however long it would have lasted."""
+    monkeypatch.setattr("dibs.console.asgi.STREAM_FOR", 3600.0)
+    before = signal.getsignal(signal.SIGTERM)
+    async with shown(valkey) as (_, app):
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off"))
+        try:
+            signal.signal(signal.SIGTERM, server.handle_exit)  # as it does itself when it serves
+            async with stream(app) as viewer:
+                await viewer.state()
+                assert not viewer.is_over
+                signal.raise_signal(signal.SIGTERM)
+                async with asyncio.timeout(30):
+                    while not viewer.is_over:
+                        await viewer.state()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
 async def test_a_server_that_is_out_is_said_and_its_return_is_noticed(own_server: Server) -> None:
     """What was read before is still shown; the outage is on the time line of this process."""
     async with shown(own_server) as (dibs, app):
@@ -387,6 +430,16 @@ async def test_it_lives_at_any_root_path(valkey: Server) -> None:
         cut_off = {"path": "/static/console.css", "root_path": "/dibs"}
         assert await _status(app, **cut_off) == 200
         assert await _status(app, path="/dibs-other/", root_path="/dibs") == 404
+
+
+async def test_it_is_found_behind_a_proxy_that_cuts_off_its_prefix(valkey: Server) -> None:
+    """Then the root path has two parts, and the path only the second one."""
+    async with shown(valkey) as (_, app):
+        for path in ("/dibs/", "/api/dibs/", "/dibs/static/console.js"):
+            facts = {"path": path, "root_path": "/api/dibs", "app_root_path": "/api"}
+            assert await _status(app, **facts) == 200
+        facts = {"path": "/dibs-other/", "root_path": "/api/dibs", "app_root_path": "/api"}
+        assert await _status(app, **facts) == 404
 
 
 async def _status(app: Any, **facts: Any) -> int:

@@ -1,5 +1,6 @@
 """What a key is, from the first bytes of its value: without a server, without a clock."""
 
+import json
 from typing import Any
 
 import pytest
@@ -204,7 +205,8 @@ def test_a_token_is_known_in_each_of_its_forms() -> None:
     record = running_record(TOKEN, b"-", NOW)
     for value in (TOKEN, record, done_record(record, b"")):
         assert proof_in(value) is not None and proof_in(value)[0] == SECRET  # type: ignore[index]
-        assert token_hint(value) == "012345-2a"
+        is_done = value.startswith(b"dibs1 done ")
+        assert token_hint(value) == ("012345-2a-done" if is_done else "012345-2a")
     assert proof_in(b"1") is None and token_hint(b"1") is None
 
 
@@ -221,3 +223,19 @@ def test_members_and_facts_are_read() -> None:
         "redis_version": "7.2.4",
         "role": "master",
     }
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "values"),
+    [
+        (b"fence:{a}", b"string", [5, b"9" * 400]),
+        (b"a", b"string", [5, b"dibs1 json - inf nan\n1"]),
+        (b"a", b"zset", [5, 1, [b"0123456789abcdef01-3@web", b"inf"]]),
+    ],
+)
+def test_numbers_that_nobody_can_use_are_no_error_and_become_json(
+    key: bytes, kind: bytes, values: list[Any]
+) -> None:
+    """One strange key must not hide all others from a list, nor make its JSON invalid."""
+    entry = classify("", Found(key, kind, values), 1.0)
+    json.dumps(entry, allow_nan=False)

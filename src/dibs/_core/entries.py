@@ -1,6 +1,7 @@
 """What a key of a server is, from its type, its expiry and the first bytes of its value."""
 
 import hashlib
+import math
 import re
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -19,8 +20,11 @@ KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 HEAD = 512
 """How many bytes of a value are read; a lease or a claim has fewer, as a rule."""
+DONE = "-done"
+"""How the token hint of a claim that is done ends."""
 _SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)[@ ]")
 _PERSONAL = re.compile(r"~[0-9a-f]{8}")
+_COUNTER = re.compile(rb"\d{1,18}")
 _FIRE = re.compile(rb"\d{12,15} ")
 _VERSION = re.compile(rb"[0-9a-f]{16}")
 
@@ -89,12 +93,16 @@ def is_shortened(key: str) -> bool:
 
 
 def token_hint(value: bytes) -> str | None:
-    """`1f0c2a-3c` for a value or token that begins with `1f0c2a…-3c`: a part of its secret."""
+    """`1f0c2a-3c` for a value or token that begins with `1f0c2a…-3c`: a part of its secret.
+
+    A claim that is done has another one than while it ran: who wants to free a claim that hangs
+    does not mean the record of one that was completed meanwhile.
+    """
     found = _SECRET.match(value)
     if found is None:
         return None
     process, _, number = found[1].decode().partition("-")
-    return f"{process[:6]}-{number}"
+    return f"{process[:6]}-{number}{DONE if value.startswith(b'dibs1 done ') else ''}"
 
 
 def foreign_hint(value: bytes) -> str | None:
@@ -166,7 +174,7 @@ def _string(namespace: str, key: str, head: bytes, now: float) -> Entry:
         fired = (read_last(head) or 0) / 1000
         return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now))
     whose = _owner(namespace, key)
-    if whose is not None and key.startswith("fence:") and head.isdigit():
+    if whose is not None and key.startswith("fence:") and _COUNTER.fullmatch(head):
         number = int(head)
         return Entry(key, "fence", "counter", age=_age(number / 1e6, now), fence=number, of=whose)
     if whose is not None and key.startswith("lock:") and head == b"!":
@@ -204,7 +212,7 @@ def _framed(key: str, head: bytes, now: float) -> Entry:
         found = Entry(key, "cached", "loading", loading=loading)
         return found if loading else Entry(key, "foreign", "string", token_hint=foreign_hint(head))
     state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
-    age, took = _age(value.made_at, now), value.took
+    age, took = _age(value.made_at, now), value.took if math.isfinite(value.took) else None
     return Entry(key, "cached", state, age=age, loading=loading, took=took)
 
 
@@ -213,7 +221,7 @@ def _permits(members: list[Reply], now: float) -> tuple[Permit, ...]:
     found: list[Permit] = []
     for member, score in _pairs(members):
         hint = token_hint(member)
-        if hint is None:
+        if hint is None or not math.isfinite(score):
             return ()
         found.append(Permit(holder_in(member), max(score / 1000 - now, 0.0), hint))
     return tuple(found)

@@ -54,7 +54,7 @@ def _holding(entry: Entry) -> object:
     """What tells one holding from the next; the permits of a key come and go."""
     if entry.kind in ("permits", "cached") or entry.token_hint is None:
         return None
-    return entry.token_hint
+    return entry.token_hint.removesuffix("-done")  # the same claim, completed
 
 
 def _was_made_anew(before: Entry, now: Entry) -> bool:

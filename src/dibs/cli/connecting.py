@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import Dibs
 from .._interface import Entry, exactly, inspector, is_shortened, shorten
-from ..errors import UsageError
+from ..errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .._interface import Inspector
@@ -62,7 +62,7 @@ def connected(args: argparse.Namespace) -> Generator[Dibs]:
 def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
     """The key that a person typed, whole or shortened, and what it is; None: it is not there.
 
-    UsageError: several keys are shortened alike.
+    UsageError: several keys are shortened alike. Unavailable: it may be on a node that is silent.
     """
     look = inspector(dibs)
     entry = look.entry(typed)
@@ -79,4 +79,6 @@ def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
 def _matching(look: "Inspector", typed: str) -> Iterator[Entry]:
     head, colon, _ = typed.rpartition(":")
     for page in look.pages(exactly(f"{head}{colon}") + "*"):
+        if page.unreachable is not None:
+            raise Unavailable(page.why, page.unreachable)
         yield from [entry for entry in page.entries if shorten(entry.key) == typed]

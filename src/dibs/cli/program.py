@@ -71,6 +71,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code. SystemExit: the arguments are wrong."""
+    _open_streams()
     given = sys.argv[1:] if arguments is None else arguments
     chosen = next((word for word in given if not word.startswith("-")), None)
     args = make_parser(chosen).parse_args(given)
@@ -96,11 +97,21 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     except BrokenPipeError:
         _leave_pipe()
         return CLOSED_PIPE
+    except OSError as error:  # a full disk, for one
+        _leave_pipe()
+        return _failed(name, error, USAGE)
 
 
 def _failed(name: str, error: Exception, code: int) -> int:
     default_terminal().say(f"dibs {name}: {error}")
     return code
+
+
+def _open_streams() -> None:
+    """Python has None in place of a stream that is closed (`>&-`): what is written is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _terminate(*_: Any) -> NoReturn:

@@ -11,7 +11,7 @@ from .text import facts, printable, risk
 _SAID: dict[Outcome, str] = {
     "released": "released",
     "free": "it was free already; nothing was changed",
-    "other": "somebody else holds it than was said; nothing was changed",
+    "other": "somebody else holds it than was said, or it was completed; nothing was changed",
 }
 
 

@@ -17,7 +17,7 @@ from .text import HEADINGS, as_object, counted, duration, is_stuck, row, shown_k
 if TYPE_CHECKING:
     from .._interface import Inspector
 
-SHORTEST = 0.2
+SHORTEST, LONGEST = 0.2, 86_400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +60,10 @@ class Watch:
 
 def run(args: argparse.Namespace) -> int:
     """Watch until Ctrl-C. Returns 0."""
-    if args.interval < SHORTEST:
-        raise UsageError(f"--interval must be at least {SHORTEST} s: each look reads all keys")
+    if not SHORTEST <= args.interval <= LONGEST:  # nan is neither
+        raise UsageError(
+            f"--interval must be {SHORTEST} to {LONGEST:.0f} s: each look reads all keys"
+        )
     terminal = default_terminal()
     with connected(args) as dibs:
         watch = Watch(inspector(dibs), args)

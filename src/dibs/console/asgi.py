@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import secrets
+import signal
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from time import monotonic, time
@@ -46,8 +47,9 @@ FACTS_EVERY = 5.0
 TICK = 1.0
 """Seconds between two states that a viewer is sent."""
 STREAM_FOR = 20.0
-"""Seconds after which a stream ends and the page opens another one: rights are asked for again,
-and a server that is shut down does not wait for its viewers."""
+"""Seconds after which a stream ends and the page opens another one: rights are asked for again."""
+SLOWEST = 10.0
+"""Seconds that a viewer may be slower than that, before its stream is given up."""
 WANTED_FOR = 10.0
 """Seconds after a viewer was last seen for which the server is still read."""
 MOST_LOOKED = 20_000
@@ -166,7 +168,10 @@ class Console:
         try:
             await self._reader.want(wait=True)
             await _start(send, Response(200, kind=STREAM, more=(("X-Accel-Buffering", "no"),)))
-            await self._send_states(request, rights, gone, send)
+            # A viewer that reads nothing would hold its place for ever.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STREAM_FOR + SLOWEST):
+                    await self._send_states(request, rights, gone, send)
         finally:
             self._streams -= 1
             gone.cancel()
@@ -181,7 +186,7 @@ class Console:
         while not gone.done():
             body = first + event(self._state(request, view, rights))
             first = b""
-            is_last = monotonic() >= until
+            is_last = monotonic() >= until or _is_ending()
             await send({"type": "http.response.body", "body": body, "more_body": not is_last})
             if is_last:
                 return
@@ -300,10 +305,9 @@ class _Threaded:
 
 
 def request_of(scope: Scope) -> Request:
-    """What the console reads of *scope*. Some servers name the root in the path, others do not."""
-    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
-    if root and (path == root or path.startswith(f"{root}/")):
-        path = path[len(root) :]
+    """What the console reads of *scope*."""
+    root = scope.get("root_path", "").rstrip("/")
+    path = _below(scope["path"], root, scope.get("app_root_path", ""))
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text, before = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -312,6 +316,17 @@ def request_of(scope: Scope) -> Request:
     query = scope.get("query_string", b"").decode("latin-1")
     is_https = scope.get("scheme", "http") == "https"
     return Request(scope["method"], path, root, query, headers, is_https)
+
+
+def _below(path: str, root: str, outer: str) -> str:
+    """*path* behind the place of the console: what is before it is there, partly there, or not.
+
+    A proxy may cut off its own prefix, *outer*; Starlette's `Mount` leaves its prefix in the path.
+    """
+    for before in (root, root.removeprefix(outer.rstrip("/"))):
+        if before and (path == before or path.startswith(f"{before}/")):
+            return path[len(before) :]
+    return path
 
 
 async def _decided(rule: Rule | None, scope: Scope) -> bool:
@@ -340,6 +355,12 @@ async def _body(receive: Receive) -> bytes:
         body += message.get("body", b"")
         more = message["type"] == "http.request" and message.get("more_body", False)
     return body if len(body) <= LONGEST_BODY else b""
+
+
+def _is_ending() -> bool:
+    """Whether uvicorn has got a signal: it waits for every response, and tells no application."""
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return getattr(server, "should_exit", False) is True
 
 
 async def _disconnected(receive: Receive) -> None:

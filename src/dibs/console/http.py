@@ -205,7 +205,7 @@ def released(outcome: str) -> Response:
     said = {
         "released": (200, "Released."),
         "free": (409, "Nobody has it any more. Nothing was changed."),
-        "other": (409, "Somebody else has it now. Nothing was changed."),
+        "other": (409, "Somebody else has it now, or it was completed. Nothing was changed."),
         "lost": (409, "It was not found again. Nothing was changed."),
     }
     status, text = said[outcome]

@@ -4,13 +4,19 @@ export const $ = (id) => document.getElementById(id);
 
 export function el(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
+  made.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
   return made;
 }
 
 // Only what has changed is written: whoever selects text or listens is not disturbed.
 export function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = visible(String(text));
+  if (node.textContent !== shown) node.textContent = shown;
+}
+
+// A key may hold marks that turn the direction of what follows, or characters that nobody sees.
+function visible(text) {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
 export function seconds(value) {

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 PEOPLE = ("ann", "ben")
 _BACKLOG = 200
 """How many messages a slow page may be behind before it misses some."""
-_REPORT_WAIT = 0.2
-"""Seconds within which both processes have reported the same moment."""
+_REPORT_WAIT = 1.0
+"""Seconds at most until both processes have reported the same moment; usually milliseconds."""
 
 Message = dict[str, Any]
 

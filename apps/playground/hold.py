@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from dibs import AsyncDibs, Unavailable
 
-from .door import PEOPLE, Door, Message, Visit
 from .engine import Engine, reach
 from .faults import Faults, Remedy, visitor_of
+from .key_state import PEOPLE, KeyState, Message, Visit
 from .people import Person
 
 _LOOK_AGAIN = 1.0
@@ -37,10 +37,10 @@ class HoldPanel:
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
         self._faults = faults
-        self._doors: dict[str, Door] = {}
+        self._states: dict[str, KeyState] = {}
         self._closing = False
         self._open = AsyncExitStack()
-        self._people = {name: Person(name, self._heard) for name in PEOPLE}
+        self._people = {name: Person(name, self._received) for name in PEOPLE}
         self._page: AsyncDibs
 
     @property
@@ -77,11 +77,11 @@ class HoldPanel:
     async def end_requests(self) -> None:
         """Nobody is in, waits or watches any more: every answer under way is given now."""
         self._closing = True
-        visits = [(door, name) for door in self._doors.values() for name in door.visits]
-        for door, name in visits:
-            await self._leave(door, name)
-        for door in self._doors.values():
-            door.changed()
+        visits = [(state, name) for state in self._states.values() for name in state.visits]
+        for state, name in visits:
+            await self._leave(state, name)
+        for state in self._states.values():
+            state.changed()
 
     # ---- answers
 
@@ -89,100 +89,100 @@ class HoldPanel:
         """A lease for this person; or 409, and when to try again. 503: their process is dead."""
         name = _person(request)
         wish = await _wish(request)
-        door = self._door(request)
+        state = self._state_of(request)
         try:
             await self._people[name].ready()
         except OSError:
             raise HTTPException(
                 503, f"{name.title()}’s process is dead, and not back yet."
             ) from None
-        visit = door.enter(name, ttl=wish.ttl, wait=wish.wait)
+        visit = state.enter(name, ttl=wish.ttl, wait=wish.wait)
         if visit is None:
             raise HTTPException(409, f"{name.title()} is still in, or still waits.")
-        asked = {"visitor": door.visitor, "key": door.key, "ttl": wish.ttl, "wait": wish.wait}
+        asked = {"visitor": state.visitor, "key": state.key, "ttl": wish.ttl, "wait": wish.wait}
         self._people[name].ask(asked)
         await visit.answered.wait()
         if wish.wait:
-            await door.settled()
+            await state.settled()
         return _answer(name, visit)
 
     async def leave(self, request: Request) -> Response:
         """This person lets go, or stops waiting."""
         name = _person(request)
-        door = self._doors.get(visitor_of(request))
-        visit = door and door.visits.get(name)
-        if door is None or visit is None or visit.over:
+        state = self._states.get(visitor_of(request))
+        visit = state and state.visits.get(name)
+        if state is None or visit is None or visit.over:
             raise HTTPException(404, f"{name.title()} neither holds the key nor waits for it.")
-        await self._leave(door, name)
+        await self._leave(state, name)
         return JSONResponse(visit.report())
 
-    async def _leave(self, door: Door, name: str) -> None:
-        if not door.visits[name].over:
-            self._people[name].ask({"visitor": door.visitor, "leave": True})
-            await door.visits[name].ended.wait()
+    async def _leave(self, state: KeyState, name: str) -> None:
+        if not state.visits[name].over:
+            self._people[name].ask({"visitor": state.visitor, "leave": True})
+            await state.visits[name].ended.wait()
 
     async def kill(self, request: Request) -> Response:
         """Whoever holds this visitor's key dies with it, and is started again after a while."""
-        door = self._door(request)
-        name = door.holder()
+        state = self._state_of(request)
+        name = state.holder()
         if name is None:
             raise HTTPException(409, "Nobody holds your key: let Ann or Ben hold it first.")
         person = self._people[name]
         remedy = Remedy(person.kill, partial(person.start, self._engine.target))
-        fault = await self._faults.begin("kill", f"{name.title()}’s process", door.visitor, remedy)
-        return JSONResponse(fault.report(door.visitor), 202)
+        fault = await self._faults.begin("kill", f"{name.title()}’s process", state.visitor, remedy)
+        return JSONResponse(fault.report(state.visitor), 202)
 
-    def _door(self, request: Request) -> Door:
+    def _state_of(self, request: Request) -> KeyState:
         visitor = visitor_of(request)
-        return self._doors.setdefault(visitor, Door(visitor))
+        return self._states.setdefault(visitor, KeyState(visitor))
 
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
-        """What happens at this visitor's door, as it happens."""
-        return Stream(self._seen(self._door(request)))
+        """What happens to the key of this visitor, as it happens."""
+        return Stream(self._seen(self._state_of(request)))
 
-    async def _seen(self, door: Door) -> AsyncGenerator[str, None]:
-        queue = door.subscribe()
+    async def _seen(self, state: KeyState) -> AsyncGenerator[str, None]:
+        queue = state.subscribe()
         try:
-            yield _sse("state", await self._state(door))
+            yield _sse("state", await self._state(state))
             while not self._closing:
                 message = await _next(queue)
                 if message is not None:
                     yield _sse("dibs", message)
                 elif queue.empty():
-                    yield _sse("state", await self._state(door))
+                    yield _sse("state", await self._state(state))
         finally:
-            door.unsubscribe(queue)
-            self._forget_idle(door)
+            state.unsubscribe(queue)
+            self._forget_idle(state)
 
-    async def _state(self, door: Door) -> Message:
+    async def _state(self, state: KeyState) -> Message:
         """What the server knows, and how it stands with the people."""
         key: Message | None = None
         answers = True
         try:
-            holding = await self._page.peek(door.key)
+            holding = await self._page.peek(state.key)
             key = holding and {"remaining": holding.remaining, "holder": holding.holder}
         except Unavailable:
             answers = False
-        return door.report() | {"held": key, "answers": answers, "out": self._engine.is_frozen}
+        return state.report() | {"held": key, "answers": answers, "out": self._engine.is_frozen}
 
-    def _heard(self, name: str, message: Message) -> None:
+    def _received(self, name: str, message: Message) -> None:
         """A line of a person's process: for one visitor, or for all of them."""
         visitor = message.get("visitor")
-        doors = list(self._doors.values()) if visitor is None else [self._doors.get(visitor)]
-        for door in filter(None, doors):
+        states = list(self._states.values()) if visitor is None else [self._states.get(visitor)]
+        for state in filter(None, states):
             if "gone" in message:
-                door.kill(name)
+                state.kill(name)
             elif "visit" in message:
-                door.tell(name, message["visit"])
+                state.update(name, message["visit"])
             elif visitor is not None or message["event"]["kind"] == "recovered":
-                door.heard(name, message["event"])
-            self._forget_idle(door)
+                state.show_event(name, message["event"])
+            self._forget_idle(state)
 
-    def _forget_idle(self, door: Door) -> None:
-        if door.idle:
-            self._doors.pop(door.visitor, None)
+    def _forget_idle(self, state: KeyState) -> None:
+        if state.idle:
+            self._states.pop(state.visitor, None)
 
 
 # ---- in

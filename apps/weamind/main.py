@@ -31,7 +31,7 @@ from .liff.tokens import Tokens
 from .line.bot import Bot
 from .line.deduplication import Deduplication
 from .line.desk import Desk
-from .line.reception import Reception
+from .line.processor import EventProcessor
 from .line.sender import Sender
 from .line.unanswered import Unanswered
 from .line.webhook import WebhookEndpoint
@@ -96,7 +96,7 @@ class Weamind:
         await bot.lock.connect()
         deduplication = Deduplication(self._dibs, counted_in=self._metrics)
         desk = Desk(
-            Reception(bot, deduplication, counted_in=self._metrics).work,
+            EventProcessor(bot, deduplication, counted_in=self._metrics).work,
             concurrency=settings.event_concurrency,
             limit=settings.event_queue_limit,
             counted_in=self._metrics,

@@ -41,9 +41,9 @@ def sqlite(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/app.db"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def playground() -> Iterator[Playground]:
-    """One for all tests of a file that do it no harm."""
+    """One for all tests that undo what they did: its services take seconds to start."""
     with running() as playground:
         assert playground.url, playground.line
         yield playground

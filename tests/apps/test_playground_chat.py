@@ -239,6 +239,18 @@ def test_a_deep_link_leaves_the_head_in_sight(
 # ------------------------------------------------------------------------------- without one
 
 
+def test_a_killed_bot_comes_back(playground: Playground) -> None:
+    """While it is dead nobody starts another one by accident; then it answers as before."""
+    with at_the_phone(playground) as (client, lines):
+        heard(lines, "state")
+        killed = client.post("/chat/kill")
+        assert killed.status_code == 202 and killed.json()["what"] == "the bot"
+        assert client.post("/chat/bot", json={"delay": 0}).status_code == 503
+        client.delete("/faults/")
+        assert client.post("/chat/api/say", json={"text": "板橋"}).status_code == 202
+        assert "新北市板橋區" in answered(lines)
+
+
 def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
     """By the next page that is opened; what people have told it is still known."""
     with at_the_phone(playground) as (client, lines):

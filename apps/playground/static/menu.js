@@ -16,7 +16,10 @@ async function ask(path, body) {
   return said;
 }
 
-const note = (text) => { $("#menu-note").textContent = text; };
+const note = (text, isStatus = false) => {
+  $("#menu-note").textContent = text;
+  $("#menu-note").classList.toggle("quiet", isStatus);
+};
 
 // ---- opening time
 
@@ -26,7 +29,7 @@ $("#cached").addEventListener("shown", open);
 async function open() {
   if (opened) return;
   opened = true;
-  note("The restaurant opens: five processes are started …");
+  note("The restaurant opens: five processes are started …", true);
   try {
     const { branches } = await ask("/menu/branches");
     $("#branch").replaceChildren(...branches.map((each) => new Option(each.name, each.branchId)));

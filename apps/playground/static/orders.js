@@ -29,7 +29,10 @@ async function ask(path, body) {
   return said;
 }
 
-const note = (text) => { $("#orders-note").textContent = text; };
+const note = (text, isStatus = false) => {
+  $("#orders-note").textContent = text;
+  $("#orders-note").classList.toggle("quiet", isStatus);
+};
 
 // ---- opening time
 
@@ -39,7 +42,7 @@ $("#once").addEventListener("shown", open);
 async function open() {
   if (opened) return;
   opened = true;
-  note("The shop opens: a process and a database are started …");
+  note("The shop opens: a process and a database are started …", true);
   try {
     const { orders, keys } = await ask("/orders/all");
     note("");

@@ -357,17 +357,17 @@ async def test_the_database_is_out(open_house: Open, postgres: Any) -> None:
 async def test_the_sdks_events_fit_the_same_handlers(open_house: Open) -> None:
     """What line-bot-sdk's parser makes of a webhook is answered like what ours makes of it."""
     from apps.weamind.line.bot import Bot
-    from apps.weamind.line.reception import Reception
+    from apps.weamind.line.processor import EventProcessor
 
-    seen: list[Reception] = []
-    original = Reception.__init__
+    seen: list[EventProcessor] = []
+    original = EventProcessor.__init__
 
-    def watched(self: Reception, bot: Bot, *args: Any, **kwargs: Any) -> None:
+    def watched(self: EventProcessor, bot: Bot, *args: Any, **kwargs: Any) -> None:
         seen.append(self)
         original(self, bot, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reception, "__init__", watched)
+        patch.setattr(EventProcessor, "__init__", watched)
         async with open_house() as house:
             group = Source.group(new_id("group"), house.line.somebody().chat_id)
             room = Source.room(new_id("room"), house.line.somebody().chat_id)

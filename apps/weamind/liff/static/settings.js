@@ -91,7 +91,7 @@ function hideAll() {
   for (const id of ["loading", "done", "problem", "again", "login", "close"]) $(id).hidden = true;
 }
 
-function tell(id, words) {
+function showMessage(id, words) {
   hideAll();
   $(id).textContent = words;
   $(id).hidden = false;
@@ -101,19 +101,19 @@ function tell(id, words) {
 
 function tellDone(saved) {
   const lines = saved.map((kind) => `✅ ${WORDS[kind]}已設為${document.querySelector(`#${kind} [data-now]`).textContent}`);
-  tell("done", [...lines, liff.isInClient() ? "" : "您可以關閉這個頁面了。"].filter(Boolean).join("\n"));
+  showMessage("done", [...lines, liff.isInClient() ? "" : "您可以關閉這個頁面了。"].filter(Boolean).join("\n"));
   $("close").hidden = !liff.isInClient();
 }
 
 function tellStranger() {
-  tell("problem", liff.isInClient() ? "登入已過期，請關閉後再從聊天室開啟一次。" : "登入已過期，請重新登入。");
+  showMessage("problem", liff.isInClient() ? "登入已過期，請關閉後再從聊天室開啟一次。" : "登入已過期，請重新登入。");
   $("close").hidden = !liff.isInClient();
   $("login").hidden = liff.isInClient();
 }
 
 function tellFailure(error, words) {
   if (error.status === 401) tellStranger();
-  else tell("problem", words);
+  else showMessage("problem", words);
 }
 
 // ---- saving

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 PEOPLE = ("ann", "ben")
 _BACKLOG = 200
 """How many messages a slow page may be behind before it misses some."""
-_SETTLE = 0.2
-"""Seconds in which two processes have told of one moment."""
+_REPORT_WAIT = 1.0
+"""Seconds at most until both processes have reported the same moment; usually milliseconds."""
 
 Message = dict[str, Any]
 
@@ -105,7 +105,7 @@ class Visit:
         return report | {"how": facts["how"], "held": facts["left_at"] - facts["answered_at"]}
 
 
-class Door:
+class KeyState:
     """One visitor's key, with at most one visit of each person, and any number of open pages."""
 
     def __init__(self, visitor: str) -> None:
@@ -134,7 +134,7 @@ class Door:
             if visit.is_in and visit.freed is None:
                 others = [each.ended.wait() for each in self.visits.values() if each is not visit]
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.gather(*others), _SETTLE)
+                    await asyncio.wait_for(asyncio.gather(*others), _REPORT_WAIT)
 
     def holder(self) -> str | None:
         """Who of them has the key."""
@@ -142,7 +142,7 @@ class Door:
 
     @property
     def idle(self) -> bool:
-        """True: nobody is in, waits or watches; the door may be forgotten."""
+        """True: nobody is in, waits or watches; the object may be dropped."""
         return not self._subscribers and all(visit.over for visit in self.visits.values())
 
     def report(self) -> Message:
@@ -154,12 +154,12 @@ class Door:
         }
         return {"key": self.key, "people": people, "last": self.last}
 
-    # ---- what their processes say
+    # ---- reports of the processes
 
-    def tell(self, person: str, facts: Message) -> None:
+    def update(self, person: str, facts: Message) -> None:
         """The visit of *person* has changed."""
         self._freed = self.visits[person].update(facts) or self._freed
-        # The processes are two: that one has it may be heard before that the other let go.
+        # The processes are two: the acquire of one may arrive before the release of the other.
         for visit in self.visits.values():
             visit.follow(self._freed)
         self.changed()
@@ -170,8 +170,8 @@ class Door:
             self.visits[person].killed()
             self.changed()
 
-    def heard(self, person: str, event: Message) -> None:
-        """dibs has said something to *person*."""
+    def show_event(self, person: str, event: Message) -> None:
+        """An event of dibs in the process of *person*."""
         self._show({"who": person} | event)
 
     # ---- watching

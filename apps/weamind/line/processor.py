@@ -1,4 +1,4 @@
-"""The way of one event through the house: is it for us, is it new, and then its handler."""
+"""Processes one event: is it for this bot, is it new, and then its handler."""
 
 import time
 from typing import Any
@@ -9,8 +9,8 @@ from .deduplication import Deduplication
 from .service import handle_event, type_of
 
 
-class Reception:
-    """Takes events one by one; any number of them at once."""
+class EventProcessor:
+    """Processes events, any number of them at once."""
 
     def __init__(self, bot: Bot, deduplication: Deduplication, *, counted_in: Metrics) -> None:
         self._bot = bot
@@ -18,7 +18,7 @@ class Reception:
         self._metrics = counted_in
 
     async def work(self, event: Any) -> str:
-        """Do what *event* asks for, once; what became of it, in a word."""
+        """Do what *event* asks for, once; return the outcome as a code."""
         if getattr(event, "mode", None) == "standby":  # another bot has the chat
             return "standby"
         async with self._deduplication.first_time(event) as is_new:

@@ -254,7 +254,11 @@ def test_the_versions_of_frameworks_are_the_pinned_ones() -> None:
     lowest = dict(pin.split("==") for pin in oldest if isinstance(pin, str))
     page = (DOCS / "platforms.md").read_text("utf-8")
     rows = re.findall(r"^\| ([\w -]+) \| ([\d.]+) \| ([\d.]+) \| `(\w+)` \|$", page, re.M)
-    names = {"Django REST framework": "djangorestframework"}
+    names = {
+        "Django REST framework": "djangorestframework",
+        "OpenTelemetry API": "opentelemetry-api",
+        "Sentry": "sentry-sdk",
+    }
     assert len(rows) >= 12
     for shown, low, high, _ in rows:
         name = names.get(shown, shown.lower())

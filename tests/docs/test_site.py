@@ -138,7 +138,7 @@ def test_pages_are_in_order_in_a_browser(site: Path) -> None:
         for name in PAGES:
             page.goto(url + name)
             for scheme, width in LIGHT_AND_DARK:  # without loading it again
-                page.emulate_media(color_scheme=scheme)
+                page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 page.set_viewport_size({"width": width, "height": 800})
                 seen = f"{name}, {scheme}, {width} px"
                 assert page.evaluate(CONTRAST) == [], seen

@@ -106,6 +106,7 @@ def test_the_server_and_this_process_are_shown_apart(visit: Any) -> None:
     assert page.locator("#rows code").first.inner_text().startswith("processing:~")
     assert page.locator("#rows button").count() == 0
     page.get_by_role("button", name="claim", exact=False).first.click()
+    expect(page.locator("#rows .state")).to_have_count(1)
     expect(page.locator("#rows .state")).to_have_text("running")
     page.get_by_role("link", name="this process").click()
     expect(page.locator("#tiles")).to_contain_text("closed")

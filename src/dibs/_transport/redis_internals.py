@@ -26,6 +26,11 @@ def socket_of(connection: Any) -> socket.socket:
     return sock
 
 
+def connected_socket(connection: Any) -> socket.socket:
+    """A socket that is connected, over TLS if need be; nothing was written to it afterwards."""
+    return connection._connect()
+
+
 def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:
     """The transport of a connected redis.asyncio connection, and bytes that it has received."""
     writer = getattr(connection, "_writer", None)

@@ -4,6 +4,7 @@ Only where a listener makes spans (`EventSink.tracers`); otherwise nothing here 
 """
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -72,15 +73,9 @@ class AsyncTracedHold(AsyncHold):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        state, span, raised = self._state, self._span, error
-        self._span = None
-        try:
-            await super().__aexit__(kind, error, traceback)
-        except BaseException as other:
-            raised = other
-            raise
-        finally:
-            span.end(_outcome_of(state, "acquired"), raised)
+        state, span, self._span = self._state, self._span, None
+        leave = partial(super().__aexit__, kind, error, traceback)
+        await _leave(span, leave, error, lambda: _outcome_of(state, "acquired"))
 
 
 class AsyncTracedClaiming(AsyncClaiming):
@@ -122,17 +117,30 @@ class AsyncTracedClaiming(AsyncClaiming):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        claim, span, raised = self._claim, self._span, error
-        self._span = None
-        try:
-            await super().__aexit__(kind, error, traceback)
-        except BaseException as other:
-            raised = other
-            raise
-        finally:
-            assert claim is not None
-            lease = claim._lease  # pyright: ignore[reportPrivateUsage]
-            span.end(_outcome_of(lease, "claimed"), raised)
+        claim, span, self._span = self._claim, self._span, None
+        assert claim is not None
+        leave = partial(super().__aexit__, kind, error, traceback)
+
+        def outcome() -> str:
+            return _outcome_of(claim._lease, "claimed")  # pyright: ignore[reportPrivateUsage]
+
+        await _leave(span, leave, error, outcome)
+
+
+async def _leave(
+    span: Any,
+    leave: Callable[[], Coroutine[Any, Any, None]],
+    error: BaseException | None,
+    outcome: Callable[[], str],
+) -> None:
+    """Leave a block, and end its span with what came of it; *error*: what the block raised."""
+    try:
+        await leave()
+    except BaseException as other:
+        error = other
+        raise
+    finally:
+        span.end(outcome(), error)
 
 
 def _end_refused(span: Any, error: BaseException) -> None:
@@ -166,13 +174,18 @@ async def load_in_span(
     span, flight = events.span("load", name, reason), flight_here()
     if flight is not None:
         flight.origins = span.origins
+    return await _work(span, load, "loaded")
+
+
+async def _work(span: Any, work: Callable[[], Coroutine[Any, Any, Any]], outcome: str) -> Any:
+    """What *work* returns. The span ends with *outcome*, or with its failure."""
     try:
-        value = await load()
+        result = await work()
     except BaseException as error:
         span.end(_failure(error), error)
         raise
-    span.end("loaded")
-    return value
+    span.end(outcome)
+    return result
 
 
 def _failure(error: BaseException) -> str:
@@ -184,28 +197,21 @@ def _failure(error: BaseException) -> str:
 async def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
     """What somebody else's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
-    try:
-        landed = await flight.join()
-    except BaseException as error:
-        span.link(flight.origins)
-        span.end(_failure(error), error)
-        raise
-    span.link(flight.origins)
-    span.end("shared")
-    return landed
+
+    async def join() -> Any:
+        try:
+            return await flight.join()
+        finally:
+            span.link(flight.origins)
+
+    return await _work(span, join, "shared")
 
 
 async def follow_in_span(
     events: EventSink, name: str, follow: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
     """Wait for a load in another process."""
-    span = events.span("wait", name)
-    try:
-        await follow()
-    except BaseException as error:
-        span.end(_failure(error), error)
-        raise
-    span.end("followed")
+    await _work(events.span("wait", name), follow, "followed")
 
 
 async def work_behind(
@@ -221,11 +227,4 @@ async def run_in_span(
 ) -> Any:
     """A run of a scheduled function: a trace of its own."""
     events.begin_behind(events.origins())
-    span = events.span("run", name)
-    try:
-        result = await work()
-    except BaseException as error:
-        span.end(_failure(error), error)
-        raise
-    span.end("finished")
-    return result
+    return await _work(events.span("run", name), work, "finished")

@@ -5,6 +5,7 @@ Only where a listener makes spans (`EventSink.tracers`); otherwise nothing here 
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -73,15 +74,9 @@ class TracedHold(Hold):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        state, span, raised = self._state, self._span, error
-        self._span = None
-        try:
-            super().__exit__(kind, error, traceback)
-        except BaseException as other:
-            raised = other
-            raise
-        finally:
-            span.end(_outcome_of(state, "acquired"), raised)
+        state, span, self._span = self._state, self._span, None
+        leave = partial(super().__exit__, kind, error, traceback)
+        _leave(span, leave, error, lambda: _outcome_of(state, "acquired"))
 
 
 class TracedClaiming(Claiming):
@@ -123,17 +118,30 @@ class TracedClaiming(Claiming):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        claim, span, raised = self._claim, self._span, error
-        self._span = None
-        try:
-            super().__exit__(kind, error, traceback)
-        except BaseException as other:
-            raised = other
-            raise
-        finally:
-            assert claim is not None
-            lease = claim._lease  # pyright: ignore[reportPrivateUsage]
-            span.end(_outcome_of(lease, "claimed"), raised)
+        claim, span, self._span = self._claim, self._span, None
+        assert claim is not None
+        leave = partial(super().__exit__, kind, error, traceback)
+
+        def outcome() -> str:
+            return _outcome_of(claim._lease, "claimed")  # pyright: ignore[reportPrivateUsage]
+
+        _leave(span, leave, error, outcome)
+
+
+def _leave(
+    span: Any,
+    leave: Callable[[], None],
+    error: BaseException | None,
+    outcome: Callable[[], str],
+) -> None:
+    """Leave a block, and end its span with what came of it; *error*: what the block raised."""
+    try:
+        leave()
+    except BaseException as other:
+        error = other
+        raise
+    finally:
+        span.end(outcome(), error)
 
 
 def _end_refused(span: Any, error: BaseException) -> None:
@@ -167,13 +175,18 @@ def load_in_span(
     span, flight = events.span("load", name, reason), flight_here()
     if flight is not None:
         flight.origins = span.origins
+    return _work(span, load, "loaded")
+
+
+def _work(span: Any, work: Callable[[], Any], outcome: str) -> Any:
+    """What *work* returns. The span ends with *outcome*, or with its failure."""
     try:
-        value = load()
+        result = work()
     except BaseException as error:
         span.end(_failure(error), error)
         raise
-    span.end("loaded")
-    return value
+    span.end(outcome)
+    return result
 
 
 def _failure(error: BaseException) -> str:
@@ -185,28 +198,21 @@ def _failure(error: BaseException) -> str:
 def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
     """What somebody else's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
-    try:
-        landed = flight.join()
-    except BaseException as error:
-        span.link(flight.origins)
-        span.end(_failure(error), error)
-        raise
-    span.link(flight.origins)
-    span.end("shared")
-    return landed
+
+    def join() -> Any:
+        try:
+            return flight.join()
+        finally:
+            span.link(flight.origins)
+
+    return _work(span, join, "shared")
 
 
 def follow_in_span(
     events: EventSink, name: str, follow: Callable[[], None]
 ) -> None:
     """Wait for a load in another process."""
-    span = events.span("wait", name)
-    try:
-        follow()
-    except BaseException as error:
-        span.end(_failure(error), error)
-        raise
-    span.end("followed")
+    _work(events.span("wait", name), follow, "followed")
 
 
 def work_behind(
@@ -222,11 +228,4 @@ def run_in_span(
 ) -> Any:
     """A run of a scheduled function: a trace of its own."""
     events.begin_behind(events.origins())
-    span = events.span("run", name)
-    try:
-        result = work()
-    except BaseException as error:
-        span.end(_failure(error), error)
-        raise
-    span.end("finished")
-    return result
+    return _work(events.span("run", name), work, "finished")

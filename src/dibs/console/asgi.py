@@ -23,13 +23,13 @@ from .http import (
     answered,
     as_json,
     event,
-    release_in,
     released,
+    wanted_release,
 )
 from .rights import Rights, Rule, asked, checked_rules, decided
 from .state import Moment, state_of
 from .statistics import Statistics, statistics_of
-from .survey import Survey, View, id_of, view_of
+from .survey import Survey, View, key_in, view_of
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
@@ -196,11 +196,9 @@ class Console:
     # ---- releasing
 
     async def _release(self, rights: Rights, receive: Receive) -> Response:
-        wanted = release_in(await _body(receive))
-        if not rights.release:
-            return as_json(403, {"error": "You may not release."})
-        if wanted is None:
-            return as_json(400, {"error": "This makes no sense."})
+        wanted = wanted_release(await _body(receive), is_allowed=rights.release)
+        if isinstance(wanted, Response):
+            return wanted
         try:
             key = await self._reader.find(wanted.row_id)
             if key is None:
@@ -258,7 +256,7 @@ class _Reader:
 
     async def _read_some(self) -> None:
         survey, began = self.survey, monotonic()
-        if survey.facts_at is None or began - survey.facts_at >= FACTS_EVERY:
+        if survey.are_facts_due(began, FACTS_EVERY):
             await self._read_facts(began)
         if not survey.is_due(began, SWEEP_EVERY):
             return await asyncio.sleep(SWEEP_EVERY / 4)
@@ -280,9 +278,8 @@ class _Reader:
         found, cursor, looked = self.survey.find(row_id), "", 0
         while found is None and cursor is not None and looked < MOST_LOOKED:
             page = await self.inspector.page(cursor=cursor, count=COUNT)
-            keys = [entry.key for entry in page.entries]
-            found = next((key for key in keys if id_of(key) == row_id), None)
-            cursor, looked = page.cursor, looked + len(keys)
+            found, looked = key_in(page, row_id), looked + len(page.entries)
+            cursor = page.cursor
         return found
 
 

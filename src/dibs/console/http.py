@@ -200,6 +200,14 @@ def release_in(body: bytes) -> Release | None:
     return Release(row_id, seen) if is_ours else None
 
 
+def wanted_release(body: bytes, *, is_allowed: bool) -> Release | Response:
+    """What is to be released; or the refusal."""
+    wanted = release_in(body)
+    if not is_allowed:
+        return as_json(403, {"error": "You may not release."})
+    return wanted or as_json(400, {"error": "This makes no sense."})
+
+
 def released(outcome: str) -> Response:
     """The answer to a release."""
     said = {

@@ -169,6 +169,10 @@ class Survey:
         took = self.last.ended - self.last.began
         return now - self.last.ended >= max(pause, took)
 
+    def are_facts_due(self, now: float, pause: float) -> bool:
+        """Whether the server should be asked about itself."""
+        return self.facts_at is None or now - self.facts_at >= pause
+
     def next_cursor(self, now: float) -> str:
         """Where to read; a new sweep begins if none is under way."""
         if self.current is None or self.cursor is None:
@@ -212,6 +216,11 @@ class Survey:
         sweeps: Iterable[Sweep | None] = (self.current, self.last)
         found = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
         return next((key for key in found if key is not None), None)
+
+
+def key_in(page: Page, row_id: str) -> str | None:
+    """The key of *page* with this id. None: it is not there."""
+    return next((entry.key for entry in page.entries if id_of(entry.key) == row_id), None)
 
 
 # ---- one page of rows, as JSON has it

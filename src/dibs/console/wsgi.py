@@ -19,13 +19,13 @@ from .http import (
     Response,
     answered,
     as_json,
-    release_in,
     released,
+    wanted_release,
 )
 from .rights import Rights, Rule, asked, checked_rules, decided
 from .state import Moment, state_of
 from .statistics import Statistics, statistics_of
-from .survey import Survey, id_of, view_of
+from .survey import Survey, key_in, view_of
 
 if TYPE_CHECKING:
     from .. import Dibs
@@ -135,11 +135,9 @@ class WsgiConsole:
         return {**state, "token": request.cookie if rights.release else None}
 
     def _release(self, rights: Rights, body: bytes) -> Response:
-        wanted = release_in(body)
-        if not rights.release:
-            return as_json(403, {"error": "You may not release."})
-        if wanted is None:
-            return as_json(400, {"error": "This makes no sense."})
+        wanted = wanted_release(body, is_allowed=rights.release)
+        if isinstance(wanted, Response):
+            return wanted
         try:
             key = self._reader.find(wanted.row_id)
             if key is None:
@@ -170,7 +168,7 @@ class _Reader:
 
     def _read(self, until: float) -> None:
         survey, now = self.survey, monotonic()
-        if survey.facts_at is None or now - survey.facts_at >= FACTS_EVERY:
+        if survey.are_facts_due(now, FACTS_EVERY):
             self._read_facts(now)
         while now < until and survey.is_due(now, SWEEP_EVERY):
             page = self._inspector.page(cursor=survey.next_cursor(now), count=COUNT)
@@ -189,9 +187,8 @@ class _Reader:
         found, cursor, looked = self.survey.find(row_id), "", 0
         while found is None and cursor is not None and looked < MOST_LOOKED:
             page = self._inspector.page(cursor=cursor, count=COUNT)
-            keys = [entry.key for entry in page.entries]
-            found = next((key for key in keys if id_of(key) == row_id), None)
-            cursor, looked = page.cursor, looked + len(keys)
+            found, looked = key_in(page, row_id), looked + len(page.entries)
+            cursor = page.cursor
         return found
 
     def release(self, key: str, seen: str) -> str:

@@ -84,8 +84,9 @@ def _negotiated(address: Address, limit: float) -> Session:
         try:
             return _opened(address, dialect, limit)
         except CONNECTION_ERRORS as error:
-            _read_alert(address, dialect, limit, error)
             refused, closed = is_hello_refused(error), is_closed_by_server(error)
+            if closed and not dialect.again:
+                _read_alert(address, limit)
             dialect = negotiation.after(dialect, refused=refused, closed=closed)
             if dialect is None:
                 raise
@@ -101,14 +102,14 @@ def _opened(address: Address, dialect: Dialect, limit: float) -> Session:
     return Session(connection, dialect, limit)
 
 
-def _read_alert(address: Address, dialect: Dialect, limit: float, error: BaseException) -> None:
+def _read_alert(address: Address, limit: float) -> None:
     """SSLError: why the server closed a connection over TLS, where it says so.
 
     A server that wants a certificate of the client says so after the handshake. What was written
     by then makes it reset the connection, and its alert is lost; here nothing is written.
     """
-    connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
-    if not is_closed_by_server(error) or "SSL" not in type(connection).__name__:
+    connection = address.connection(limit, RESP2.protocol)
+    if "SSL" not in type(connection).__name__:
         return
     with redis_internals.connected_socket(connection) as connected:
         connected.settimeout(min(limit, 0.3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,13 +13,14 @@ from . import TTL
 from .ours import Tasks
 
 
-class _HeardTasks(Tasks):
+class _HeardTasks(Tasks, ABC):
     def __init__(self, port: int, callers: int) -> None:
         url = f"redis://127.0.0.1:{port}"
         self.client = AsyncDibs(url, on_outage="closed", listeners=[self.listener()])
 
+    @abstractmethod
     def listener(self) -> Any:
-        raise NotImplementedError
+        """What hears the events of the client."""
 
 
 class NothingTasks(_HeardTasks):
@@ -105,7 +107,6 @@ class OpenTelemetryTasks(_HeardTasks):
 
 class UnsampledTasks(_HeardTasks):
     ratio = 0.0
-    metrics = False
 
     def listener(self) -> Any:
         from dibs.integrations.opentelemetry import OpenTelemetryListener

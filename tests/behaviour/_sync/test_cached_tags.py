@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_tags.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_tags.py by unasync.py – do not edit.
 """Tags: one command makes every value that has one outdated, and nothing brings it back."""
 
 from collections.abc import Callable

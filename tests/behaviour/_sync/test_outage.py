@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_outage.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_outage.py by unasync.py – do not edit.
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_targets.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_targets.py by unasync.py – do not edit.
 """Every way to name a store leads to one."""
 
 import time

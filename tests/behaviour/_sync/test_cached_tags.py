@@ -223,7 +223,7 @@ def test_a_tag_from_an_argument_that_is_not_in_the_key(valkey: Server) -> None:
 
 
 def test_odd_tags_are_mistakes(valkey: Server) -> None:
-    """Told before any command."""
+    """Raised before any command."""
     with Dibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match="list of strings"):
             dibs.cached("menu:{name}", ttl=60, tags="menus")

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/claiming.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/claiming.py by unasync.py – do not edit.
 """Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
 
 import functools

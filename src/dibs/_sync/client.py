@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/client.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/client.py by unasync.py – do not edit.
 """What users call."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/lease.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/lease.py by unasync.py – do not edit.
 """A lease that is held, the `with` block around it, and functions that run one at a time."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/leases.py by unasync.py – do not edit.
 """The leases of this process: acquired, extended and released, and a table of them."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/spans.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/spans.py by unasync.py – do not edit.
 """Spans of a trace: around blocks that hold or claim a key, around loads, and around waits.
 
 Only where a listener makes spans (`EventSink.tracers`); otherwise nothing here is used.

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_many.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_many.py by unasync.py – do not edit.
 """What `cached_many` promises: one read, one load for the items that are missing."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_capabilities.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_capabilities.py by unasync.py – do not edit.
 """Servers, services and proxies that lack something: it costs a feature, never the guard."""
 
 import re

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_events.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_events.py by unasync.py – do not edit.
 """What listeners receive."""
 
 import logging

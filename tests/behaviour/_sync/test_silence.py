@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_silence.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_silence.py by unasync.py – do not edit.
 """Silence is the server's: what counts as an outage, what does not, and what the log says."""
 
 import contextlib

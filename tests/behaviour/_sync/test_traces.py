@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_traces.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_traces.py by unasync.py – do not edit.
 """Spans of a trace: what they cover, whose children they are, and how they ended."""
 
 import pytest

@@ -339,7 +339,7 @@ def test_a_registry_takes_one_listener_of_a_prefix(counted: Counted) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a-b", "1a", "a b", "ä", "a\n", "a:b"])
 def test_a_prefix_must_be_one(prefix: str) -> None:
-    """Told at once, and not by a Prometheus that cannot read us."""
+    """Reported at once, and not by a Prometheus that cannot read us."""
     with pytest.raises(UsageError, match="prefix"):
         PrometheusListener(CollectorRegistry(), prefix)
     with pytest.raises(UsageError, match="most_names"):

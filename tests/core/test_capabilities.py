@@ -32,8 +32,10 @@ NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' comman
 UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
 OTHER_KEY = ErrorReply("NOPERM No permissions to access a key")
 ALL, NONE = [[b"x"]] * 8, [None] * 8
-FINE = [None, 0, -2, 0, 1, b"OK"]
-"""The answers to GET, DEL, PTTL, PEXPIRE, EVAL and CLIENT TRACKING."""
+REST = [b"OK", [], 0, 0, None, 0]
+"""The answers to CLIENT TRACKING, ZRANGE, ZREM, ZREMRANGEBYSCORE, ZSCORE and PEXPIREAT …"""
+FINE = [None, 0, -2, 0, 1, *REST]
+"""… and before them to GET, DEL, PTTL, PEXPIRE and EVAL."""
 
 
 def finish(handshake: Handshake, *answers: list[Any]) -> Engine:
@@ -62,18 +64,18 @@ def test_a_key_that_is_not_ours_says_nothing_about_the_command() -> None:
     """Nor do redirections, or a server that cannot serve at the moment."""
     moved, loading = ErrorReply("MOVED 1 h:1"), ErrorReply("LOADING Redis is loading")
     for reply in (OTHER_KEY, moved, loading, ErrorReply("READONLY no")):
-        assert finish(Handshake(), [NONE, *[reply] * 5, b"OK"]).refused == frozenset()
+        assert finish(Handshake(), [NONE, *[reply] * 5, *REST]).refused == frozenset()
 
 
 def test_without_a_release_there_is_no_engine() -> None:
     """The sentence names what is missing, and what would do instead."""
     with pytest.raises(UsageError, match="EVAL"):
-        finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, b"OK"])
+        finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, *REST])
     handshake = Handshake()
-    assert handshake.received([ALL, None, 0, -2, 0, NOPERM, b"OK"]) is None
+    assert handshake.received([ALL, None, 0, -2, 0, NOPERM, *REST]) is None
     with pytest.raises(UsageError, match="EVAL or DELEX"):
         handshake.received([UNKNOWN])
-    native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, b"OK"], [0])
+    native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, *REST], [0])
     assert native.compare_delete == "DELEX"
 
 

@@ -159,11 +159,11 @@ class AsyncLeases:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
         options = call.options
         if options.limit is not None:
-            must_allow(engine, "limit")
+            must_allow(engine, "limit")  # with it, permits can be renewed
+        elif options.renew:
+            must_allow(engine, "renew")
         if options.fence_prefix is not None:
             must_allow(engine, "fence")
-        if options.renew:
-            must_allow(engine, "renew")
         return self.store.understood(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:

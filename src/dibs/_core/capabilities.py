@@ -31,10 +31,17 @@ _PROBES = {
     "CLIENT TRACKING": pack("client", "tracking", "off"),
     "DELEX": pack("delex", _PROBE, "ifeq", "-"),
     "DELIFEQ": pack("delifeq", _PROBE, "-"),
+    "ZRANGE": pack("zrange", _PROBE, 0, 0),
+    "ZREM": pack("zrem", _PROBE, "-"),
+    "ZREMRANGEBYSCORE": pack("zremrangebyscore", _PROBE, 1, 1),
+    "ZSCORE": pack("zscore", _PROBE, "-"),
+    "PEXPIREAT": pack("pexpireat", _PROBE, 1),
 }
 NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
-_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING")
+_AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
+"""What is needed once a permit is taken; without the others of its script none is."""
+_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
 
 Use = Literal["renew", "complete", "load", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
@@ -42,7 +49,7 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
     "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
     "fence": ("take a key with a fence", ("EVAL", "GET")),
-    "limit": ("take one of several permits of a key", ("EVAL",)),
+    "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""

@@ -58,7 +58,7 @@ async def hold_fenced(dibs: AsyncDibs, ran: Ran) -> None:
 
 
 async def hold_limited(dibs: AsyncDibs, ran: Ran) -> None:
-    async with dibs.hold("pool:1", ttl=5, limit=2) as lease:
+    async with dibs.hold("pool:1", ttl=5, limit=2, renew=True) as lease:
         ran.begun = True
         assert lease.guarded
         second = await dibs.try_hold("pool:1", ttl=5, limit=2)
@@ -111,6 +111,7 @@ VERBS: dict[str, Verb] = {
     "`hold` with `wait`": hold_waiting,
     "`hold` with `renew`, `extend`": hold_renewed,
     "`hold` with `fence`": hold_fenced,
+    "`hold` with `limit`": hold_limited,
     "`peek`": peek,
     "`once`, `claim`": once,
     "`cached`, `get_or_load`": cached,
@@ -332,20 +333,6 @@ async def test_the_documented_permissions_are_enough(
     server, verb, commands = permitted
     await run(verb, allow(server, commands))
     assert [key for key in left_behind(server) if "menu" not in key] == []
-
-
-@pytest.mark.parametrize("engine", COLUMNS)
-async def test_the_documented_permissions_of_a_limit_are_enough(
-    servers: Callable[[Engine], Server], engine: Engine
-) -> None:
-    """Apart from the other verbs: the commands for permits are not tried beforehand."""
-    server = servers(engine)
-    server.flush()
-    commands = documented(COLUMNS[engine])["`hold` with `limit`"]
-    there = [word for word in commands if engine != "valkey" or word != "delex"]
-    await run(hold_limited, allow(server, there))
-    server.client().execute_command("ACL", "DELUSER", "app")
-    assert server.keys() == []
 
 
 async def test_a_missing_permission_is_told_before_the_body_or_costs_a_feature(

@@ -11,6 +11,8 @@ from dibs._core.capabilities import (
     RESP2,
     RESP3,
     RESP3_AGAIN,
+    ClosedAtScript,
+    Dialect,
     Handshake,
     Negotiation,
     read_engine,
@@ -95,10 +97,27 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
     assert handshake.closed() is None
     engine = finish(handshake, [None, 0, -2, 0], [1])
     assert engine.whole_scripts and not engine.tracking
-    assert handshake.closed() is None, "a server that restarts does that as well"
-    again = Handshake(plain=True, again=True, pushes=False)
-    finish(again, [None, 0, -2, 0], [1])
-    assert isinstance(again.closed(), UsageError)
+    assert isinstance(handshake.closed(), ClosedAtScript)
+
+
+def test_a_server_that_closes_at_every_script_permits_none() -> None:
+    """Three times in a row, and not twice: a server that restarts does that as well."""
+    negotiation = Negotiation()
+
+    def closed(dialect: Dialect, *, at_script: bool = True) -> Dialect | None:
+        return negotiation.after(dialect, refused=False, closed=True, at_script=at_script)
+
+    for _ in range(2):
+        assert closed(PLAIN) is None, "the next connection is opened later, and by RESP3"
+    assert closed(RESP3, at_script=False) == RESP3_AGAIN, "it is asked more than scripts"
+    assert closed(PLAIN, at_script=False) == PLAIN_AGAIN, "this one was closed at something else"
+    for _ in range(2):
+        assert closed(PLAIN_AGAIN) is None
+    negotiation.worked(PLAIN, 1.0)
+    for _ in range(2):
+        assert closed(PLAIN) is None
+    with pytest.raises(UsageError, match="EVAL"):
+        closed(PLAIN)
 
 
 def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:

@@ -147,6 +147,12 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
             "test_threads_share_few_connections",
         },
     ),
+    (
+        {"resp2"},
+        "where HELLO is not known, two connections that are closed at a script mean that there"
+        " are no scripts",
+        {"test_a_server_that_hangs_up_three_times_is_not_taken_for_one_without_scripts"},
+    ),
 ]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""
 

@@ -6,7 +6,7 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.entries import KINDS, Entry, Kind, Permit, is_shortened, shorten
+from ._core.entries import KINDS, Entry, Kind, Permit, is_shortened, printable, shorten
 from ._core.fingerprint import fingerprint
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         "KINDS", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions", "ClaimRequest", "Entry",
         "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "Seconds",
         "ServerFacts", "Template", "check_hold", "claiming", "exactly", "fingerprint", "inspector",
-        "is_shortened", "seconds", "shorten",
+        "is_shortened", "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ CHROMIUM_ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-ROOM = 60.0
+TIMEOUT = 60.0
 """Seconds: a process may take its time to start on a busy machine."""
 
 
@@ -25,7 +25,7 @@ def launched() -> Iterator[Any]:
         pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=ROOM * 1000)
+    expect.set_options(timeout=TIMEOUT * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
         yield browser
@@ -36,7 +36,7 @@ def launched() -> Iterator[Any]:
 def narrow_page(browser: Any, url: str) -> Iterator[Any]:
     """A page, as narrow as it promises to fit. It has no mistakes, and asks nobody else."""
     context = browser.new_context(viewport={"width": 360, "height": 740})
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
     mistakes: list[str] = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))

@@ -148,7 +148,7 @@ def test_bad_input_is_answered_in_one_sentence(visitor: httpx.Client, body: byte
     assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])
 
 
-def test_strangers(playground: Playground, visitor: httpx.Client) -> None:
+def test_who_has_not_opened_the_page(playground: Playground, visitor: httpx.Client) -> None:
     """Unknown people, too many words, and whoever has not opened the page."""
     assert hold(visitor, "eve").status_code == 404
     assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
@@ -165,16 +165,16 @@ def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
     with watching(visitor) as seen:
         hold(visitor, "ann", ttl=2)
         hold(visitor, "ben", ttl=2)
-        told: list[tuple[str, str]] = []
+        kinds: list[tuple[str, str]] = []
         for kind, message in seen:
             if kind == "dibs":
                 assert message["name"] == "playground:*" and "door" not in json.dumps(message)
-                told.append((message["who"], message["kind"]))
+                kinds.append((message["who"], message["kind"]))
             elif message["held"]:
                 assert 0 < message["held"]["remaining"] <= 2 and message["key"].endswith(":door")
-            if told[-1:] == [("ann", "late")]:
+            if kinds[-1:] == [("ann", "late")]:
                 break
-    assert told == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]
+    assert kinds == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]
 
 
 # ------------------------------------------------------------------------------- outage

@@ -1,7 +1,10 @@
 """The program: its exit codes, its help, its completion, what it needs."""
 
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,25 @@ def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Serv
             env=environment(valkey.url), timeout=60,
         )  # fmt: skip
         assert done.returncode == code and "Traceback" not in done.stderr, redirection
+
+
+def test_what_a_server_says_cannot_steer_the_terminal() -> None:
+    """Its errors are printed as text, also those of a server that is none of ours."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listening.accept()
+                    with client, suppress(OSError):
+                        while client.recv(65536):
+                            client.sendall(b"-LOADING \x1b]0;owned\x07\x1b[2J\r\n" * 9)
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        for words in (["ls"], ["doctor"]):
+            done = run(url, *words, "--budget", "1")
+            assert "owned" in done.out + done.err and "\x1b" not in done.out + done.err, words
 
 
 def test_it_works_where_applications_are_told_to_do_without_dibs(valkey: Server) -> None:

@@ -179,7 +179,7 @@ KEYS = "reference/keys-and-scripts.md"
 
 @pytest.mark.parametrize("name", dibs.__all__)
 def test_every_public_name_is_in_the_reference(name: str) -> None:
-    """Whatever the front door offers is explained."""
+    """Whatever the public API offers is explained."""
     assert re.search(rf"`{name}\b", _reference(API, ERRORS, EVENTS))
 
 
@@ -305,7 +305,7 @@ def test_every_script_is_in_the_reference_word_for_word(script: Path) -> None:
     assert f"```lua\n{script.read_text('utf-8').rstrip()}\n```" in _reference(KEYS)
 
 
-def test_the_architecture_names_every_room() -> None:
+def test_the_architecture_names_every_module() -> None:
     """The tree in ARCHITECTURE.md and the tree that git knows are the same."""
     drawn = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     tree = re.search(r"^```text\nsrc/dibs/\n(.*?)^```$", drawn, re.MULTILINE | re.DOTALL)
@@ -316,8 +316,8 @@ def test_the_architecture_names_every_room() -> None:
         for file in _known_files(PACKAGE)
         if file.suffix in (".py", ".lua") and "_sync" not in file.parts
     )
-    for name, rooms in files.items():
-        assert name == "__init__.py" or names[name] >= rooms, f"{name} is not drawn in all rooms"
+    for name, count in files.items():
+        assert name == "__init__.py" or names[name] >= count, f"{name}: not drawn each time"
     for name in names:
         there = any(any((ROOT / folder).rglob(name)) for folder in ("src", "tools", "apps"))
         assert there, f"{name} is drawn and not there"

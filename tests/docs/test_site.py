@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.apps.browser import ROOM, launched
+from tests.apps.browser import TIMEOUT, launched
 from tests.docs.site import ROOT, Page, pages, served
 from tools.docsite import navigation
 
@@ -133,7 +133,7 @@ def test_pages_are_in_order_in_a_browser(site: Path) -> None:
     """
     with served(site) as url, launched() as browser:
         page = browser.new_page(reduced_motion="reduce")
-        page.set_default_timeout(ROOM * 1000)
+        page.set_default_timeout(TIMEOUT * 1000)
         mistakes = _mistakes(page, url)
         for name in PAGES:
             page.goto(url + name)

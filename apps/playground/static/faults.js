@@ -90,7 +90,7 @@ stream.addEventListener("faults", (message) => {
   if (before !== state.fault?.kind) for (const bar of bars) bar.complaint = "";
   draw();
 });
-addEventListener("pagehide", () => stream.close()); // what this page broke is mended
+addEventListener("pagehide", () => stream.close()); // what this page broke is undone
 
 function draw() {
   if (!state) return;

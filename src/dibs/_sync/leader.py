@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/leader.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/leader.py by unasync.py – do not edit.
 """Leader election: one process holds a key and renews it, all others wait until it is theirs."""
 
 import logging

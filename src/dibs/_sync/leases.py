@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/leases.py by unasync.py – do not edit.
 """The leases of this process: acquired, extended and released, and a table of them."""
 
 import contextlib
@@ -73,33 +73,15 @@ class Leases:
     # ---- taking
 
     def take(self, call: HoldCall) -> LeaseState | Holding:
-        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
-        options = call.options
-        if options.wait or self.events.hears_holds or options.limit is not None:
-            return self._take_and_report(call)
-        return self.acquire(call, None, read_acquire)
+        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so.
 
-    def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
-        waited = 0.0
-        if call.options.wait:
-            since = monotonic()
-            outcome = self.waiters.take(call, self.attempt)
-            waited = monotonic() - since
-        else:
-            outcome = self.attempt(call)
-        if not self.events.hears_holds:
-            return outcome
-        if isinstance(outcome, Holding):
-            self.events.emit("busy", call.name, waited=waited, retry_after=outcome.remaining)
-        else:
-            guarded, fence = outcome.guarded, outcome.fence
-            self.events.emit("acquired", call.name, waited=waited, guarded=guarded, fence=fence)
-        return outcome
+        The caller reports it (`events.taken`): one coroutine less than if this did.
+        """
+        return self.waiters.take(call, self.attempt) if call.options.wait else self.attempt(call)
 
     def attempt(self, call: HoldCall) -> LeaseState | Holding:
         """One try. Held by this process: answered without asking anybody."""
-        limited = call.options.limit is not None
-        return self.acquire(call, None, read_permit if limited else read_acquire)
+        return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     def acquire(
         self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
@@ -256,7 +238,7 @@ class Leases:
         lease.is_over = True
         self.forget(lease)
         if not lease.guarded:
-            self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
+            self.events.ended(ended, call.name, now - lease.since, guarded=False)
             return False
         try:
             engine = store.transport.engine or store.transport.ready(now)
@@ -281,9 +263,9 @@ class Leases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.hears_endings:
-            kind = ended if given else "late"
-            self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
+        kind = ended if given else "late"
+        if self.events.hears[kind]:
+            self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 
     def _confirm_value(self, lease: LeaseState) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from .. import __version__
 from ..errors import DibsError, Unavailable, UsageError
 from .terminal import default_terminal
+from .text import printable_lines
 
 OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
@@ -103,7 +104,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
 
 
 def _failed(name: str, error: Exception, code: int) -> int:
-    default_terminal().say(f"dibs {name}: {error}")
+    default_terminal().say(f"dibs {name}: {printable_lines(str(error))}")
     return code
 
 

@@ -147,7 +147,6 @@ VERBS: dict[str, Verb] = {
     "`cached` with `local`": cached_locally,
 }
 LATER: dict[str, Verb] = {
-    "`hold` with `limit`": hold_limited,
     "`leader`": lead,
     "`scheduled`": schedule,
     "`cached` with `tags`, `invalidate_tag`": cached_with_tags,
@@ -371,13 +370,11 @@ async def test_the_documented_permissions_are_enough(
     assert [key for key in left_behind(server) if "menu" not in key] == []
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize("engine", COLUMNS)
 async def test_the_documented_permissions_are_enough_for_what_is_not_tried_beforehand(
     servers: Callable[[Engine], Server], engine: Engine
 ) -> None:
-    """Permits, leaders, schedules and tags, each with exactly the commands of its row."""
+    """Leaders, schedules and tags, each with exactly the commands of its row."""
     server, rows = servers(engine), documented(COLUMNS[engine])
     for name, verb in LATER.items():
         server.flush()
@@ -388,7 +385,6 @@ async def test_the_documented_permissions_are_enough_for_what_is_not_tried_befor
     server.client().execute_command("ACL", "DELUSER", "app")
 
 
->>>>>>> d14
 async def test_a_missing_permission_is_told_before_the_body_or_costs_a_feature(
     permitted: tuple[Server, Verb, list[str]],
 ) -> None:

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_capabilities.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_capabilities.py by unasync.py – do not edit.
 """Servers, services and proxies that lack something: it costs a feature, never the guard."""
 
 import re
@@ -60,7 +60,7 @@ def hold_fenced(dibs: Dibs, ran: Ran) -> None:
 
 
 def hold_limited(dibs: Dibs, ran: Ran) -> None:
-    with dibs.hold("pool:1", ttl=5, limit=2) as lease:
+    with dibs.hold("pool:1", ttl=5, limit=2, renew=True) as lease:
         ran.begun = True
         assert lease.guarded
         second = dibs.try_hold("pool:1", ttl=5, limit=2)
@@ -141,13 +141,13 @@ VERBS: dict[str, Verb] = {
     "`hold` with `wait`": hold_waiting,
     "`hold` with `renew`, `extend`": hold_renewed,
     "`hold` with `fence`": hold_fenced,
+    "`hold` with `limit`": hold_limited,
     "`peek`": peek,
     "`once`, `claim`": once,
     "`cached`, `get_or_load`": cached,
     "`cached` with `local`": cached_locally,
 }
 LATER: dict[str, Verb] = {
-    "`hold` with `limit`": hold_limited,
     "`leader`": lead,
     "`scheduled`": schedule,
     "`cached` with `tags`, `invalidate_tag`": cached_with_tags,
@@ -375,7 +375,7 @@ def test_the_documented_permissions_are_enough(
 def test_the_documented_permissions_are_enough_for_what_is_not_tried_beforehand(
     servers: Callable[[Engine], Server], engine: Engine
 ) -> None:
-    """Permits, leaders, schedules and tags, each with exactly the commands of its row."""
+    """Leaders, schedules and tags, each with exactly the commands of its row."""
     server, rows = servers(engine), documented(COLUMNS[engine])
     for name, verb in LATER.items():
         server.flush()

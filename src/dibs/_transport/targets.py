@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from redis.exceptions import RedisError
+
 from ..errors import UsageError
 
 _SCHEMES = {
@@ -273,7 +275,7 @@ def _checked(address: Address) -> Address:
     """Return *address*. UsageError: redis-py does not know its options."""
     try:
         address.connection(None, 3)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RedisError) as error:
         why = str(error).rpartition("__init__() ")[2]
         raise UsageError(f"redis-py cannot use the options of the target URL: {why}") from None
     return address

@@ -65,6 +65,8 @@ def test_an_option_of_a_url_that_nobody_knows_is_refused_before_anything_is_sent
     for url in ("redis://127.0.0.1:1?budgett=1", "unix:///nowhere?budgett=1"):
         with pytest.raises(UsageError, match="'budgett'"):
             Dibs(url)
+    with pytest.raises(UsageError, match="nonsense"):
+        Dibs("rediss://127.0.0.1:1?ssl_cert_reqs=nonsense")
 
 
 def test_a_socket_of_a_server_that_has_ended_is_an_outage(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def status(url: str, body: bytes | None = None) -> int:
 def test_the_code_for_redis_py_on_its_migration_page_runs(valkey: Server) -> None:
     """That library is always here; the others by tools/run_migrations.py."""
     programs = run_migrations.programs(DOCS / "migration" / "redis-py-lock.md")
-    assert len(programs) == 5
+    assert len(programs) == 6
     for _, source in programs:
         run_migrations.run(source, valkey.url)
 

@@ -152,9 +152,9 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
     ),
     (
         {"resp2"},
-        "where HELLO is not known, two connections that are closed at a script mean that there"
+        "where HELLO is not known, three connections that are closed at a script mean that there"
         " are no scripts",
-        {"test_a_server_that_hangs_up_three_times_is_not_taken_for_one_without_scripts"},
+        {"test_a_server_that_hangs_up_is_not_taken_for_one_without_scripts"},
     ),
 ]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""

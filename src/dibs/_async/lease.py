@@ -164,9 +164,10 @@ class AsyncHold:
         elif self._given is not None:
             taken = self._given
         else:
-            since = monotonic()
+            is_heard = leases.events.hears_holds
+            since = monotonic() if is_heard else 0.0
             taken = await leases.take(call)
-            if leases.events.hears_holds:
+            if is_heard:
                 leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
             raise busy_error(call, taken)

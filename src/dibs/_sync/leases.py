@@ -13,7 +13,6 @@ from .._core.endings import end_request, free_request
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
-    WON,
     HoldCall,
     Holding,
     LeaseState,
@@ -77,7 +76,10 @@ class Leases:
 
         The caller reports it (`events.taken`): one coroutine less than if this did.
         """
-        return self.waiters.take(call, self.attempt) if call.options.wait else self.attempt(call)
+        options = call.options
+        if options.wait:
+            return self.waiters.take(call, self.attempt)
+        return self.acquire(call, None, read_acquire if options.limit is None else read_permit)
 
     def attempt(self, call: HoldCall) -> LeaseState | Holding:
         """One try. Held by this process: answered without asking anybody."""
@@ -122,11 +124,11 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
-        if not isinstance(outcome, Won):
-            return outcome
         lease = LeaseState(call, token, now)
-        if outcome is not WON:
+        if replies[0] is not None:  # it was not free, or there is a fence
+            outcome = read(replies, token)
+            if not isinstance(outcome, Won):
+                return outcome
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
@@ -236,7 +238,8 @@ class Leases:
         call, now = lease.call, monotonic()
         lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
         lease.is_over = True
-        self.forget(lease)
+        if self.table.get(lease.entry) is lease:
+            self.table.pop(lease.entry, None)
         if not lease.guarded:
             self.events.ended(ended, call.name, now - lease.since, guarded=False)
             return False

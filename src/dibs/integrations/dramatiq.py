@@ -18,7 +18,8 @@ from dramatiq import Actor, Middleware
 from dramatiq.middleware import SkipMessage
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Run, UniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]
 

@@ -22,7 +22,8 @@ from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Job as RQJob
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Run, UniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["UniqueQueue", "unique"]
 

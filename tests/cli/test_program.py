@@ -106,8 +106,11 @@ def test_bash_completes_commands_options_and_their_values(tmp_path: object) -> N
     script = run("", "completion", "bash").out
     program = f'{script}\ntry() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dibs; '
     program += 'echo "${COMPREPLY[@]}"; }\ntry dibs re\ntry dibs ls --so\ntry dibs ls --sort ""\n'
+    program += 'try dibs ls --limit ""\ntry dibs ls --kind do\ntry dibs completion z\n'
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["release", "--sort", "left key kind holder age size"]
+    assert done.stdout.splitlines() == [
+        "release", "--sort", "left key kind holder age size", "", "done", "zsh",
+    ]  # fmt: skip
     assert done.stderr == ""
 
 
@@ -116,6 +119,9 @@ def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
     """With the options of each."""
     script = run("", "completion", shell).out
     for word in ("release", "invalidate", "show-keys", "kind"):
+        assert word in script
+    told = {"zsh": ("]:value:' ", "'*--kind[", "'--json["), "fish": ("-l url -x -d", "-l json -d")}
+    for word in told[shell]:  # which options are followed by a word, and which may be repeated
         assert word in script
 
 

@@ -75,9 +75,13 @@ def main(arguments: list[str] | None = None) -> int:
     _open_streams()
     given = sys.argv[1:] if arguments is None else arguments
     chosen = next((word for word in given if not word.startswith("-")), None)
-    args = make_parser(chosen).parse_args(given)
-    module = next(each.module for each in COMMANDS if each.name == args.command)
-    return guarded(args.command, lambda: import_module(module).run(args))
+
+    def work() -> int:
+        args = make_parser(chosen).parse_args(given)
+        module = next(each.module for each in COMMANDS if each.name == args.command)
+        return import_module(module).run(args)
+
+    return guarded(chosen or "", work)
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:

@@ -136,7 +136,7 @@
   const makeDrawers = () => {
     const parts = [
       ["Menu", "__navigation", ".sidebar-drawer", ".nav-overlay-icon"],
-      ["On this page", "__toc", ".toc-drawer", ".toc-overlay-icon"],
+      ["On this page", "__toc", ".toc-drawer", ".toc-overlay-icon:not(.no-toc)"],
     ];
     for (const [name, box, drawer, labels] of parts) {
       makeDrawer(name, document.getElementById(box), document.querySelector(drawer), [...document.querySelectorAll(labels)]);
@@ -144,12 +144,12 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    makeDrawers();
     document.querySelectorAll(".pair").forEach(makeTabs);
     show(root.dataset.half); // page.html has set it
     showTarget();
     document.querySelectorAll("article .highlight").forEach(addCopyButton);
     document.querySelectorAll(".table-wrapper").forEach((table) => (table.tabIndex = 0));
+    makeDrawers();
   });
   window.addEventListener("hashchange", showTarget);
 })();

@@ -178,7 +178,10 @@ def _drawers(page: Any, url: str) -> None:
     reaches what is out of sight."""
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{url}which.html")
-    menu, link = page.get_by_role("button", name="Menu"), page.locator(".sidebar-drawer a").first
+    menu, link = (
+        page.get_by_role("button", name="Menu", exact=True),
+        page.locator(".sidebar-drawer a").first,
+    )
     for _ in range(8):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.getBoundingClientRect().right") >= 0

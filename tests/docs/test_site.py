@@ -78,6 +78,13 @@ def test_sync_and_async_are_pairs(site: Path) -> None:
     assert "<strong>asyncio</strong>" not in text
 
 
+def test_an_option_stays_on_one_line(site: Path) -> None:
+    """A browser would break `--url` after its hyphens; a cell with a sentence stays wide."""
+    text = (site / "command-line.html").read_text("utf-8")
+    assert re.search(r'<code class="[^"]*\bshort\b[^"]*"><span class="pre">--url', text)
+    assert '<td class="long">' in text
+
+
 def test_what_a_page_hides_is_not_on_the_site(site: Path) -> None:
     """What examples need to run, and readers do not, stays in the repository."""
     for page in site.rglob("*.html"):
@@ -114,7 +121,7 @@ LIGHT_AND_DARK = [("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)
 def test_pages_are_in_order_in_a_browser(site: Path) -> None:
     """No mistake, no request to others, no page wider than the screen, no text that is too faint.
 
-    Tabs are in step, and are reached and used with the keyboard alone.
+    Tabs are in step, and are reached and used with the keyboard alone; so is the menu of a phone.
     """
     with served(site) as url, launched() as browser:
         page = browser.new_page(reduced_motion="reduce")
@@ -131,6 +138,7 @@ def test_pages_are_in_order_in_a_browser(site: Path) -> None:
                 assert page.evaluate(OUT_OF_LINE) == [], seen
         _search(page, url)
         _tabs(page, url)
+        _drawers(page, url)
     assert not mistakes
 
 
@@ -163,3 +171,24 @@ def _tabs(page: Any, url: str) -> None:
     assert labels == {"asyncio"}  # all pairs of the page, not only this one
     page.goto(f"{url}reference/api/client.html#dibs.Dibs.hold")
     assert page.locator("[id='dibs.Dibs.hold']").is_visible()  # a link shows the half it leads to
+
+
+def _drawers(page: Any, url: str) -> None:
+    """On a phone, or with large letters: Enter opens the menu, Escape closes it, and Tab never
+    reaches what is out of sight."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{url}which.html")
+    menu, link = (
+        page.get_by_role("button", name="Menu", exact=True),
+        page.locator(".sidebar-drawer a").first,
+    )
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getBoundingClientRect().right") >= 0
+    menu.focus()
+    page.keyboard.press("Enter")
+    assert menu.get_attribute("aria-expanded") == "true"
+    assert link.evaluate("it => it === document.activeElement")
+    page.keyboard.press("Escape")
+    assert menu.evaluate("it => it === document.activeElement")
+    assert page.locator(".sidebar-drawer").evaluate("it => it.inert")

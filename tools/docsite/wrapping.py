@@ -8,7 +8,7 @@ from sphinx.transforms import SphinxTransform
 
 LONGEST = 20
 """Characters: a word of code of that length fits beside others on a phone."""
-SENTENCE = 60
+SENTENCE = 36
 """Characters: a cell with as many is not read in a narrow column."""
 
 

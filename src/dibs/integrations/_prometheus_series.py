@@ -52,12 +52,17 @@ class Series:
     others: when they are read, or when there are a thousand.
     """
 
-    __slots__ = ("_shared", "_waiting", "add", "counts_zero", "durations", "most_waiting", "then")
+    __slots__ = (
+        "_is_adding", "_shared", "_waiting", "add", "counts_zero", "durations", "most_waiting",
+        "then",
+    )  # fmt: skip
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._waiting: list[float | None] = []
         """The durations of events that were not added yet."""
+        self._is_adding = False
+        """True: a signal handler that uses dibs has interrupted it."""
         self.add: list[Callable[[float], object]] = []
         """The counters."""
         self.durations: Observer = NOT_OBSERVED
@@ -78,17 +83,21 @@ class Series:
     def add_up(self) -> None:
         """Add what was counted since the last time."""
         with self._shared.lock:
-            waiting, attempt = self._waiting, self._shared.attempt
-            number = len(waiting)
-            if not number:
-                return
-            durations = waiting[:number]
-            del waiting[:number]  # others may have appended meanwhile
-            for add in self.add:
-                attempt(add, number)
-            attempt(self._observe, durations)
-            if self.then is not None:
-                attempt(self.then)
+            if self._waiting and not self._is_adding:
+                self._is_adding = True
+                try:
+                    self._add_up()
+                finally:
+                    self._is_adding = False
+
+    def _add_up(self) -> None:
+        attempt, durations = self._shared.attempt, self._waiting[:]
+        del self._waiting[: len(durations)]  # others may have appended meanwhile
+        for add in self.add:
+            attempt(add, len(durations))
+        attempt(self._observe, durations)
+        if self.then is not None:
+            attempt(self.then)
 
     def _observe(self, durations: list[float | None]) -> None:
         observe = self.durations.observe

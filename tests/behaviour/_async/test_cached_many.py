@@ -377,8 +377,8 @@ async def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) 
         other = Beside(menus, ["a", "b"])
         await eventually(lambda: buffet.calls == [["b"]])
         before = valkey.commands()
-        await sleep(0.3)
-        assert valkey.commands() - before < 30
+        await sleep(0.3)  # longer on a busy machine; one question after the other is thousands
+        assert valkey.commands() - before < 200
         kitchen.busy = False
         assert (await first.result())["load"] == 1
         assert await other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}

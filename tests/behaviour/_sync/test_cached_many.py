@@ -378,8 +378,8 @@ def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> Non
         other = Beside(menus, ["a", "b"])
         eventually(lambda: buffet.calls == [["b"]])
         before = valkey.commands()
-        sleep(0.3)
-        assert valkey.commands() - before < 30
+        sleep(0.3)  # longer on a busy machine; one question after the other is thousands
+        assert valkey.commands() - before < 200
         kitchen.busy = False
         assert (first.result())["load"] == 1
         assert other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dibs._core.engine import Engine
 from dibs._core.lease import (
     Holding,
+    TokenSource,
     Won,
     acquire_request,
     extend_request,
@@ -85,6 +86,14 @@ def test_what_the_reply_to_an_acquire_means() -> None:
 
 
 lines = st.text(st.characters(exclude_characters="\n"), min_size=1)
+
+
+def test_a_source_of_tokens_knows_its_own() -> None:
+    """None is made twice, and those of another client are not its own."""
+    mine, other = TokenSource(b"ab12", b"web-1:7"), TokenSource(b"cd34", b"web-1:7")
+    made = [mine.new() for _ in range(3)]
+    assert len(set(made)) == 3 and all(mine.made(token) for token in made)
+    assert not mine.made(other.new())
 
 
 @given(st.integers(1), lines.map(lambda text: text.encode(errors="replace")))

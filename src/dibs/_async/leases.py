@@ -58,7 +58,7 @@ class AsyncLeases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.new_token = self.identity.new_token
+        self.new_token = self.identity.tokens.new
 
     def open(self) -> None:
         """In a forked child: the leases are the parent's, and tokens must not be the same."""
@@ -384,4 +384,4 @@ class AsyncLeases:
 
     def owns(self, lease: LeaseState) -> bool:
         """False: this is a forked child, and *lease* is its parent's."""
-        return self.identity.made(lease.token)
+        return self.identity.tokens.made(lease.token)

@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from ..errors import UsageError
@@ -273,6 +274,23 @@ def read_peek(replies: list[Reply]) -> Holding | None:
 def make_token(prefix: bytes, number: int, holder: bytes) -> bytes:
     """Proof of ownership: unique by prefix and number; behind the @ it says who, for people."""
     return b"%b-%x@%b" % (prefix, number, holder)
+
+
+class TokenSource:
+    """Makes the tokens of one client. *prefix*: random, so that no other client makes the same."""
+
+    def __init__(self, prefix: bytes, holder: bytes) -> None:
+        self._prefix = prefix
+        self._holder = holder
+        self._numbers = count(1)
+
+    def new(self) -> bytes:
+        """A token that was never used before."""
+        return make_token(self._prefix, next(self._numbers), self._holder)
+
+    def made(self, token: bytes) -> bool:
+        """Whether *token* is one of these."""
+        return token.startswith(self._prefix)
 
 
 _SECRET = re.compile(rb"[^ @]*")

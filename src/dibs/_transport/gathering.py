@@ -12,13 +12,18 @@ Q = TypeVar("Q")
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that runs. UsageError: asyncio runs none; trio's, perhaps."""
+    """The event loop that runs. UsageError: asyncio runs none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise UsageError(
-            "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
-        ) from None
+        raise no_event_loop() from None
+
+
+def no_event_loop() -> UsageError:
+    """The error where no event loop of asyncio runs; trio's, perhaps."""
+    return UsageError(
+        "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
+    )
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":

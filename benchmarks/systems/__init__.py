@@ -133,6 +133,7 @@ LISTENING = with_before(
     System(
         "prometheus", TASKS, "ours_heard", "prometheus_client", "prometheus-client", "Prometheus"
     ),
+    System("the console's figures", TASKS, "ours_heard", "dibs", "dibs", "Console"),
     System("logging, INFO", TASKS, "ours_heard", "dibs", "dibs", "Logging"),
     System("logging, DEBUG", TASKS, "ours_heard", "dibs", "dibs", "AllLogging"),
     System("structlog, INFO", TASKS, "ours_heard", "structlog", "structlog", "Structlog"),

@@ -9,6 +9,7 @@ imports nothing else. Nothing here is for applications.
 from ._core.capabilities import ASK, RESP2, Dialect, Negotiation, read_engine
 from ._core.causes import code_of_reply
 from ._core.engine import OLDEST, Engine
+from ._core.entries import printable
 from ._core.keys import checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._server.embedded import start as start_embedded
@@ -36,5 +37,6 @@ __all__ = [
     "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService", "Target",
     "ThreadConnection", "address_of", "cause_of", "checked_namespace", "close_failed_socket",
     "code_of_reply", "connected_socket", "expand", "find", "is_closed_by_server",
-    "is_hello_refused", "pack", "read_engine", "settings_error", "start_embedded",
+    "is_hello_refused", "pack",
+    "printable", "read_engine", "settings_error", "start_embedded",
 ]  # fmt: skip

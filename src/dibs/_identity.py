@@ -1,9 +1,9 @@
-"""Who this process is: its name for people, and the source of its tokens."""
+"""Who this process is: its name for people, and tokens that nobody else makes."""
 
 import os
 import socket
 
-from ._core.lease import TokenSource
+from ._core.lease import token_maker
 
 
 class Identity:
@@ -12,4 +12,10 @@ class Identity:
     def __init__(self) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}"
         """For people."""
-        self.tokens = TokenSource(os.urandom(9).hex().encode(), self.holder.encode())
+        self._prefix = os.urandom(9).hex().encode()
+        self.new_token = token_maker(self._prefix, self.holder.encode())
+        """Proof of ownership, never used before."""
+
+    def made(self, token: bytes) -> bool:
+        """Whether *token* was made here."""
+        return token.startswith(self._prefix)

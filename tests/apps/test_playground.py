@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from dibs.testing import eventually
+from dibs.testing import Server, eventually
 
 from .playground_process import ROOT, Playground, running
 
@@ -105,6 +106,26 @@ def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> No
         assert json.loads(ben.communicate(timeout=10)[0]) == {"error": "Ben stopped waiting."}
     visitor.delete("/hold/ann")
     assert hold(visitor, "ann", ttl=2).status_code == 200
+
+
+def test_who_stops_before_the_request_has_begun(valkey: Server) -> None:
+    """Both wishes arrive at once: the person asks and leaves, and says so."""
+    command = [sys.executable, "-m", "apps.playground.person", valkey.url]
+    wishes = [{"visitor": "v", "key": "hold:v", "ttl": 5, "wait": 5}, {"visitor": "v", "leave": 1}]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as person:
+        assert person.stdin is not None and person.stdout is not None
+        assert json.loads(person.stdout.readline()) == {"ready": True}
+        person.stdin.write("".join(json.dumps(wish) + "\n" for wish in wishes))
+        person.stdin.flush()
+        watchdog = threading.Timer(20, person.kill)
+        watchdog.start()
+        said = [json.loads(person.stdout.readline() or '{"visit": {"is": "silent"}}')]
+        said += [json.loads(person.stdout.readline() or '{"visit": {"is": "silent"}}')]
+        watchdog.cancel()
+        person.stdin.close()
+    assert [each["visit"]["is"] for each in said] == ["waiting", "left"]
 
 
 @contextmanager

@@ -205,6 +205,7 @@ def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
     expect(hold_bar.locator(".fault-says")).to_have_text(
         "Server A is stopped (SIGSTOP). It goes on by itself."
     )
+    expect(page.locator("#note")).to_have_text(re.compile("^Let Ann or Ben ask now"))  # said once
     page.get_by_role("link", name="once").click()
     expect(once_bar.locator(".fault-says")).to_contain_text("is stopped")
     for name in ("Stop", "Slow", "Kill", "Switch"):
@@ -213,6 +214,7 @@ def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
     once_bar.get_by_role("button", name="Undo now").focus()
     page.keyboard.press("Enter")
     expect(once_bar.locator(".fault-says")).to_contain_text("was stopped for")
+    expect(page.locator("#note")).to_have_text("")
     expect(once_bar.get_by_role("button", name="Stop the server")).to_be_focused()
     page.get_by_role("link", name="cached").click()
     for name in ("Stop the server", "Slow it down", "Kill the leader", "Switch masters"):

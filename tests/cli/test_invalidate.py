@@ -26,6 +26,12 @@ def test_all_values_with_a_tag_are_outdated(shop: Shop) -> None:
     assert done.code == 0 and load(shop) == "salad"
 
 
+def test_of_several_keys_none_is_deleted_if_one_of_them_is_no_value(shop: Shop) -> None:
+    """Else nobody would know which were: the command ends with a sentence about that one."""
+    done = run(shop.url, "invalidate", "menu:b1", "job:nightly", "--tag", "branch:7", env=ENV)
+    assert done.code == 2 and "job:nightly" in done.err and load(shop) == "soup"
+
+
 def test_a_lease_is_not_deleted(shop: Shop) -> None:
     """Nor is a key that was forgotten."""
     done = run(shop.url, "invalidate", "job:nightly", env=ENV)

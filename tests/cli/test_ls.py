@@ -34,6 +34,24 @@ def test_whole_keys_and_notes_are_shown_if_they_are_asked_for(shop: Shop) -> Non
     assert "job 17" in done.out and "bank" not in done.out
 
 
+def test_bytes_that_are_no_text_are_no_pattern(valkey: Server) -> None:
+    """A shell passes them on as lone surrogates; as `?` they would match what was not meant."""
+    valkey.client().set(b"bin:\xff", "1")
+    for words in (["bin:\udcff*"], ["--namespace", "\udcff"]):
+        done = run(valkey.url, "ls", "--all", *words)
+        assert done.code == 2 and "Unicode" in done.err, words
+    [entry] = run(valkey.url, "ls", "--all", "--json").json["entries"]
+    done = run(valkey.url, "peek", entry["key"])
+    assert done.code == 2 and "not text" in done.err
+
+
+def test_a_limit_that_is_no_number_is_refused_in_words(valkey: Server) -> None:
+    """Not with the name of a function."""
+    for limit in ("-1", "many"):
+        done = run(valkey.url, "ls", "--limit", limit)
+        assert done.code == 2 and "0 or more" in done.err
+
+
 def test_a_pipe_gets_no_colours_and_no_remarks(shop: Shop) -> None:
     """The table is the same; what is said beside it goes to stderr."""
     done = run(shop.url, "ls")

@@ -1,7 +1,10 @@
 """The program: its exit codes, its help, its completion, what it needs."""
 
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,25 @@ def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Serv
         assert done.returncode == code and "Traceback" not in done.stderr, redirection
 
 
+def test_what_a_server_says_cannot_steer_the_terminal() -> None:
+    """Its errors are printed as text, also those of a server that is none of ours."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listening.accept()
+                    with client, suppress(OSError):
+                        while client.recv(65536):
+                            client.sendall(b"-LOADING \x1b]0;owned\x07\x1b[2J\r\n" * 9)
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        for words in (["ls"], ["doctor"]):
+            done = run(url, *words, "--budget", "1")
+            assert "owned" in done.out + done.err and "\x1b" not in done.out + done.err, words
+
+
 def test_it_works_where_applications_are_told_to_do_without_dibs(valkey: Server) -> None:
     """DIBS_DISABLED is for them."""
     valkey.client().set("job", "1")
@@ -84,8 +106,11 @@ def test_bash_completes_commands_options_and_their_values(tmp_path: object) -> N
     script = run("", "completion", "bash").out
     program = f'{script}\ntry() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dibs; '
     program += 'echo "${COMPREPLY[@]}"; }\ntry dibs re\ntry dibs ls --so\ntry dibs ls --sort ""\n'
+    program += 'try dibs ls --limit ""\ntry dibs ls --kind do\ntry dibs completion z\n'
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["release", "--sort", "left key kind holder age size"]
+    assert done.stdout.splitlines() == [
+        "release", "--sort", "left key kind holder age size", "", "done", "zsh",
+    ]  # fmt: skip
     assert done.stderr == ""
 
 
@@ -94,6 +119,9 @@ def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
     """With the options of each."""
     script = run("", "completion", shell).out
     for word in ("release", "invalidate", "show-keys", "kind"):
+        assert word in script
+    told = {"zsh": ("]:value:' ", "'*--kind[", "'--json["), "fish": ("-l url -x -d", "-l json -d")}
+    for word in told[shell]:  # which options are followed by a word, and which may be repeated
         assert word in script
 
 

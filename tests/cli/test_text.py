@@ -2,10 +2,10 @@
 
 import pytest
 
-from dibs._interface import Entry, Permit
+from dibs._interface import Entry, Permit, printable
 from dibs.cli.changes import changes
 from dibs.cli.table import plain
-from dibs.cli.text import duration, facts, meaning, printable, risk, row, size, who
+from dibs.cli.text import duration, facts, meaning, risk, row, size, who
 
 LEASE = Entry("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 
@@ -34,6 +34,12 @@ def test_columns_are_aligned_and_empty_ones_left_out() -> None:
     """Wide characters take two columns."""
     lines = plain(("KEY", "NOTE", "LEFT"), [["訂單", "", "5 s"], ["menu:1", "", "10 s"]])
     assert lines == ["KEY     LEFT", "訂單     5 s", "menu:1  10 s"]
+
+
+def test_marks_above_a_letter_take_no_column() -> None:
+    """Accents may be characters of their own."""
+    lines = plain(("KEY", "LEFT"), [["cafe\u0301", "5 s"], ["menu", "5 s"]])
+    assert lines == ["KEY   LEFT", "cafe\u0301   5 s", "menu   5 s"]
 
 
 def test_the_holder_of_permits_is_the_first_one_and_the_number_of_others() -> None:
@@ -78,6 +84,13 @@ def test_keys_that_come_and_go_are_named() -> None:
     """The first look finds what is present."""
     assert [each.change for each in changes(None, {"a": LEASE}, 0.0)] == ["present"]
     assert [each.change for each in changes({"a": LEASE}, {"b": LEASE}, 1.0)] == ["gone", "new"]
+
+
+def test_of_a_list_that_is_not_whole_nothing_is_concluded_from_what_it_lacks() -> None:
+    """A limit or a silent node hides keys: they are not gone, and not new when they are seen."""
+    before, now = {"a": LEASE}, {"b": LEASE}
+    assert [each.change for each in changes(before, now, 1.0, is_whole=False)] == ["new"]
+    assert [each.change for each in changes(before, now, 1.0, was_whole=False)] == ["gone"]
 
 
 def test_a_value_that_was_loaded_anew_has_changed() -> None:

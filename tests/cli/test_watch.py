@@ -3,10 +3,14 @@
 import json
 import signal
 import subprocess
+from collections.abc import Callable
+from unittest import mock
 
+from dibs import Dibs
 from dibs.testing import Server
 from tests.cli.conftest import Shop
 from tests.cli.program import COMMAND, Terminal, environment, run
+from tests.topologies import start_cluster
 
 WORDS = ("watch", "--interval", "0.2", "--namespace", "shop:")
 
@@ -64,6 +68,47 @@ def test_an_outage_is_reported_and_the_watch_goes_on(own_server: Server) -> None
         assert "answers again" in child.stderr.readline()
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=30) == 0 and child.stdout.read() == ""
+
+
+def first_key(server: Server) -> bytes:
+    """A key that every look reads first."""
+    keys: list[bytes] = server.client().scan(count=500)[1]
+    return keys[0]
+
+
+def test_keys_beyond_the_limit_are_neither_new_nor_gone(valkey: Server) -> None:
+    """Which keys are read first depends on all others; the log says that it cannot tell."""
+    for number in range(40):
+        valkey.client().set(f"job:{number}", "1")
+    listing = ["watch", "--all", "--limit", "5", "--json", "--count", "3", "--interval", "0.2"]
+
+    def next_look(_: float) -> None:
+        valkey.client().delete(first_key(valkey))
+
+    with mock.patch("time.sleep", next_look):
+        done = run(valkey.url, *listing)
+    assert {json.loads(line)["change"] for line in done.lines} == {"present"}
+    assert done.err.count("--limit 0") == 1
+
+
+def test_a_node_that_is_silent_takes_no_key_away(start_server: Callable[..., Server]) -> None:
+    """It is named once; its keys are neither gone now nor new when it answers again."""
+    nodes = start_cluster(start_server, config=("--cluster-require-full-coverage", "no"))
+    with Dibs(f"redis+cluster://127.0.0.1:{nodes[0].port}", budget=5) as dibs:
+        for number in range(20):
+            assert dibs.try_hold(f"job:{number}", ttl=600)
+    steps = iter([nodes[2].freeze, lambda: None, nodes[2].thaw, lambda: None])
+
+    def next_step(_: float) -> None:
+        next(steps)()
+
+    with mock.patch("time.sleep", next_step):
+        done = run(
+            f"redis+cluster://127.0.0.1:{nodes[0].port}", "watch", "--json", "--count", "5",
+            "--budget", "0.3",
+        )  # fmt: skip
+    assert [json.loads(line)["change"] for line in done.lines] == ["present"] * 20
+    assert done.err.count("MISSING") == 1 and str(nodes[2].port) in done.err
 
 
 def test_an_interval_that_makes_no_sense_is_refused() -> None:

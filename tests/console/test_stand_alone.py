@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dibs import Dibs
+from dibs.console.command import add_arguments, run
 from dibs.testing import Server
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -88,6 +90,25 @@ def test_a_signal_ends_it(valkey: Server) -> None:
         process.send_signal(signal.SIGTERM)
         said, complaints = process.communicate(timeout=60)
         assert process.returncode == 0 and complaints == "" and "Traceback" not in said
+
+
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_number_that_is_no_port_is_refused_in_words(
+    port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, no traceback."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert run(parser.parse_args(["--url", "redis://127.0.0.1:1", f"--port={port}"])) == 2
+    assert "0 to 65535" in capsys.readouterr().err
+
+
+def test_there_is_no_way_to_listen_elsewhere_than_on_this_machine() -> None:
+    """Who may see it there would have to be decided first: by the application that mounts it."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--host", "0.0.0.0"])
 
 
 @pytest.mark.parametrize("which", ["no server", "no such scheme", "a port that is taken"])

@@ -111,9 +111,9 @@ def test_a_namespace_may_be_a_cluster_hash_tag(namespace: str) -> None:
         assert key_slot(beside(f"{namespace}lock:".encode(), data)) == key_slot(data)
 
 
-@pytest.mark.parametrize("namespace", ["a{b:", "{}:", "}{:", 7, None])
+@pytest.mark.parametrize("namespace", ["a{b:", "{}:", "}{:", 7, None, "\udcff:"])
 def test_a_namespace_that_spoils_every_tag_is_refused(namespace: Any) -> None:
-    """Its brace would swallow the tags of companion keys."""
+    """Its brace would swallow the tags of companion keys; a lone surrogate cannot be sent."""
     with pytest.raises(UsageError, match="namespace"):
         checked_namespace(namespace)
 

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from dibs._core.engine import Engine
 from dibs._core.lease import (
     Holding,
-    TokenSource,
     Won,
     acquire_request,
     extend_request,
-    make_token,
     read_acquire,
     read_extend,
     read_peek,
     release_request,
     shorten_request,
+    token_maker,
     value_request,
 )
 
@@ -88,19 +87,11 @@ def test_what_the_reply_to_an_acquire_means() -> None:
 lines = st.text(st.characters(exclude_characters="\n"), min_size=1)
 
 
-def test_a_source_of_tokens_knows_its_own() -> None:
-    """None is made twice, and those of another client are not its own."""
-    mine, other = TokenSource(b"ab12", b"web-1:7"), TokenSource(b"cd34", b"web-1:7")
-    made = [mine.new() for _ in range(3)]
-    assert len(set(made)) == 3 and all(mine.made(token) for token in made)
-    assert not mine.made(other.new())
-
-
 @given(st.integers(1), lines.map(lambda text: text.encode(errors="replace")))
 def test_a_token_tells_its_holder_and_nothing_else(number: int, holder: bytes) -> None:
     """Behind the @ it says who; two numbers never make one token."""
-    token = make_token(b"ab12", number, holder)
-    assert token != make_token(b"ab12", number + 1, holder)
+    token = token_maker(b"ab12", holder, number)()
+    assert token != token_maker(b"ab12", holder, number + 1)()
     reading = read_acquire([token, 100], b"other")
     assert isinstance(reading, Holding)
     assert reading.holder == holder.decode(errors="replace")

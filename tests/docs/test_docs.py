@@ -164,6 +164,28 @@ def test_every_page_opens_with_its_essence(page: Path) -> None:
     assert page.name == "index.md" or f"]({page.relative_to(ROOT / 'docs')})" in index
 
 
+GUIDES = [page for page in DOCS if page.parent.name in ("how-to", "frameworks", "production")]
+GUIDES += [page for page in DOCS if page.parent.name == "migration" or page.stem == "which"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_guide_ends_with_the_next_step(page: Path) -> None:
+    """Its last paragraph links to where a reader goes on."""
+    last = page.read_text("utf-8").rstrip().rpartition("\n\n")[2]
+    assert LINK.search(last), last
+
+
+def test_every_row_of_the_comparison_says_how_it_is_known() -> None:
+    """Run, or read in the documentation: each row has a mark, or its table has."""
+    text = (ROOT / "docs/comparison.md").read_text("utf-8").partition("## Locks")[2]
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) == 6
+    for table in tables:
+        header, _, *rows = table.splitlines()
+        unmarked = [row for row in rows if not re.search(r"\((?:run|docs)", header + row)]
+        assert not unmarked, unmarked
+
+
 # ---------------------------------------------------------------------------------- completeness
 
 

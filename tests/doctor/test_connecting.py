@@ -158,6 +158,17 @@ def test_a_missing_password_is_found(own_server: Server) -> None:
     assert "auth-missing" not in examine(own_server.url.replace("://", "://:secret@"))
 
 
+def test_a_password_that_the_server_does_not_have_is_found(own_server: Server) -> None:
+    """Over RESP3 the server takes any; with the fix it compares it. Over RESP2 nothing works."""
+    url = own_server.url.replace("://", "://:secret@")
+    assert code_of(f"{url}?protocol=2") == ("auth-unset", 1)
+    assert "auth-unset" in examine(own_server.url.replace("://", "://default:secret@"))
+    finding = examine(url)["auth-unset"]
+    assert finding.severity == "warning" and "secret" not in repr(finding)
+    apply(finding, own_server, PASSWORD="secret")
+    assert "auth-unset" not in examine(url) and "auth-missing" in examine(own_server.url)
+
+
 @pytest.mark.parametrize("engine", ["valkey", "redis7", "redis6"])
 def test_a_wrong_password_is_found_and_can_be_set(
     start_server: Callable[..., Server], engine: str

@@ -61,6 +61,25 @@ def test_every_failure_has_a_finding_that_names_a_fix(failure: str) -> None:
     assert "{address}" not in repr(finding) and "{user}" not in repr(finding)
 
 
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("NOQUORUM 1 usable. Not enough to reach the specified quorum", "quorum 3"),
+        ("NOQUORUM 1 usable. Not enough to reach the specified quorum, the majority", None),
+    ],
+)
+def test_a_quorum_is_only_lowered_where_that_helps_and_never_below_the_majority(
+    said: str, command: str | None
+) -> None:
+    """A failover needs the majority of the five, whatever the quorum is."""
+    state = {"name": "main", "num-other-sentinels": "4", "num-slaves": "1"}
+    sentinel = SentinelFacts("s:1", state=state, quorum=said)
+    asked = replace(ASKED, kind="sentinel", service="main")
+    finding = found(asked=asked, sentinels=(sentinel, sentinel))["sentinel-quorum"]
+    wanted = () if command is None else (f"SENTINEL SET main {command}",)
+    assert finding.commands == wanted and "majority" in finding.fix
+
+
 def test_a_failure_that_nobody_knows_is_told_all_the_same() -> None:
     """As a connection that is closed."""
     assert (

@@ -97,9 +97,30 @@ def test_a_sentinel_service_is_examined(start_server: StartServer, tmp_path: Pat
 
 
 def test_a_server_in_the_place_of_a_sentinel_is_found(valkey: Server) -> None:
-    """It says so, and nothing is raised."""
-    found = examine(f"redis+sentinel://127.0.0.1:{valkey.port}/main/0")
-    assert "sentinel" in found["sentinel-lost"].details[0]
+    """It says so, and nothing is raised. It has answered, so the exit code is that of a finding."""
+    facts = look(f"redis+sentinel://127.0.0.1:{valkey.port}/main/0")
+    [finding] = findings(facts)
+    assert (finding.code, finding.severity) == ("sentinel-refuses", "error")
+    assert "no sentinel" in finding.details[0] and exit_code(facts, [finding]) == 1
+
+
+def test_the_password_of_a_sentinel_and_a_sentinel_as_target_are_found(
+    own_server: Server, tmp_path: Path
+) -> None:
+    """Missing, wrong, right; and the URL that the fix names for a sentinel works."""
+    with Sentinel(tmp_path / "one", own_server, config="requirepass secret\n") as sentinel:
+        client = redis.Redis(port=sentinel.port, password="secret")
+        eventually(lambda: client.sentinel_master("main")["is_master"], within=20)
+        client.close()
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/main"
+        for given in ("", "?sentinel_password=guess"):
+            finding = examine(url + given)["sentinel-refuses"]
+            assert finding.severity == "error" and "sentinel_password" in finding.fix
+            assert "auth-" in finding.details[0] and "guess" not in str(finding.details)
+        right = examine(f"{url}?sentinel_password=secret")
+        assert "sentinel-few" in right and "sentinel-refuses" not in right
+        found = examine(f"redis://:secret@127.0.0.1:{sentinel.port}")
+        assert set(found) == {"sentinel-target"} and f"{url}," in found["sentinel-target"].fix
 
 
 def test_a_hung_sentinel_costs_no_more_time(start_server: StartServer, tmp_path: Path) -> None:

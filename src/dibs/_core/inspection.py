@@ -7,10 +7,11 @@ bytes of its value. A whole large value is never read.
 import re
 from typing import Literal, NamedTuple
 
+from ..errors import UsageError
 from .cache import lock_of
 from .engine import Engine, run_whole_script
 from .entries import HEAD, Entry, proof_in, read_time
-from .keys import beside
+from .keys import beside, is_text
 from .lease import release_request, secret_of
 from .request import Reply, Request, pack
 
@@ -41,7 +42,9 @@ class ServerFacts(NamedTuple):
 
 def pattern_for(namespace: str, pattern: str) -> bytes:
     """What SCAN matches: *pattern* behind the namespace, in which nothing is special."""
-    return (exactly(namespace) + pattern).encode(errors="replace")
+    if not is_text(pattern):
+        raise UsageError("a pattern must be valid Unicode; this one has a lone surrogate")
+    return (exactly(namespace) + pattern).encode()
 
 
 def exactly(text: str) -> str:

@@ -67,9 +67,20 @@ def checked_namespace(namespace: object) -> str:
     """*namespace*. UsageError: not a string, or a brace that opens no cluster hash tag."""
     if not isinstance(namespace, str):
         raise UsageError(f"a namespace must be a string, not {type(namespace).__name__}")
-    if "{" in namespace and hash_tag(namespace.encode(errors="replace")) is None:
+    if not is_text(namespace):
+        raise UsageError("a namespace must be valid Unicode; this one has a lone surrogate")
+    if "{" in namespace and hash_tag(namespace.encode()) is None:
         raise UsageError("a namespace with '{' must contain a complete {tag}")
     return namespace
+
+
+def is_text(text: str) -> bool:
+    """False: it has a lone surrogate, as Python makes them of bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def public_name(key: str) -> str:

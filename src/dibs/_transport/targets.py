@@ -4,10 +4,13 @@ redis-py opens the connections (TCP, TLS, unix sockets, AUTH, HELLO, SELECT, Sen
 providers). Its retries and timeouts are switched off: the budget of a call limits its time.
 """
 
+import re
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from redis.exceptions import RedisError
 
 from ..errors import UsageError
 
@@ -146,24 +149,46 @@ def address_of(url: str, redis: ModuleType) -> Address:
     try:
         pool = redis.ConnectionPool.from_url(url)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"redis-py cannot read the target URL: {error}") from None
+        raise UsageError(f"redis-py cannot read the target URL: {_why_not(error)}") from None
     protocol = pool.connection_kwargs.get("protocol", 3)
     if str(protocol) not in ("2", "3"):
         raise UsageError(f"protocol in a target URL must be 2 or 3, not {protocol!r}")
     return _address(pool)
 
 
+def _why_not(error: Exception) -> str:
+    """What is wrong with a URL. What cannot be read may be a part of the password."""
+    if "Port " in str(error):
+        return f"its port is not a number from 0 to 65535; {_ESCAPES}"
+    return str(error) if _NAMES_AN_OPTION.fullmatch(str(error)) else f"check it; {_ESCAPES}"
+
+
+_ESCAPES = "a password is written with %2F in place of /, %3F of ?, %23 of #, %40 of @"
+_NAMES_AN_OPTION = re.compile(r"Invalid value for '\w+' in connection URL\.?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+]*")
+
+
 def _from_url(url: str, redis: ModuleType) -> Target:
     scheme, mark, rest = url.partition("://")
-    if mark and scheme in _SCHEMES:
-        return address_of(f"{_SCHEMES[scheme]}://{rest}", redis)
-    if mark and scheme == "embedded":
+    if not mark or _SCHEME.fullmatch(scheme) is None:
+        raise UsageError(f"the target URL has no scheme; known: {_KNOWN}")
+    if scheme in _SCHEMES:
+        _check_password(rest)
+        return _checked(address_of(f"{_SCHEMES[scheme]}://{rest}", redis))
+    if scheme == "embedded":
         return Embedded(unquote(rest.rstrip("/")) or None)
-    if mark and scheme == "redis+sentinel":
+    if scheme == "redis+sentinel":
         return _from_sentinel_url(rest, redis)
-    if mark and scheme == "redis+cluster":
+    if scheme == "redis+cluster":
         return _from_cluster_url(rest, redis)
-    raise UsageError(f"unknown target scheme {scheme if mark else url[:12]!r}; known: {_KNOWN}")
+    raise UsageError(f"unknown target scheme {scheme!r}; known: {_KNOWN}")
+
+
+def _check_password(rest: str) -> None:
+    """UsageError: a / or # in the password ends what is read as the host."""
+    host, _, others = rest.partition("?")[0].replace("#", "/").partition("/")
+    if "@" in others and "@" not in host and host:
+        raise UsageError(f"the host of the target URL cannot be read; {_ESCAPES}")
 
 
 def _pool_of(client: Any, redis: ModuleType) -> Any:
@@ -250,7 +275,7 @@ def _checked(address: Address) -> Address:
     """Return *address*. UsageError: redis-py does not know its options."""
     try:
         address.connection(None, 3)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RedisError) as error:
         why = str(error).rpartition("__init__() ")[2]
         raise UsageError(f"redis-py cannot use the options of the target URL: {why}") from None
     return address
@@ -309,6 +334,7 @@ def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
 
 def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
     """Credentials (with @), hosts, path and query (with ?) of a URL with several hosts."""
+    _check_password(rest)
     parts = urlsplit(f"x://{rest}")
     credentials, at, listed = parts.netloc.rpartition("@")
     hosts: list[tuple[str, int | None]] = []
@@ -316,7 +342,7 @@ def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
         # `[::1]` is a host without a port, `[::1]:7000` one with.
         host, colon, port = ("", "", "") if item.endswith("]") else item.rpartition(":")
         if colon and not port.isdigit():
-            raise UsageError(f"{item!r} is not host:port")
+            raise UsageError(f"a host of the target URL is not host:port; {_ESCAPES}")
         hosts.append(((host if colon else item).strip("[]"), int(port) if colon else None))
     if not all(host for host, _ in hosts):
         raise UsageError("the target URL has no host")

@@ -25,16 +25,24 @@ class Changed(NamedTuple):
 
 
 def changes(
-    before: Mapping[str, Entry] | None, now: Mapping[str, Entry], elapsed: float
+    before: Mapping[str, Entry] | None,
+    now: Mapping[str, Entry],
+    elapsed: float,
+    *,
+    was_whole: bool = True,
+    is_whole: bool = True,
 ) -> list[Changed]:
     """What became of each key; those without any change are not named. None: the first look.
 
-    *elapsed*: seconds between the two looks.
+    *elapsed*: seconds between the two looks. *was_whole*, *is_whole*: a key that the list before,
+    or this one, lacks was not there.
     """
     if before is None:
         return [Changed("present", entry) for entry in now.values()]
-    gone = [Changed("gone", entry) for key, entry in before.items() if key not in now]
-    others = [_change(before.get(key), entry, elapsed) for key, entry in now.items()]
+    lacking = [entry for key, entry in before.items() if key not in now]
+    gone = [Changed("gone", entry) for entry in lacking if is_whole]
+    seen = [(before.get(key), entry) for key, entry in now.items() if was_whole or key in before]
+    others = [_change(old, entry, elapsed) for old, entry in seen]
     return [*gone, *[each for each in others if each is not None]]
 
 

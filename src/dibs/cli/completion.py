@@ -17,6 +17,10 @@ class Words:
         self.described: dict[str, list[tuple[str, str]]] = {}
         self.values: dict[str, list[str]] = {}
         """Of an option or, by the name of the command, of its argument."""
+        self.with_value: set[str] = set()
+        """Options behind which a word is typed."""
+        self.repeated: set[str] = set()
+        """Options that may be given several times."""
         for action in parser._actions:  # pyright: ignore[reportPrivateUsage] # no public name
             if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
                 self._read_commands(action)
@@ -29,6 +33,10 @@ class Words:
             for action in parser._actions:
                 long = [option for option in action.option_strings if option.startswith("--")]
                 self.options[name] += long
+                if action.nargs != 0:
+                    self.with_value.update(long)
+                if isinstance(action, argparse._AppendAction):  # pyright: ignore[reportPrivateUsage]
+                    self.repeated.update(long)
                 self.described[name] += [(option, action.help or "") for option in long]
                 if action.choices:
                     listed = [str(each) for each in action.choices]
@@ -59,11 +67,10 @@ def bash(words: Words) -> str:
         f"    {name}) words='{' '.join([*listed, *words.values.get(name, [])])}' ;;"
         for name, listed in words.options.items()
     )
-    values = "\n".join(
-        f"    {name}) words='{' '.join(listed)}' ;;"
-        for name, listed in words.values.items()
-        if name.startswith("--")
-    )
+    named = [name for name in words.values if name.startswith("--")]
+    cases = [f"    {name}) words='{' '.join(words.values[name])}' ;;" for name in named]
+    free = "|".join(sorted(words.with_value - set(named)))
+    values = "\n".join([*cases, f"    {free}) COMPREPLY=(); return ;;"])
     return _BASH.format(commands=" ".join(words.help), options=options, values=values)
 
 
@@ -93,7 +100,7 @@ def zsh(words: Words) -> str:
 
 def _zsh_arguments(words: Words, command: str) -> str:
     parts = [
-        f"'{option}[{_quoted(help)}]{_zsh_values(words, option)}'"
+        f"'{'*' * (option in words.repeated)}{option}[{_quoted(help)}]{_zsh_values(words, option)}'"
         for option, help in words.described[command]
     ]
     if command in words.values:
@@ -102,7 +109,9 @@ def _zsh_arguments(words: Words, command: str) -> str:
 
 
 def _zsh_values(words: Words, option: str) -> str:
-    return f":value:({' '.join(words.values[option])})" if option in words.values else ""
+    if option in words.values:
+        return f":value:({' '.join(words.values[option])})"
+    return ":value:" if option in words.with_value else ""
 
 
 def _quoted(text: str) -> str:
@@ -143,6 +152,7 @@ def fish(words: Words) -> str:
             lines.append(f"{inside} -a '{' '.join(words.values[command])}'")
         for option, help in described:
             values = words.values.get(option)
-            wanted = f" -x -a '{' '.join(values)}'" if values else ""
+            listed = f" -a '{' '.join(values)}'" if values else ""
+            wanted = f" -x{listed}" if option in words.with_value else ""
             lines.append(f"{inside} -l {option[2:]}{wanted} -d '{_quoted(help)}'")
     return "\n".join(lines)

@@ -62,7 +62,8 @@ def connected(args: argparse.Namespace) -> Generator[Dibs]:
 def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
     """The key that a person typed, whole or shortened, and what it is; None: it is not there.
 
-    UsageError: several keys are shortened alike. Unavailable: it may be on a node that is silent.
+    UsageError: several keys are shortened alike, or it has bytes that are no text. Unavailable: it
+    may be on a node that is silent.
     """
     look = inspector(dibs)
     entry = look.entry(typed)
@@ -72,7 +73,10 @@ def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
     if len(found) > 1:
         raise UsageError(f"{len(found)} keys are shortened to {typed}; pass the whole key")
     for key in found:
-        return key, look.entry(key)
+        entry = look.entry(key)
+        if entry is None and "\\x" in key:
+            raise UsageError(f"the key of {typed} is not text, so it is none of dibs")
+        return key, entry
     return typed, None
 
 

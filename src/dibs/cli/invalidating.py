@@ -3,10 +3,10 @@
 import argparse
 
 from .. import Dibs
+from .._interface import printable
 from ..errors import UsageError
 from .connecting import add_server, connected, find
 from .terminal import default_terminal
-from .text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,25 +25,28 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--lock-key goes with one KEY")
     terminal = default_terminal()
     with connected(args) as dibs:
-        deleted = {key: _delete(dibs, key, args.lock_key) for key in args.keys}
+        found = {typed: _find_value(dibs, typed) for typed in args.keys}
+        for typed, (key, was_there) in found.items():
+            dibs.invalidate(key, lock_key=args.lock_key)
+            if not args.json:
+                terminal.line(f"{printable(typed)}: {_SAID[was_there]}")
         for tag in args.tag:
             dibs.invalidate_tag(tag)
+            if not args.json:
+                terminal.line(f"tag {printable(tag)}: all values with it are outdated from now on")
+    deleted = {typed: was_there for typed, (_, was_there) in found.items()}
     if args.json:
         terminal.json({"deleted": deleted, "tags": args.tag})
-        return 0 if all(deleted.values()) else 1
-    for key, was_there in deleted.items():
-        said = "deleted; the next reader loads it" if was_there else "there was no value"
-        terminal.line(f"{printable(key)}: {said}")
-    for tag in args.tag:
-        terminal.line(f"tag {printable(tag)}: all values with it are outdated from now on")
     return 0 if all(deleted.values()) else 1
 
 
-def _delete(dibs: Dibs, typed: str, lock_key: str | None) -> bool:
-    """True: there was a value. UsageError: the key is held, or another program's."""
+_SAID = {True: "deleted; the next reader loads it", False: "there was no value"}
+
+
+def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
+    """The whole key, and whether it has a value. UsageError: it is held, or another program's."""
     key, entry = find(dibs, typed)
     if entry is not None and entry.kind != "cached":
         said = f"{printable(typed)} is not a cached value"
         raise UsageError(f"{said}, but of the kind {entry.kind!r}; see dibs peek")
-    dibs.invalidate(key, lock_key=lock_key)
-    return entry is not None
+    return key, entry is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interface import KINDS, Entry, Page, inspector
+from .._interface import KINDS, Entry, Page, inspector, printable
 from .connecting import add_server, add_show_keys, connected
 from .terminal import Terminal, default_terminal
 from .text import HEADINGS, as_object, counted, is_stuck, row
@@ -51,6 +51,16 @@ class Listing:
         """How many of which kind were not asked for."""
         self.unreachable: list[tuple[str, str]] = []
         self.is_complete = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no key is missing."""
+        return self.is_complete and not self.unreachable
+
+    @property
+    def options(self) -> str:
+        """Which options decide what is left out."""
+        return "--all, --kind" if self._wanted.holder == "*" else "--all, --kind, --holder"
 
     def add(self, page: Page) -> bool:
         """Keep what is wanted. True: there are as many now as were asked for."""
@@ -101,10 +111,9 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def _limit(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"it must be a number, 0 or more, not {text!r}")
+    return int(text)
 
 
 def wanted_by(args: argparse.Namespace) -> Wanted:
@@ -142,7 +151,7 @@ def ordered(entries: list[Entry], by: str, *, reverse: bool = False) -> list[Ent
 def _as_object(listing: Listing, entries: list[Entry], *, whole: bool) -> dict[str, Any]:
     return {
         "entries": [as_object(entry, whole=whole) for entry in entries],
-        "complete": listing.is_complete and not listing.unreachable,
+        "complete": listing.is_whole,
         "left_out": dict(listing.left_out),
         "unreachable": [{"node": node, "why": why} for node, why in listing.unreachable],
     }
@@ -171,9 +180,12 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if listing.left_out:
         left = ", ".join(f"{number} {kind}" for kind, number in listing.left_out.most_common())
-        lines.append(f"Not shown: {left} (--all, --kind).")
+        lines.append(f"Not shown: {left} ({listing.options}).")
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
-    for node, why in listing.unreachable:
-        lines.append(f"MISSING: the keys of {node}: {why}")
-    return lines
+    return [*lines, *missing(listing)]
+
+
+def missing(listing: Listing) -> list[str]:
+    """Which nodes did not answer, and why."""
+    return [f"MISSING: the keys of {node}: {printable(why)}" for node, why in listing.unreachable]

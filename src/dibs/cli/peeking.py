@@ -2,9 +2,10 @@
 
 import argparse
 
+from .._interface import printable
 from .connecting import add_server, add_show_keys, connected, find
 from .terminal import default_terminal
-from .text import as_object, facts, meaning, printable
+from .text import as_object, facts, meaning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from .. import __version__
 from ..errors import DibsError, Unavailable, UsageError
 from .terminal import default_terminal
+from .text import printable_lines
 
 OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
@@ -74,9 +75,13 @@ def main(arguments: list[str] | None = None) -> int:
     _open_streams()
     given = sys.argv[1:] if arguments is None else arguments
     chosen = next((word for word in given if not word.startswith("-")), None)
-    args = make_parser(chosen).parse_args(given)
-    module = next(each.module for each in COMMANDS if each.name == args.command)
-    return guarded(args.command, lambda: import_module(module).run(args))
+
+    def work() -> int:
+        args = make_parser(chosen).parse_args(given)
+        module = next(each.module for each in COMMANDS if each.name == args.command)
+        return import_module(module).run(args)
+
+    return guarded(chosen or "", work)
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:
@@ -103,7 +108,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
 
 
 def _failed(name: str, error: Exception, code: int) -> int:
-    default_terminal().say(f"dibs {name}: {error}")
+    default_terminal().say(f"dibs {name}: {printable_lines(str(error))}")
     return code
 
 

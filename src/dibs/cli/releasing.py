@@ -2,11 +2,11 @@
 
 import argparse
 
-from .._interface import Entry, Outcome, inspector
+from .._interface import Entry, Outcome, inspector, printable
 from ..errors import UsageError
 from .connecting import add_server, connected, find
 from .terminal import Terminal, can_ask, default_terminal
-from .text import facts, printable, risk
+from .text import facts, risk
 
 _SAID: dict[Outcome, str] = {
     "released": "released",
@@ -65,13 +65,8 @@ def chosen(entry: Entry, seen: str | None) -> str:
     if entry.taken != 1:
         said = "several hold this key; choose one by --seen"
         hints = "".join(f"\n  --seen {each.token_hint}  {each.holder}" for each in entry.permits)
-        raise UsageError(f"{said}:{printable_lines(hints)}")
+        raise UsageError(f"{said}:{hints}")
     return entry.permits[0].token_hint or ""
-
-
-def printable_lines(text: str) -> str:
-    """*text* line by line without characters that a terminal would obey."""
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _agrees(terminal: Terminal, typed: str, entry: Entry) -> bool:

@@ -1,7 +1,7 @@
 """Tables as plain text: aligned columns, no boxes, no colours."""
 
 from collections.abc import Sequence
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 RIGHT = {"LEFT", "AGE", "SIZE", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO"}
 """Columns that are aligned on the right."""
@@ -9,7 +9,11 @@ RIGHT = {"LEFT", "AGE", "SIZE", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO"}
 
 def width(text: str) -> int:
     """How many columns of a terminal *text* takes."""
-    return sum([2 if east_asian_width(each) in "WF" else 1 for each in text])
+    return sum([2 if east_asian_width(each) in "WF" else _plain_width(each) for each in text])
+
+
+def _plain_width(character: str) -> int:
+    return 0 if category(character) in ("Mn", "Me") else 1  # drawn over the one before
 
 
 def used(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

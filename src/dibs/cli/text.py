@@ -3,16 +3,14 @@
 import math
 from typing import Any
 
-from .._interface import Entry, Permit, shorten
+from .._interface import Entry, Permit, printable, shorten
 
 JsonObject = dict[str, Any]
 
 
-def printable(text: str) -> str:
-    """*text* without characters that a terminal would obey: a key may hold anything."""
-    if text.isprintable():
-        return text
-    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
+def printable_lines(text: str) -> str:
+    """*text* without characters that a terminal would obey, line by line."""
+    return "\n".join([printable(line) for line in text.split("\n")])
 
 
 def duration(seconds: float | None, none: str = "") -> str:

@@ -9,7 +9,7 @@ from .._interface import Entry, inspector
 from ..errors import Unavailable, UsageError
 from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
-from .listing import Listing, add_filters, ordered, read, remarks, wanted_by
+from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
 from .table import width
 from .terminal import Terminal, default_terminal, rich_table
 from .text import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
@@ -42,6 +42,7 @@ class Watch:
         self.trouble = ""
         """Why the last look failed; empty: it did not."""
         self._at = 0.0
+        self._was_whole = True
 
     def again(self) -> list[Changed]:
         """Look, and say what changed. While the server is unavailable, nothing does."""
@@ -53,9 +54,26 @@ class Watch:
                 raise
             self.trouble = str(error)
             return []
-        found = changes(self.before, listing.entries, at - self._at)
-        self.listing, self.before, self._at, self.trouble = listing, listing.entries, at, ""
+        found = changes(
+            self.before, listing.entries, at - self._at,
+            was_whole=self._was_whole, is_whole=listing.is_whole,
+        )  # fmt: skip
+        # What is on a node that is silent stays as it was: it is not new when the node is back.
+        hidden = (self.before or {}) if listing.unreachable else {}
+        self.before = {**hidden, **listing.entries}
+        self.listing, self._at, self.trouble = listing, at, ""
+        self._was_whole = listing.is_complete
         return found
+
+    def limits(self) -> str:
+        """Why the last look does not tell everything; empty: it does."""
+        if self.trouble:
+            return self.trouble
+        lines = missing(self.listing)
+        if not self.listing.is_complete:
+            total = counted(len(self.listing.entries), "key")
+            lines.append(f"Stopped after {total}: which are new or gone is known with --limit 0.")
+        return "\n".join(lines)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,15 +100,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
     number = 0
-    trouble = ""
+    limits = ""
     while True:
         for each in watch.again():
             if each.change != "renewed" or args.renewals:
                 _write(terminal, each, args)
         terminal.out.flush()
-        if watch.trouble != trouble:
-            trouble = watch.trouble
-            terminal.say(trouble or "the server answers again")
+        if watch.limits() != limits:
+            limits = watch.limits()
+            terminal.say(limits or "the server answers again")
         number += 1
         if number == args.count:
             return

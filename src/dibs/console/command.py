@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
             server = served(dibs, args.port, release=args.allow_release, keys=args.show_keys)
         except OSError as error:
             return _failed(f"port {args.port} cannot be used: {error.strerror}")
+        except OverflowError:
+            return _failed(f"port {args.port} cannot be used: it must be 0 to 65535")
         with server, _ended_by_signals(server):
             _say(f"dibs console: {server.address}")
             _say("The address is good for one browser. Ctrl-C ends it.")

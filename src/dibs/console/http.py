@@ -161,8 +161,8 @@ def _page(request: Request, *, is_live: bool, new_token: str) -> Response:
     if request.cookie is not None:
         return Response(200, page, HTML)
     secure = "; Secure" if request.is_https else ""
-    where = quote(request.root) or "/"
-    cookie = f"{COOKIE}={new_token}; Path={where}; HttpOnly; SameSite=Strict{secure}"
+    # Without a path: the browser takes that of the page, which a proxy may know alone.
+    cookie = f"{COOKIE}={new_token}; HttpOnly; SameSite=Strict{secure}"
     return Response(200, page, HTML, (("Set-Cookie", cookie),))
 
 

@@ -20,14 +20,6 @@ class _Case(NamedTuple):
 
 _OUTAGE = "For dibs this is an outage: callers proceed unguarded, or get Unavailable."
 _USAGE = "dibs raises a UsageError at the first call."
-UNREACHABLE = frozenset(
-    (
-        "dns", "refused", "socket", "unreachable", "silent", "closed", "not-redis",
-        "proxy-backend", "embedded",
-    )
-)  # fmt: skip
-"""Nobody answered who could be asked: the command ends with another exit code."""
-
 CASES: dict[str, _Case] = {
     "dns": _Case(
         "The host name '{host}' cannot be resolved.",
@@ -192,13 +184,6 @@ CASES: dict[str, _Case] = {
         "The settings do not allow a connection to {address}.",
         _USAGE,
         "Correct the URL; the reason is above.",
-    ),
-    "sentinel-refuses": _Case(
-        "{address} does not answer as a sentinel.",
-        "dibs asks the sentinels of the URL for the primary.",
-        "Name host and port of sentinels in the URL; the default port is 26379. A password for"
-        " them is ?sentinel_password=…",
-        severity="warning",
     ),
 }
 

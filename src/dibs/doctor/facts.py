@@ -14,6 +14,14 @@ Kind = Literal["server", "cluster", "sentinel", "embedded"]
 Verdict = Literal["allowed", "denied", "missing"]
 """Of a command: it works; this user may not run it; the server, or a proxy, does not know it."""
 
+UNREACHABLE = frozenset(
+    (
+        "dns", "refused", "socket", "unreachable", "silent", "closed", "not-redis",
+        "proxy-backend", "embedded",
+    )
+)  # fmt: skip
+"""Failures after which nobody answered who could be asked: the exit code is another one."""
+
 PROBE = "dibs:probe:5b0c1e2f7a93"
 """Behind the namespace: the only key that is used. It does not exist, and is not created."""
 
@@ -77,10 +85,18 @@ class ServerFacts:
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])
     """What could not be asked, and why."""
 
+    takes_any_password: bool = False
+    """The user of the URL has no password on the server, so that the one of the URL is ignored."""
+
     @property
     def is_answering(self) -> bool:
         """Whether commands were answered."""
         return bool(self.commands)
+
+    @property
+    def is_sentinel(self) -> bool:
+        """Whether it watches other servers, and has no keys."""
+        return "sentinel" in (self.info.get("redis_mode"), self.info.get("server_mode"))
 
     def text(self, name: str) -> str | None:
         """A setting, by its name in the configuration; INFO has some of them, too."""
@@ -136,6 +152,11 @@ class SentinelFacts:
     services: tuple[str, ...] = ()
     quorum: str | None = None
     """Why it could not begin a failover; "": it could; None: it did not say."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it does not answer at all."""
+        return self.failure is not None and self.failure.code in UNREACHABLE
 
 
 @dataclass(frozen=True)

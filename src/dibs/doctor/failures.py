@@ -127,11 +127,16 @@ def _of_login(chain: list[BaseException]) -> Failure | None:
         return Failure("auth-wrong", "")
     if any(words in said for words in ("noauth", "authentication required", "already authentic")):
         return Failure("auth-missing", "the URL has none")
-    if "without any password configured" in said or "no password is set" in said:
+    if says_no_password(said):
         return Failure("auth-unset", "")
     if type(chain[0]).__name__ == "NoPermissionError":
         return Failure("acl-connect", text)
     return None
+
+
+def says_no_password(said: str) -> bool:
+    """Whether a server answers to a password, in small letters, that it has none."""
+    return "without any password configured" in said or "no password is set" in said
 
 
 def _of_database(chain: list[BaseException]) -> Failure | None:

@@ -11,7 +11,7 @@ from . import (
     server_rules,
     topology_rules,
 )
-from .facts import Asked, Facts, ServerFacts
+from .facts import UNREACHABLE, Asked, Facts, ServerFacts
 from .finding import ORDER, Finding
 
 OfTarget = Callable[[Facts], Iterator[Finding]]
@@ -30,7 +30,7 @@ def findings(facts: Facts) -> list[Finding]:
     """What is wrong, the worst first. The same on several servers is one finding."""
     found = [finding for rule in OF_TARGET for finding in rule(facts)]
     for server in facts.servers:
-        if server.is_answering:
+        if server.is_answering and not server.is_sentinel:
             found += _of_server(server, facts)
     return sorted(_merged(found), key=lambda each: ORDER.index(each.severity))
 
@@ -54,8 +54,8 @@ def _merged(found: Iterable[Finding]) -> list[Finding]:
 def exit_code(facts: Facts, found: list[Finding]) -> int:
     """0: no error and no warning. 1: there is one. 3: nothing could be reached."""
     failures = [each.failure for each in facts.servers]
-    unreached = all(f is not None and f.code in connecting_rules.UNREACHABLE for f in failures)
-    no_sentinel = bool(facts.sentinels) and all(each.failure for each in facts.sentinels)
+    unreached = all(f is not None and f.code in UNREACHABLE for f in failures)
+    no_sentinel = bool(facts.sentinels) and all(each.is_lost for each in facts.sentinels)
     if (failures and unreached) or no_sentinel:
         return 3
     return 1 if any(each.severity != "note" for each in found) else 0

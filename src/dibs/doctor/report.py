@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from .._diagnostics import printable
 from .facts import Clock, Facts, ServerFacts
 from .finding import ORDER, Finding, Severity, milliseconds
 from .findings import exit_code
@@ -29,7 +30,7 @@ class Style:
     def wrapped(self, text: str, first: str, rest: str) -> str:
         """The text in lines; *first* is in front of the first one, *rest* of the others."""
         return textwrap.fill(
-            text,
+            printable(text.replace("\n", " ")),
             self.width,
             initial_indent=first,
             subsequent_indent=rest,
@@ -156,11 +157,13 @@ def _finding(finding: Finding, style: Style) -> Iterator[str]:
     yield style.wrapped(finding.why, f"{_MARGIN}Why  ", " " * 7)
     yield style.wrapped(finding.fix, f"{_MARGIN}Fix  ", " " * 7)
     for command in finding.commands:
-        yield " " * 9 + style.paint(command, "1")  # never wrapped: it is to be copied
+        yield " " * 9 + style.paint(printable(command), "1")  # never wrapped: it is to be copied
 
 
 def _listed(where: tuple[str, ...]) -> str:
-    return ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
+    return printable(", ".join(where[:3])) + (
+        f" and {len(where) - 3} more" if len(where) > 3 else ""
+    )
 
 
 def _unknown(facts: Facts) -> Iterator[str]:

@@ -100,4 +100,19 @@ def _allow(server: ServerFacts, asked: Asked, names: list[str]) -> str:
     return " ".join(["ACL SETUSER", _user(server, asked), *[f"+{name}" for name in names]])
 
 
-RULES = (denied_commands, missing_commands, optional_commands, denied_keys)
+def any_password(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The URL has a password, and the server does not compare it."""
+    if server.takes_any_password:
+        yield Finding(
+            "auth-unset",
+            "warning",
+            f"The URL has a password, and {server.address} has none.",
+            "Whoever reaches the server can read and delete every key, without a password. Over"
+            " RESP2, dibs raises a UsageError at the first call.",
+            "Set the password on the server, also in the configuration file; or remove it from the"
+            " URL:",
+            ("CONFIG SET requirepass PASSWORD",),
+        )
+
+
+RULES = (denied_commands, missing_commands, optional_commands, denied_keys, any_password)

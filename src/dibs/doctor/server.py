@@ -10,7 +10,14 @@ from .._diagnostics import ASK, OLDEST, Address, ErrorReply, Reply, code_of_repl
 from . import rights
 from .asking import Session, host_and_port, lines, pairs, refusal, session, text
 from .facts import Asked, Clock, Failure, ServerFacts, Verdict
-from .failures import Step, failure_of, overdue, speaks_plain, speaks_tls
+from .failures import (
+    Step,
+    failure_of,
+    overdue,
+    says_no_password,
+    speaks_plain,
+    speaks_tls,
+)
 
 STEP_LIMIT = 1.0
 """How long a server may be silent, in seconds."""
@@ -64,7 +71,8 @@ class ServerGatherer:
         if plain:
             self._learn(unknown={_IN_INFO: _CLOSES, _IN_CONFIG: _CLOSES, "clock": _CLOSES})
         else:
-            steps = [self._ask_facts, *steps[:1], self._ask_clock, *steps[1:]]
+            more = [self._ask_clock, self._ask_password]
+            steps = [self._ask_facts, *steps[:1], *more, *steps[1:]]
         for step in steps:
             step(opened)
         if plain:
@@ -145,6 +153,14 @@ class ServerGatherer:
         clocks = [found for _ in range(3) if (found := _clock(opened)) is not None]
         if clocks:
             self._learn(clock=min(clocks, key=lambda each: each.error))
+
+    def _ask_password(self, opened: Session) -> None:
+        """HELLO with a password is answered well where the user has none; AUTH alone is not."""
+        options = self._address.options
+        if options.get("password") and (options.get("username") or "default") == "default":
+            [reply] = opened.ask(("AUTH", options["password"]))
+            said = str(reply).lower() if isinstance(reply, ErrorReply) else ""
+            self._learn(takes_any_password=says_no_password(said))
 
     def _ask_latency(self, opened: Session) -> None:
         payload = rights.tries(self._asked.probe, ("get",))

@@ -1,5 +1,6 @@
 """Rules about clusters and Sentinel services."""
 
+import re
 from collections.abc import Iterator
 
 from .cluster import SLOTS
@@ -81,9 +82,27 @@ def _lost_node(node: Node, failure: Failure | None) -> str:
     return f"{node.address}, {what}: {why}"
 
 
+def sentinel_target(facts: Facts) -> Iterator[Finding]:
+    """A sentinel, used as if it were the server that it watches."""
+    for server in facts.servers:
+        if server.is_sentinel:
+            name = _FIRST_SERVICE.search(server.info.get("master0", ""))
+            yield Finding(
+                "sentinel-target",
+                "error",
+                f"{server.address} is a sentinel, and the URL is that of a server.",
+                "A sentinel knows none of the commands for keys: every call fails.",
+                f"Use redis+sentinel://{server.address}/{name[1] if name else 'SERVICE'}, with"
+                " other sentinels as well.",
+            )
+
+
+_FIRST_SERVICE = re.compile(r"name=([^,]+)")
+
+
 def lost_sentinels(facts: Facts) -> Iterator[Finding]:
-    """Sentinels of the URL that do not answer, or are none."""
-    lost = [each for each in facts.sentinels if each.failure is not None]
+    """Sentinels of the URL that do not answer."""
+    lost = [each for each in facts.sentinels if each.is_lost]
     if lost:
         yield Finding(
             "sentinel-lost",
@@ -96,8 +115,26 @@ def lost_sentinels(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def refusing_sentinels(facts: Facts) -> Iterator[Finding]:
+    """Servers of the URL that answer, but not as sentinels, or not to us."""
+    failed = [each for each in facts.sentinels if each.failure is not None]
+    refusing = [each for each in failed if not each.is_lost]
+    if refusing:
+        yield Finding(
+            "sentinel-refuses",
+            "error" if len(failed) == len(facts.sentinels) else "warning",
+            f"{len(refusing)} of {len(facts.sentinels)} servers of the URL do not answer as"
+            " sentinels:",
+            "dibs asks the others. If none answers, nobody knows the primary: an outage.",
+            "Name host and port of sentinels in the URL; the default port is 26379. Their password"
+            " is ?sentinel_password=…, that of the primary is in front of the hosts.",
+            details=tuple(f"{each.address}: {_why(each)}" for each in refusing),
+        )
+
+
 def _why(sentinel: SentinelFacts) -> str:
-    return f"{sentinel.failure.code}: {sentinel.failure.detail}" if sentinel.failure else ""
+    failure = sentinel.failure
+    return f"{failure.code}: {failure.detail}".removesuffix(": ") if failure else ""
 
 
 def unknown_service(facts: Facts) -> Iterator[Finding]:
@@ -143,16 +180,24 @@ def few_sentinels(facts: Facts) -> Iterator[Finding]:
 def no_quorum(facts: Facts) -> Iterator[Finding]:
     """Sentinels that say that they could not begin a failover."""
     reasons = sorted({each.quorum for each in _knowing(facts) if each.quorum})
-    if reasons:
-        yield Finding(
-            "sentinel-quorum",
-            "error",
-            "The sentinels cannot agree on a failover now:",
-            _FAILOVER,
-            "Start the sentinels that are lost, or lower the quorum on each sentinel:",
-            (f"SENTINEL SET {facts.asked.service} quorum 1",),
-            details=tuple(reason[:160] for reason in reasons[:2]),
-        )
+    if not reasons:
+        return
+    known = max(int(each.state.get("num-other-sentinels") or 0) + 1 for each in _knowing(facts))
+    fix, commands = _START_SENTINELS, ()
+    if not any("majority" in reason for reason in reasons):
+        fix = f"Start the sentinels that are lost, or set the majority of the {known} on each:"
+        commands = (f"SENTINEL SET {facts.asked.service} quorum {known // 2 + 1}",)
+    yield Finding(
+        "sentinel-quorum", "error", "The sentinels cannot agree on a failover now:", _FAILOVER,
+        fix, commands, details=tuple(reason[:160] for reason in reasons[:2]),
+    )  # fmt: skip
+
+
+_START_SENTINELS = (
+    "Start the sentinels that are lost: a failover needs the majority of all that are known,"
+    " whatever the quorum is. Those that are gone for good are forgotten by SENTINEL RESET, on each"
+    " of the others."
+)
 
 
 def primary_down(facts: Facts) -> Iterator[Finding]:
@@ -187,6 +232,6 @@ def _knowing(facts: Facts) -> list[SentinelFacts]:
 
 
 RULES = (
-    cluster_target, cluster_state, cluster_slots, cluster_nodes, lost_sentinels, unknown_service,
-    few_sentinels, no_quorum, primary_down, no_replica,
+    cluster_target, cluster_state, cluster_slots, cluster_nodes, sentinel_target, lost_sentinels,
+    refusing_sentinels, unknown_service, few_sentinels, no_quorum, primary_down, no_replica,
 )  # fmt: skip

@@ -448,7 +448,8 @@ def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
         menus(names)
         known = _bytes_for(menus, names, client)
         client.script_flush()
-        assert _bytes_for(menus, names, client) < 2 * known
+        # The requests again, and each script; with every item it would be four times as much.
+        assert _bytes_for(menus, names, client) < 2.5 * known
 
 
 def _bytes_for(menus: Any, names: list[str], client: Any) -> int:

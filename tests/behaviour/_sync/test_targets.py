@@ -40,6 +40,35 @@ def test_urls_of_a_single_server(valkey: Server) -> None:
             assert works(dibs), url
 
 
+def test_a_url_that_cannot_be_read_is_refused_without_showing_its_password() -> None:
+    """Also where a character of the password ends the host, or the scheme is missing."""
+    for url in (
+        "redis://:hunter2/x@127.0.0.1:1",
+        "redis://:hunter2#x@127.0.0.1:1",
+        "redis://:hunter2?x@127.0.0.1:1",
+        "redis://ann:1234/hunter2@127.0.0.1:1/0",
+        "ann:hunter2@127.0.0.1:1",
+        "hunter2@h://127.0.0.1:1",
+        "redis://127.0.0.1:1?socket_timeout=hunter2",
+        "redis+sentinel://ann:hunter2/x@127.0.0.1:1/main",
+        "redis+sentinel://ann:1234/hunter2@127.0.0.1:1/main",
+        "redis+cluster://ann:hunter2/x@127.0.0.1:1",
+        "redis+cluster://127.0.0.1:hunter2",
+    ):
+        with pytest.raises(UsageError) as caught:
+            Dibs(url)
+        assert "hunter2" not in str(caught.value) and "URL" in str(caught.value), url
+
+
+def test_an_option_of_a_url_that_nobody_knows_is_refused_before_anything_is_sent() -> None:
+    """The sentence names the option."""
+    for url in ("redis://127.0.0.1:1?budgett=1", "unix:///nowhere?budgett=1"):
+        with pytest.raises(UsageError, match="'budgett'"):
+            Dibs(url)
+    with pytest.raises(UsageError, match="nonsense"):
+        Dibs("rediss://127.0.0.1:1?ssl_cert_reqs=nonsense")
+
+
 def test_a_socket_of_a_server_that_has_ended_is_an_outage(tmp_path: Path) -> None:
     """A server that has ended leaves no socket: nothing is wrong with the URL."""
     with Dibs(f"unix://{tmp_path}/gone") as dibs:

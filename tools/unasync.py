@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 FOLDERS = {
     "src/dibs/_async": "src/dibs/_sync",
+    "src/dibs/integrations/_async": "src/dibs/integrations/_sync",
     "tests/behaviour/_async": "tests/behaviour/_sync",
 }
 HEADER = "# Generated from {} by unasync.py – do not edit.\n"

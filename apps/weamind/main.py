@@ -30,11 +30,11 @@ from .liff.page import SettingsPage
 from .liff.tokens import Tokens
 from .line.bot import Bot
 from .line.deduplication import Deduplication
-from .line.desk import Desk
 from .line.processor import EventProcessor
 from .line.sender import Sender
 from .line.unanswered import Unanswered
 from .line.webhook import WebhookEndpoint
+from .line.workers import WorkerPool
 from .places.search import search
 from .user.users import Users, UsersUnavailable
 from .weather.forecasts import Forecasts
@@ -85,7 +85,7 @@ class Weamind:
         await self._stack.aclose()
 
     async def _open(self, settings: Settings, stack: AsyncExitStack) -> None:
-        """Whatever is opened here is closed in the opposite order: the desk first."""
+        """Whatever is opened here is closed in the opposite order: the worker pool first."""
         await asyncio.to_thread(search, "臺北市")  # read the map now, and not for the first event
         self._users = await _opened_users(settings, stack)
         listeners = [self._metrics.dibs]
@@ -95,19 +95,19 @@ class Weamind:
         bot = _bot(settings, self._dibs, self._users, self._metrics, stack)
         await bot.lock.connect()
         deduplication = Deduplication(self._dibs, counted_in=self._metrics)
-        desk = Desk(
+        workers = WorkerPool(
             EventProcessor(bot, deduplication, counted_in=self._metrics).work,
             concurrency=settings.event_concurrency,
             limit=settings.event_queue_limit,
             counted_in=self._metrics,
         )
         unanswered = Unanswered(self._users, bot.sender, counted_in=self._metrics)
-        stack.push_async_callback(desk.drain, settings.shutdown_seconds, unanswered.keep)
-        await unanswered.resume(desk)
-        watching = asyncio.create_task(unanswered.watch(desk), name="unanswered events")
+        stack.push_async_callback(workers.drain, settings.shutdown_seconds, unanswered.keep)
+        await unanswered.resume(workers)
+        watching = asyncio.create_task(unanswered.watch(workers), name="unanswered events")
         stack.push_async_callback(_ended, watching)
         secret = settings.line_channel_secret.get_secret_value()
-        self._webhook = WebhookEndpoint(desk, secret=secret, counted_in=self._metrics)
+        self._webhook = WebhookEndpoint(workers, secret=secret, counted_in=self._metrics)
 
     # ---- answers
 

@@ -94,7 +94,7 @@ def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(options: dict[s
 def test_a_window_is_seconds_or_a_timedelta_and_a_path_may_stand_alone() -> None:
     """As everywhere in dibs."""
     policy = Policy(window=timedelta(minutes=1), by="body.id")  # type: ignore[arg-type]
-    assert policy.terms.window == 60 and policy.by == ("body.id",)
+    assert policy.claim_options.window == 60 and policy.by == ("body.id",)
 
 
 # ---- decorators and documents

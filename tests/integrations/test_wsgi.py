@@ -20,8 +20,8 @@ def guarded(valkey: Server) -> Iterator[Callable[..., DibsMiddleware]]:
     with Dibs(valkey.url, budget=5) as dibs:
 
         def around(app: Any, **options: Any) -> DibsMiddleware:
-            terms = {"window": 60, "after": "replay", "key": "required", **options}
-            return DibsMiddleware(app, dibs=dibs, policies=[Policy("POST /orders", **terms)])
+            given = {"window": 60, "after": "replay", "key": "required", **options}
+            return DibsMiddleware(app, dibs=dibs, policies=[Policy("POST /orders", **given)])
 
         yield around
 

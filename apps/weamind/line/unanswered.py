@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from ..core.metrics import Metrics
 from ..user.users import Users, UsersUnavailable
 from . import texts
-from .desk import Desk
 from .events import Event, dump_event, parse_event
 from .messages import text_message
 from .sender import Sender
+from .workers import WorkerPool
 
 LOOK_EVERY = 5.0
 """Seconds between two looks for what other processes left behind."""
@@ -47,8 +47,8 @@ class Unanswered:
         if event.reply_token is not None:
             await self._sender.reply(event.reply_token, [text_message(texts.RESTARTING)])
 
-    async def resume(self, desk: Desk) -> None:
-        """What was kept is given to *desk*; what it has no room for is kept again."""
+    async def resume(self, workers: WorkerPool) -> None:
+        """What was kept is given to *workers*; what they do not accept is kept again."""
         try:
             found, old = await self._users.take(OLDEST)
         except UsersUnavailable:
@@ -59,14 +59,14 @@ class Unanswered:
         events = [parse_event(json.loads(each)) for each in found]
         if events:
             _log.warning("%d events of a process that ended are answered now", len(events))
-            if not desk.accept(events):
+            if not workers.accept(events):
                 await self.keep(events)
 
-    async def watch(self, desk: Desk) -> None:
+    async def watch(self, workers: WorkerPool) -> None:
         """Look again and again: a process may end while this one runs."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
-                await self.resume(desk)
+                await self.resume(workers)
             except Exception as error:  # one look that fails must not be the last one
                 _log.error("a look for unanswered events failed: %s", type(error).__name__)

@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from dibs.integrations.linebot import signature_is_right
 
 from ..core.metrics import Metrics
-from .desk import Desk
 from .events import Malformed, parse_webhook
+from .workers import WorkerPool
 
 LONGEST_BODY = 1024 * 1024
 _log = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ class TooLong(Exception):
 
 
 class WebhookEndpoint:
-    """Checks what comes, and hands its events to the desk."""
+    """Checks what comes, and hands its events to the worker pool."""
 
-    def __init__(self, desk: Desk, *, secret: str, counted_in: Metrics) -> None:
-        self._desk = desk
+    def __init__(self, workers: WorkerPool, *, secret: str, counted_in: Metrics) -> None:
+        self._workers = workers
         self._secret = secret
         self._metrics = counted_in
 
@@ -58,7 +58,7 @@ class WebhookEndpoint:
         if webhook.unreadable:
             self._metrics.events.labels("malformed").inc(webhook.unreadable)
             _log.warning("%d events of a webhook cannot be read", webhook.unreadable)
-        return (200, "OK") if self._desk.accept(webhook.events) else (503, "there is no room")
+        return (200, "OK") if self._workers.accept(webhook.events) else (503, "there is no room")
 
 
 async def read_body(request: Request) -> bytes:

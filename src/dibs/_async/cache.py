@@ -107,8 +107,8 @@ class AsyncCache:
                     if reading.state == "stale" or options.early:
                         self._keep_fresh(LoadRequest(keys, function, args, kwargs), reading)
                     return reading.value
-        want = LoadRequest(keys, function, args, kwargs)
-        return await self._fly(want, memory.flights, came, force=False)
+        request = LoadRequest(keys, function, args, kwargs)
+        return await self._fly(request, memory.flights, came, force=False)
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item: one read, one load for those that are missing. Not of all of
@@ -140,9 +140,9 @@ class AsyncCache:
             self._batches.alone(many, item), self._memory.flights, came, force=False
         )
 
-    async def refresh(self, want: LoadRequest) -> Any:
+    async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return await self._fly(want, self._memory.refreshes, monotonic(), force=True)
+        return await self._fly(request, self._memory.refreshes, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found | None:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
@@ -234,39 +234,39 @@ class AsyncCache:
             raise
         return await self._store.ask(request, now)
 
-    def _keep_fresh(self, want: LoadRequest, reading: Reading) -> None:
+    def _keep_fresh(self, request: LoadRequest, reading: Reading) -> None:
         """Where a value is old, or soon will be, somebody refreshes it behind the caller."""
-        if want.keys.key in self._memory.flights:
+        if request.keys.key in self._memory.flights:
             return
         if reading.state == "stale":
-            self._refresher.refresh(want, force=False)
-        elif is_due_early(reading, want.options.early, random.random()):
-            self._refresher.refresh(want, force=True)
+            self._refresher.refresh(request, force=False)
+        elif is_due_early(reading, request.options.early, random.random()):
+            self._refresher.refresh(request, force=True)
 
     # ---- flights
 
     async def _fly(
-        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
         """Join the flight of this key, or take off: one contender in this process."""
         while True:
-            flight, is_ours = self._flight_of(want, flights, came, force=force)
+            flight, is_ours = self._flight_of(request, flights, came, force=force)
             if is_ours:
                 return (await flight.join()).value
-            answer = await self._join(flight, want.keys, came)
+            answer = await self._join(flight, request.keys, came)
             if answer is not None:
                 return answer.value
 
     def _flight_of(
-        self, want: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
-        key = want.keys.key
+        key = request.keys.key
         with self._memory.guard:
             flight = flights.get(key)
             if flight is not None and flight.is_open:
                 return flight, False
-            work = functools.partial(self._resolve, want, came, force=force)
+            work = functools.partial(self._resolve, request, came, force=force)
             ended = functools.partial(drop_flight, flights, key)
             flights[key] = flight = Flight(work, ended)
             return flight, True
@@ -288,22 +288,22 @@ class AsyncCache:
     async def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
         if self._events.tracers:
-            landed = await join_in_span(self._events, keys.name, flight)
+            result = await join_in_span(self._events, keys.name, flight)
         else:
-            landed = await flight.join()
-        answer = answer_in(landed, keys.key)
+            result = await flight.join()
+        answer = answer_in(result, keys.key)
         if answer is None or answer.as_of < came:
             return None
         if self._events.listeners:
             self._events.emit("waited", keys.name, waited=monotonic() - came)
         return answer
 
-    async def _resolve(self, want: LoadRequest, since: float, *, force: bool) -> Answer:
+    async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
         """
-        options, keys = want.options, want.keys
+        options, keys = request.options, request.keys
         token = self._leases.new_token()
         waited = poisoned = False
         outdated = b""
@@ -311,14 +311,14 @@ class AsyncCache:
             asked = monotonic()
             when = ALWAYS if poisoned or (force and not waited) else outdated or IF_NEEDED
             try:
-                reading = await self._loader.claim(want, token, when)
+                reading = await self._loader.claim(request, token, when)
             except Outage as outage:
-                return await self._loader.load_unguarded(want, outage)
+                return await self._loader.load_unguarded(request, outage)
             if reading.won and reading.state == "stale" and not force:
-                return await self._lead_behind(want, token, reading, asked)
+                return await self._lead_behind(request, token, reading, asked)
             if reading.won:
-                self._events.emit("reelected" if waited else "miss", want.keys.name)
-                return await self._loader.lead(want, token, reading)
+                self._events.emit("reelected" if waited else "miss", request.keys.name)
+                return await self._loader.lead(request, token, reading)
             if reading.state == "fresh" and (waited or not force):
                 self._memory.remember(keys.key, reading.left)
                 kind = "waited" if waited else "hit"
@@ -336,49 +336,49 @@ class AsyncCache:
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
-                    return self._old(want, reading, asked)
+                    return self._old(request, reading, asked)
             if monotonic() - since >= wait:
-                return await self._loader.load_beside(want)
-            await self._follow(want, reading, since + wait)
+                return await self._loader.load_beside(request)
+            await self._follow(request, reading, since + wait)
             waited = True
             asked = monotonic()
-            found = await self._found(want)
+            found = await self._found(request)
             if found is not None:
-                self._events.emit("waited", want.keys.name, waited=monotonic() - since)
+                self._events.emit("waited", request.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
 
-    async def _follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
-        follow = functools.partial(self._follower.follow, want, reading, deadline)
+    async def _follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
+        follow = functools.partial(self._follower.follow, request, reading, deadline)
         if self._events.tracers:
-            await follow_in_span(self._events, want.keys.name, follow)
+            await follow_in_span(self._events, request.keys.name, follow)
         else:
             await follow()
 
     async def _lead_behind(
-        self, want: LoadRequest, token: bytes, reading: Reading, asked: float
+        self, request: LoadRequest, token: bytes, reading: Reading, asked: float
     ) -> Answer:
         """The old value, while it is loaded behind its readers; or the new one, if they wait."""
-        landing = self._refresher.lead(want, token, reading)
-        if landing is not None and want.options.stale_after:
-            await landing.signal.wait(want.options.stale_after)
-            if landing.answer is not None:
-                return landing.answer
-        return self._old(want, reading, asked)
+        load = self._refresher.lead(request, token, reading)
+        if load is not None and request.options.stale_after:
+            await load.ended.wait(request.options.stale_after)
+            if load.answer is not None:
+                return load.answer
+        return self._old(request, reading, asked)
 
-    def _old(self, want: LoadRequest, reading: Reading, asked: float) -> Answer:
-        self._events.emit("stale", want.keys.name)
-        self._memory.remember(want.keys.key, reading.life)
+    def _old(self, request: LoadRequest, reading: Reading, asked: float) -> Answer:
+        self._events.emit("stale", request.keys.name)
+        self._memory.remember(request.keys.key, reading.life)
         return Answer(reading.value, asked)
 
-    async def _found(self, want: LoadRequest) -> Reading | None:
+    async def _found(self, request: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
-            reading = await self._reader.read(want.keys)
+            reading = await self._reader.read(request.keys)
         except Outage:
             return None  # the claim meets it again, and decides
         if reading.state != "fresh":
             return None
-        self._memory.remember(want.keys.key, reading.left)
+        self._memory.remember(request.keys.key, reading.left)
         return reading
 
     # ---- the end

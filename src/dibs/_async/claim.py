@@ -121,7 +121,7 @@ class AsyncClaim:
 
         A claim that was detached is ended as well, unless another process has continued it.
         """
-        if self._lease is not None:
+        if self._lease is not None and self._lease.is_detached:
             reattach(self._leases, self._lease)
         if not await self._settled():
             return False

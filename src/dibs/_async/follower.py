@@ -18,9 +18,9 @@ class AsyncFollower:
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
 
-    async def follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
+    async def follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
         """Until the other load is over, as far as we know, or it is time to look or give up."""
-        options, keys = want.options, want.keys
+        options, keys = request.options, request.keys
         signal = Signal()
         transport = self._store.transport
         try:

@@ -26,7 +26,7 @@ class AsyncCacheMemory:
             self.seen.clear()
         self.seen[key] = monotonic() + left
 
-    def part(self, key: bytes) -> None:
+    def forget_loads(self, key: bytes) -> None:
         """The value changed: who asks from now on does not join a load that began before."""
         self.flights.pop(key, None)
         self.refreshes.pop(key, None)

@@ -152,7 +152,7 @@ def is_served(reading: Reading, options: CacheOptions) -> bool:
 class Claimed(NamedTuple):
     """A value that is ours to load."""
 
-    want: LoadRequest
+    request: LoadRequest
     token: bytes
     reading: Reading
     """What was there."""
@@ -166,9 +166,9 @@ class Answer(NamedTuple):
     """No change of the value that was complete before this (local) time was missed."""
 
 
-def answer_in(landed: Any, key: bytes) -> Answer | None:
+def answer_in(result: Any, key: bytes) -> Answer | None:
     """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
-    found = landed if isinstance(landed, Answer) else landed.get(key)
+    found = result if isinstance(result, Answer) else result.get(key)
     if isinstance(found, Exception):
         raise found
     return found

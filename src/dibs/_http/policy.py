@@ -92,7 +92,7 @@ class Policy:
     docs: str | None = None
     """The URL of your documentation of this behaviour; refusals link to it."""
     if TYPE_CHECKING:  # derived from the options
-        _terms: ClaimOptions = field(init=False, repr=False, compare=False)
+        _claim_options: ClaimOptions = field(init=False, repr=False, compare=False)
         _header_name: bytes = field(init=False, repr=False, compare=False)
         _without_key: "tuple[Policy, Policy]" = field(init=False, repr=False, compare=False)
         _pattern: "_Pattern" = field(init=False, repr=False, compare=False)
@@ -105,7 +105,7 @@ class Policy:
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         _check_paths(self.by)
         seconds(self.wait, "wait", zero=True)
-        object.__setattr__(self, "_terms", self._make_terms())
+        object.__setattr__(self, "_claim_options", self._make_claim_options())
         object.__setattr__(self, "_header_name", self.header.lower().encode("ascii"))
         object.__setattr__(self, "_without_key", self._make_keyless())
         if self.route:
@@ -143,7 +143,7 @@ class Policy:
             return known, known
         return known, replace(known, after="hold", keyless=None, keyless_window=None)
 
-    def _make_terms(self) -> ClaimOptions:
+    def _make_claim_options(self) -> ClaimOptions:
         return ClaimOptions(
             window=self.window,
             lease=self.lease,
@@ -156,9 +156,9 @@ class Policy:
         )
 
     @property
-    def terms(self) -> ClaimOptions:
+    def claim_options(self) -> ClaimOptions:
         """The options of a claim under this policy."""
-        return self._terms
+        return self._claim_options
 
     @property
     def header_name(self) -> bytes:

@@ -66,7 +66,7 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
 
 
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
-    wait = error.retry_after if error.retry_after != math.inf else policy.terms.window
+    wait = error.retry_after if error.retry_after != math.inf else policy.claim_options.window
     facts: dict[str, Any] = {"state": error.state}
     if error.message is not None:
         facts["message"] = error.message

@@ -35,7 +35,7 @@ from .reader import Reader
 from .refresher import Refresher
 from .store import Store
 
-Landed = dict[bytes, Answer | Exception]
+Results = dict[bytes, Answer | Exception]
 """What a flight found for each key. A key that is missing is loaded by somebody else."""
 Asked = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
@@ -110,14 +110,14 @@ class Batches:
 
     def _keep_fresh(self, many: ManyRequest, due: dict[Any, bytes]) -> None:
         """Where values are old, or soon will be, one load refreshes them behind the caller."""
-        wants = [self.alone(many, item) for item in due]
-        self._refresher.refresh_all(wants, functools.partial(self._refresh, many, due))
+        requests = [self.alone(many, item) for item in due]
+        self._refresher.refresh_all(requests, functools.partial(self._refresh, many, due))
 
     def _refresh(
-        self, many: ManyRequest, due: dict[Any, bytes], wants: list[LoadRequest]
+        self, many: ManyRequest, due: dict[Any, bytes], requests: list[LoadRequest]
     ) -> set[bytes]:
         """Load those again that are ours to load; their keys."""
-        keys = {want.keys.key for want in wants}
+        keys = {request.keys.key for request in requests}
         asked = self._asked(many, {i: w for i, w in due.items() if many.keys[i].key in keys})
         since = monotonic()
         readings = self._loader.claim_all(list(asked.values()))
@@ -147,9 +147,9 @@ class Batches:
         outcomes: dict[Any, Answer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
-            landed: Landed = flight.join()
+            results: Results = flight.join()
             for item in ours:
-                outcomes[item] = landed.get(many.keys[item].key)
+                outcomes[item] = results.get(many.keys[item].key)
         return outcomes
 
     def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
@@ -173,27 +173,27 @@ class Batches:
         for key in keys:
             drop_flight(self._memory.flights, key, flight)
 
-    def _resolve(self, many: ManyRequest, items: list[Any]) -> Landed:
+    def _resolve(self, many: ManyRequest, items: list[Any]) -> Results:
         """Claim them, and load those that are ours in one call."""
-        landed: Landed = {}
+        results: Results = {}
         since = monotonic()
         claims: dict[Any, Claimed] = {}
         out: dict[Any, Outage] = {}
         asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
         try:
             while asked:
-                asked = self._claim(many, asked, claims, landed, out)
+                asked = self._claim(many, asked, claims, results, out)
         except BaseException:
             for claim in claims.values():
-                self._loader.writer.unlock(claim.want.keys, claim.token)
+                self._loader.writer.unlock(claim.request.keys, claim.token)
             raise
         if claims:
             for _ in claims:
                 self._events.emit("miss", many.name)
-            landed.update(self._lead(many, claims, since))
+            results.update(self._lead(many, claims, since))
         if out:
-            landed.update(self._load_unguarded(many, out))
-        return landed
+            results.update(self._load_unguarded(many, out))
+        return results
 
     def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> Asked:
         new_token = self._leases.new_token
@@ -204,7 +204,7 @@ class Batches:
         many: ManyRequest,
         asked: Asked,
         claims: dict[Any, Claimed],
-        landed: Landed,
+        results: Results,
         out: dict[Any, Outage],
     ) -> Asked:
         """Claim, in one write. Returns what has to be claimed again, because only we can see that
@@ -220,28 +220,28 @@ class Batches:
             if isinstance(reading, Outage):
                 out[item] = reading
             elif isinstance(reading, Exception):
-                landed[keys.key] = reading
+                results[keys.key] = reading
             elif reading.won:
                 claims[item] = Claimed(self.alone(many, item), token, reading)
             elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
                 again[item] = reading.head or ALWAYS
             else:
-                self._settle(keys, reading, landed, since)
+                self._settle(keys, reading, results, since)
         return self._asked(many, again)
 
-    def _settle(self, keys: CacheKeys, reading: Reading, landed: Landed, since: float) -> None:
+    def _settle(self, keys: CacheKeys, reading: Reading, results: Results, since: float) -> None:
         """What was found needs no load. Missing, or old: a fresh one is waited for."""
         if reading.state == "held":
-            landed[keys.key] = UsageError(HELD)
+            results[keys.key] = UsageError(HELD)
         elif reading.state == "failed":
-            landed[keys.key] = remembered_failure(reading, keys.name)
+            results[keys.key] = remembered_failure(reading, keys.name)
         elif is_served(reading, keys.options):
             is_fresh = reading.state == "fresh"
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
             self._events.emit("hit" if is_fresh else "stale", keys.name)
-            landed[keys.key] = Answer(reading.value, since)
+            results[keys.key] = Answer(reading.value, since)
 
-    def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Landed:
+    def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
         *since*: when they were claimed. No old value that was there then is for those who came
@@ -263,10 +263,10 @@ class Batches:
         """The old value, if there is one, where a load failed."""
         if claim.reading.state != "stale":
             return error
-        self._events.emit("stale", claim.want.keys.name)
+        self._events.emit("stale", claim.request.keys.name)
         return Answer(claim.reading.value, since)
 
-    def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Landed:
+    def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Results:
         """Our own load, not stored, for those whose server is out."""
         items = list(out)
         cause = out[items[0]].cause

@@ -122,7 +122,7 @@ class Claim:
 
         A claim that was detached is ended as well, unless another process has continued it.
         """
-        if self._lease is not None:
+        if self._lease is not None and self._lease.is_detached:
             reattach(self._leases, self._lease)
         if not self._settled():
             return False

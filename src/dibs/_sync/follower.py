@@ -19,9 +19,9 @@ class Follower:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def follow(self, want: LoadRequest, reading: Reading, deadline: float) -> None:
+    def follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
         """Until the other load is over, as far as we know, or it is time to look or give up."""
-        options, keys = want.options, want.keys
+        options, keys = request.options, request.keys
         signal = Signal()
         transport = self._store.transport
         try:

@@ -69,9 +69,9 @@ class Loader:
 
     # ---- claiming
 
-    def claim(self, want: LoadRequest, token: bytes, when: bytes) -> Reading:
+    def claim(self, request: LoadRequest, token: bytes, when: bytes) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        [found] = self.claim_all([(want.keys, token, when)])
+        [found] = self.claim_all([(request.keys, token, when)])
         if isinstance(found, Exception):
             raise found
         if found.state == "held":
@@ -128,9 +128,9 @@ class Loader:
 
     # ---- loading
 
-    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> Answer:
+    def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> Answer:
         """Load, keep the lock alive meanwhile, store. What the function raises."""
-        [answer] = self.lead_all([Claimed(want, token, reading)], want.load, _alone)
+        [answer] = self.lead_all([Claimed(request, token, reading)], request.load, _alone)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -147,20 +147,20 @@ class Loader:
         parts us from those who ask later, and that result is not stored.
         """
         since = monotonic()
-        options = claims[0].want.options
+        options = claims[0].request.options
         parts = self._begin_all(claims, since)
         versions: list[Versions] = [[] for _ in claims]
         try:
             versions = self._watch_all(claims, parts)
             reason = _REASONS.get(claims[0].reading.state, "refresh")
-            values = split(self.call(claims[0].want.keys, reason, load))
+            values = split(self.call(claims[0].request.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
             self.writer.failed(claims, versions, error)
             raise
         except BaseException:
             for claim in claims:
-                self.writer.unlock(claim.want.keys, claim.token)
+                self.writer.unlock(claim.request.keys, claim.token)
             raise
         finally:
             self._end(claims, parts)
@@ -180,17 +180,17 @@ class Loader:
         except BaseException:  # no thread to be had, or a signal handler raised
             for claim in claims:
                 self._stop_renewing(claim.token)
-                self.writer.unlock(claim.want.keys, claim.token)
+                self.writer.unlock(claim.request.keys, claim.token)
             raise
 
     def _begin(self, claim: Claimed, since: float) -> Callable[[], None]:
-        want = claim.want
-        call = HoldCall(want.keys.lock, "", want.keys.name, want.options.lock)
+        request = claim.request
+        call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
         lock = LeaseState(call, claim.token, since)
-        self._leading[claim.token] = want, lock
+        self._leading[claim.token] = request, lock
         with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
             self._leases.renewer.keep(lock)
-        return functools.partial(self._memory.part, want.keys.key)
+        return functools.partial(self._memory.forget_loads, request.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
         """It is not kept alive any more."""
@@ -205,7 +205,7 @@ class Loader:
         versions = self._begin_tags(claims)
         asked: list[tuple[Request, Wake]] = []
         for claim, part in zip(claims, parts, strict=True):
-            keys = claim.want.keys
+            keys = claim.request.keys
             asked.append((watch_request(keys.key), part))
             asked += [(version_request(tag), part) for tag in keys.tags]
         try:
@@ -229,21 +229,21 @@ class Loader:
         if watching.remaining <= 0 or now != versions:
             part()  # changed before we could watch it
         elif not watching.tracked or not all(tag.tracked for tag in tags):
-            self.untracked_loads[claim.want.keys.key] = claim.token, versions
+            self.untracked_loads[claim.request.keys.key] = claim.token, versions
 
     def _begin_tags(self, claims: list[Claimed]) -> list[Versions]:
         """The versions of the tags of each value, before it is loaded. Outage: not known."""
-        life = max(claim.want.options.life for claim in claims)
-        tags = list(dict.fromkeys([tag for claim in claims for tag in claim.want.keys.tags]))
+        life = max(claim.request.options.life for claim in claims)
+        tags = list(dict.fromkeys([tag for claim in claims for tag in claim.request.keys.tags]))
         return [
-            [found.get(tag) for tag in claim.want.keys.tags]
+            [found.get(tag) for tag in claim.request.keys.tags]
             for found in [self.writer.begin_tags(tags, life)]
             for claim in claims
         ]
 
     def _end(self, claims: list[Claimed], parts: list[Callable[[], None]]) -> None:
         for claim, part in zip(claims, parts, strict=True):
-            keys = claim.want.keys
+            keys = claim.request.keys
             self._stop_renewing(claim.token)
             for key in (keys.key, *keys.tags):
                 self._store.transport.unwatch(key, part)
@@ -269,43 +269,43 @@ class Loader:
         stranded, self._leading = self._leading, {}
         self.untracked_loads.clear()
         requests: list[Request] = []
-        for token, (want, lock) in stranded.items():
+        for token, (request, lock) in stranded.items():
             lock.is_over = True
-            requests.append(unlock_request(want.keys, token, math.inf))
+            requests.append(unlock_request(request.keys, token, math.inf))
         if requests:
             self._store.ask_all(requests, monotonic())
 
     # ---- without a lock
 
-    def load_unguarded(self, want: LoadRequest, outage: Outage) -> Answer:
+    def load_unguarded(self, request: LoadRequest, outage: Outage) -> Answer:
         """Our own load in an outage. Unavailable: the policy is "closed"."""
-        self._store.outage(want.keys.name, outage.cause, want.options.on_outage)
-        return self.degrade(want, outage.cause)
+        self._store.outage(request.keys.name, outage.cause, request.options.on_outage)
+        return self.degrade(request, outage.cause)
 
-    def degrade(self, want: LoadRequest, cause: str) -> Answer:
+    def degrade(self, request: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
-        value = self.call(want.keys, Cause(cause).code, want.load)
-        self._events.emit("degraded", want.keys.name, cause=cause, took=monotonic() - since)
-        return Answer(packed(want.options.codec, value)[1], math.inf)
+        value = self.call(request.keys, Cause(cause).code, request.load)
+        self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
+        return Answer(packed(request.options.codec, value)[1], math.inf)
 
-    def load_beside(self, want: LoadRequest) -> Answer:
+    def load_beside(self, request: LoadRequest) -> Answer:
         """Our own load, not stored, while somebody else's takes too long.
 
         Who asked after it had begun may share it if the other load still stands when it ends:
         then the value was not deleted in between.
         """
-        before, since = self._standing(want), monotonic()
-        answer = self.degrade(want, cause_for("wait_over"))
+        before, since = self._standing(request), monotonic()
+        answer = self.degrade(request, cause_for("wait_over"))
         ended = monotonic()
-        is_unchanged = self._standing(want) == before
+        is_unchanged = self._standing(request) == before
         return Answer(answer.value, ended if is_unchanged else since)
 
-    def _standing(self, want: LoadRequest) -> Any:
+    def _standing(self, request: LoadRequest) -> Any:
         """The load that is under way, and the tags. None: nobody can tell."""
-        tags = [version_request(tag) for tag in want.keys.tags]
+        tags = [version_request(tag) for tag in request.keys.tags]
         try:
-            return self._store.ask_all([standing_request(want.keys), *tags], monotonic())
+            return self._store.ask_all([standing_request(request.keys), *tags], monotonic())
         except Outage:
             return None
 

@@ -120,7 +120,7 @@ class Reader:
 
     def changed(self, key: bytes) -> None:
         """We know that the value changed."""
-        self._memory.part(key)
+        self._memory.forget_loads(key)
         self.local.forget(key)
         self._memory.seen.pop(key, None)
 

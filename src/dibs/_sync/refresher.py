@@ -18,11 +18,11 @@ _MOST_KEYS = 50_000
 """Keys of which we remember when a refresh may be tried again."""
 
 
-class Landing:
-    """The end of a load behind its readers."""
+class BackgroundLoad:
+    """A load behind its readers: whether it has ended, and with what."""
 
     def __init__(self) -> None:
-        self.signal = Signal()
+        self.ended = Signal()
         self.answer: Answer | None = None
         """What it found; None: it failed, or is not over."""
 
@@ -43,9 +43,9 @@ class Refresher:
         self._next_try: dict[bytes, float] = {}
         """When a refresh may be tried again; not while one is under way."""
 
-    def refresh(self, want: LoadRequest, *, force: bool) -> None:
+    def refresh(self, request: LoadRequest, *, force: bool) -> None:
         """Let one of all processes load it again, while everybody reads what is there."""
-        key = want.keys.key
+        key = request.keys.key
         if self._threads.is_stranded:
             self._next_try.clear()  # what was under way ended with its event loop
         if self._next_try.get(key, 0.0) > monotonic():
@@ -53,12 +53,12 @@ class Refresher:
         with self._guard:
             if self._next_try.get(key, 0.0) > monotonic():
                 return
-            self._begin(want)
-        self._spawn(want, functools.partial(self._claim, want, force=force))
+            self._begin(request)
+        self._spawn(request, functools.partial(self._claim, request, force=force))
 
     def refresh_all(
         self,
-        wants: list[LoadRequest],
+        requests: list[LoadRequest],
         work: Callable[[list[LoadRequest]], set[bytes]],
     ) -> None:
         """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
@@ -66,59 +66,59 @@ class Refresher:
             self._next_try.clear()
         with self._guard:
             now = monotonic()
-            due = [want for want in wants if self._next_try.get(want.keys.key, 0.0) <= now]
-            for want in due:
-                self._begin(want)
+            due = [each for each in requests if self._next_try.get(each.keys.key, 0.0) <= now]
+            for request in due:
+                self._begin(request)
         if due and not self._start(functools.partial(self._end_all, due, work)):
             self._events.emit("degraded", due[0].keys.name, cause=_TOO_MANY)
-            for want in due:
-                self._try_later(want)
+            for request in due:
+                self._try_later(request)
 
     def _end_all(
         self,
-        wants: list[LoadRequest],
+        requests: list[LoadRequest],
         work: Callable[[list[LoadRequest]], set[bytes]],
     ) -> None:
         done: set[bytes] = set()
         try:
-            done = work(wants)
+            done = work(requests)
         finally:
-            for want in wants:
-                if want.keys.key in done:
-                    self._next_try.pop(want.keys.key, None)
+            for request in requests:
+                if request.keys.key in done:
+                    self._next_try.pop(request.keys.key, None)
                 else:
-                    self._try_later(want)
+                    self._try_later(request)
 
-    def lead(self, want: LoadRequest, token: bytes, reading: Reading) -> "Landing | None":
+    def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> BackgroundLoad | None:
         """The same, where the claim is ours already. None: it could not be begun."""
-        self._begin(want)
-        landing = Landing()
-        work = functools.partial(self._land, landing, want, token, reading)
-        if self._spawn(want, functools.partial(self._end, want, work)):
-            return landing
-        self._loader.writer.unlock(want.keys, token)
+        self._begin(request)
+        load = BackgroundLoad()
+        work = functools.partial(self._run, load, request, token, reading)
+        if self._spawn(request, functools.partial(self._end, request, work)):
+            return load
+        self._loader.writer.unlock(request.keys, token)
         return None
 
-    def _land(
-        self, landing: "Landing", want: LoadRequest, token: bytes, reading: Reading
+    def _run(
+        self, load: BackgroundLoad, request: LoadRequest, token: bytes, reading: Reading
     ) -> None:
         try:
-            landing.answer = self._loader.lead(want, token, reading)
+            load.answer = self._loader.lead(request, token, reading)
         finally:
-            landing.signal.set()
+            load.ended.set()
 
-    def _begin(self, want: LoadRequest) -> None:
+    def _begin(self, request: LoadRequest) -> None:
         if len(self._next_try) >= _MOST_KEYS:
             self._next_try.clear()
         # Not for ever: a thread that hangs cannot be stopped, and must not be the last to try.
-        limit = want.options.load_timeout + want.options.lock_ttl
-        self._next_try[want.keys.key] = monotonic() + limit
+        limit = request.options.load_timeout + request.options.lock_ttl
+        self._next_try[request.keys.key] = monotonic() + limit
 
-    def _spawn(self, want: LoadRequest, work: Callable[[], Any]) -> bool:
+    def _spawn(self, request: LoadRequest, work: Callable[[], Any]) -> bool:
         if self._start(work):
             return True
-        self._try_later(want)
-        self._events.emit("degraded", want.keys.name, cause=_TOO_MANY)
+        self._try_later(request)
+        self._events.emit("degraded", request.keys.name, cause=_TOO_MANY)
         return False
 
     def _start(self, work: Callable[[], Any]) -> bool:
@@ -127,31 +127,33 @@ class Refresher:
             work = functools.partial(work_behind, self._events, self._events.origins(), work)
         return self._threads.spawn(work)
 
-    def _claim(self, want: LoadRequest, *, force: bool) -> None:
+    def _claim(self, request: LoadRequest, *, force: bool) -> None:
         token = self._leases.new_token()
         try:
-            reading = self._loader.claim(want, token, ALWAYS if force else IF_NEEDED)
+            reading = self._loader.claim(request, token, ALWAYS if force else IF_NEEDED)
         except Exception:
-            self._try_later(want)
+            self._try_later(request)
             raise
         if not reading.won:
-            self._try_later(want)
+            self._try_later(request)
             return
-        self._end(want, functools.partial(self._loader.lead, want, token, reading))
+        self._end(request, functools.partial(self._loader.lead, request, token, reading))
 
-    def _end(self, want: LoadRequest, work: Callable[[], Any]) -> None:
+    def _end(
+        self, request: LoadRequest, work: Callable[[], Any]
+    ) -> None:
         try:
             work()
         except Exception:
-            self._try_later(want)
+            self._try_later(request)
             raise
-        self._next_try.pop(want.keys.key, None)
+        self._next_try.pop(request.keys.key, None)
 
-    def _try_later(self, want: LoadRequest) -> None:
+    def _try_later(self, request: LoadRequest) -> None:
         """Somebody else loads it, or the load failed: its lock stands, so asking is of no use."""
-        options = want.options
+        options = request.options
         pause = max(min(options.lock_ttl, options.ttl), options.poll)
-        self._next_try[want.keys.key] = monotonic() + pause
+        self._next_try[request.keys.key] = monotonic() + pause
 
     def stop(self) -> None:
         """End all of it; others take over."""

@@ -79,7 +79,7 @@ class Writer:
         missing = [place for place, each in enumerate(made) if isinstance(each, Absent)]
         if missing:
             some = [claims[place] for place in missing]
-            absent = Absent(some[0].want.keys.name)
+            absent = Absent(some[0].request.keys.name)
             self.failed(some, [versions[place] for place in missing], absent)
         results = [each for each in made if isinstance(each, Result)]
         answers = iter(self._store_all(results, took, since) if results else [])
@@ -92,13 +92,13 @@ class Writer:
             return value
         try:
             # What the store gives to others, also to the first. What cannot be read is not stored.
-            payload, value = packed(claim.want.options.codec, value)
+            payload, value = packed(claim.request.options.codec, value)
         except BaseException as error:
-            self.unlock(claim.want.keys, claim.token)
+            self.unlock(claim.request.keys, claim.token)
             if isinstance(error, Exception):
                 return error
             raise
-        options = claim.want.options
+        options = claim.request.options
         fresh = None if ttl is None else jittered(options, random.random(), ttl)
         return Result(claim, versions, value, payload, fresh)
 
@@ -160,7 +160,7 @@ class Writer:
         requests: list[Request] = []
         remembered: list[Claimed] = []
         for claim, tagged in zip(claims, versions, strict=True):
-            keys, token = claim.want.keys, claim.token
+            keys, token = claim.request.keys, claim.token
             if not isinstance(error, Absent):
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
@@ -183,18 +183,18 @@ class Writer:
             replies = [outage] * len(requests)
         except BaseException:
             for claim in claims:
-                self.unlock(claim.want.keys, claim.token)
+                self.unlock(claim.request.keys, claim.token)
             raise
         for claim, reply in zip(claims, replies, strict=True):
             if reply != 1:
-                self.unlock(claim.want.keys, claim.token)
+                self.unlock(claim.request.keys, claim.token)
                 is_out = isinstance(reply, Outage)
                 cause = reply.cause if is_out else cause_for("superseded")
-                self._events.emit("rejected_write", claim.want.keys.name, cause=cause)
+                self._events.emit("rejected_write", claim.request.keys.name, cause=cause)
 
 
 def _rest(claim: Claimed) -> float:
-    return claim.want.options.lock_ttl if claim.reading.state == "stale" else 0.0
+    return claim.request.options.lock_ttl if claim.reading.state == "stale" else 0.0
 
 
 class Result(NamedTuple):
@@ -210,7 +210,7 @@ class Result(NamedTuple):
     @property
     def keys(self) -> CacheKeys:
         """Where it belongs."""
-        return self.claim.want.keys
+        return self.claim.request.keys
 
     def request(self, made_at: float, took: float) -> Request:
         """Store it; or, where it is not to be stored, find out whether it could be."""

@@ -53,7 +53,7 @@ def claim(
 
 def _request(submission: Submission, name: str) -> ClaimRequest:
     key, payload, _, policy, _ = submission
-    return ClaimRequest(f"once:{key}", policy.terms, payload, name)
+    return ClaimRequest(f"once:{key}", policy.claim_options, payload, name)
 
 
 def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:

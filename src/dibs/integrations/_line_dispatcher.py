@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from .. import AsyncDibs, Busy, Dibs, UsageError
 from ._line_deduplication import Deduplication, ThreadDeduplication
-from ._line_desk import Desk, Ended, ThreadDesk
 from ._line_events import (
     ACTOR_NAME,
     REPLY_NAME,
@@ -24,6 +23,7 @@ from ._line_events import (
     reply_key,
     reply_token,
 )
+from ._line_workers import Ended, ThreadWorkerPool, WorkerPool
 
 _log = logging.getLogger("dibs.linebot")
 SEND_WITHIN = 6.0
@@ -146,7 +146,9 @@ class Dispatcher(_Routes):
         self._busy = busy
         self._ttl = ttl
         self._deduplication = Deduplication(dibs)
-        self._desk: Desk[Any] = Desk(self._work, concurrency=concurrency, limit=limit, ended=ended)
+        self._workers: WorkerPool[Any] = WorkerPool(
+            self._work, concurrency=concurrency, limit=limit, ended=ended
+        )
         self._client: Any = None
 
     def receive(self, body: bytes, signature: str | None) -> int:
@@ -158,11 +160,11 @@ class Dispatcher(_Routes):
         events = self._parsed(body, signature)
         if events is None:
             return 400
-        return 200 if self._desk.accept(events) else 503
+        return 200 if self._workers.accept(events) else 503
 
     async def aclose(self, within: float = DRAIN_WITHIN) -> None:
         """Wait until all events are done, *within* seconds at most, and close."""
-        await self._desk.drain(within)
+        await self._workers.drain(within)
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()
@@ -250,7 +252,7 @@ class ThreadDispatcher(_Routes):
         self._busy = busy
         self._ttl = ttl
         self._deduplication = ThreadDeduplication(dibs)
-        self._desk: ThreadDesk[Any] = ThreadDesk(
+        self._workers: ThreadWorkerPool[Any] = ThreadWorkerPool(
             self._work, concurrency=concurrency, limit=limit, ended=ended
         )
         self._lock = threading.Lock()
@@ -261,11 +263,11 @@ class ThreadDispatcher(_Routes):
         events = self._parsed(body, signature)
         if events is None:
             return 400
-        return 200 if self._desk.accept(events) else 503
+        return 200 if self._workers.accept(events) else 503
 
     def close(self, within: float = DRAIN_WITHIN) -> None:
         """Wait until all events are done, *within* seconds at most, and close."""
-        self._desk.drain(within)
+        self._workers.drain(within)
         with self._lock:
             client, self._client = self._client, None
         if client is not None:

@@ -20,7 +20,7 @@ from arq.jobs import Job as ArqJob
 from arq.jobs import JobStatus
 
 from .. import AsyncDibs, Duplicate, UsageError
-from ._jobs import AsyncUniqueJobs
+from ._async.jobs import AsyncUniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
 __all__ = ["enqueue_job", "unique"]

@@ -21,7 +21,7 @@ from celery.exceptions import Ignore
 from celery.signals import task_revoked
 
 from .. import Dibs, Duplicate, Unavailable
-from ._jobs import Run, UniqueJobs
+from ._sync.jobs import Run, UniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]

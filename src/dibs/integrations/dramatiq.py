@@ -18,7 +18,7 @@ from dramatiq import Actor, Middleware
 from dramatiq.middleware import SkipMessage
 
 from .. import Dibs, Duplicate
-from ._jobs import Run, UniqueJobs
+from ._sync.jobs import Run, UniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]

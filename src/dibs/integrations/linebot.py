@@ -16,7 +16,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
 from ._line_deduplication import Deduplication, EventMemory, ThreadDeduplication
-from ._line_desk import Desk, ThreadDesk
 from ._line_dispatcher import Dispatcher, ThreadDispatcher, to_its_end
 from ._line_events import (
     EVENT_NAME,
@@ -27,17 +26,18 @@ from ._line_events import (
     reply_key,
     signature_is_right,
 )
+from ._line_workers import ThreadWorkerPool, WorkerPool
 
 __all__ = [
     "EVENT_NAME",
     "WINDOW",
     "Deduplication",
-    "Desk",
     "Dispatcher",
     "EventMemory",
     "ThreadDeduplication",
-    "ThreadDesk",
     "ThreadDispatcher",
+    "ThreadWorkerPool",
+    "WorkerPool",
     "actor_key",
     "event_id",
     "event_key",

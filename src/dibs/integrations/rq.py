@@ -22,7 +22,7 @@ from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Job as RQJob
 
 from .. import Dibs, Duplicate
-from ._jobs import Run, UniqueJobs
+from ._sync.jobs import Run, UniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["UniqueQueue", "unique"]

@@ -29,7 +29,7 @@ from taskiq.kicker import AsyncKicker
 from taskiq_dependencies.dependency import Dependency
 
 from .. import AsyncDibs, Duplicate
-from ._jobs import AsyncRun, AsyncUniqueJobs
+from ._async.jobs import AsyncRun, AsyncUniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
 __all__ = ["unique"]

@@ -28,7 +28,7 @@ HELLO = [{"type": "text", "text": "哈囉"}]
 REPLY, PUSH = "/v2/bot/message/reply", "/v2/bot/message/push"
 
 
-class Desk:
+class Outbound:
     """A sender, and the LINE that it talks to."""
 
     def __init__(self, line: LocalLine, sender: Sender, metrics: Metrics) -> None:
@@ -52,7 +52,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def sending(redis_url: str, **options: Any) -> AsyncIterator[Desk]:
+async def sending(redis_url: str, **options: Any) -> AsyncIterator[Outbound]:
     metrics = Metrics()
     given = {"push": False, "access_token": ACCESS_TOKEN} | options
     ttl = given.pop("reply_token_ttl", 60.0)
@@ -64,7 +64,7 @@ async def sending(redis_url: str, **options: Any) -> AsyncIterator[Desk]:
         api_base = given.pop("api_base", line.api_base)
         sender = Sender(api_base, given.pop("access_token"), dibs=dibs, counted_in=metrics, **given)
         try:
-            yield Desk(line, sender, metrics)
+            yield Outbound(line, sender, metrics)
         finally:
             await sender.aclose()
 
@@ -74,10 +74,10 @@ async def sending(redis_url: str, **options: Any) -> AsyncIterator[Desk]:
 
 async def test_a_reply(valkey: Server) -> None:
     """It is in the chat, it is counted, and the token is marked, not written down."""
-    async with sending(valkey.url) as desk:
-        token = desk.token()
-        assert await desk.sender.reply(token, HELLO) == "sent"
-        assert desk.line.chat().sent == HELLO and desk.replied("sent") == 1
+    async with sending(valkey.url) as outbound:
+        token = outbound.token()
+        assert await outbound.sender.reply(token, HELLO) == "sent"
+        assert outbound.line.chat().sent == HELLO and outbound.replied("sent") == 1
         digest = hashlib.sha256(token.encode()).hexdigest()[:32]
         assert valkey.keys() == [f"line:reply:{digest}"]
         assert valkey.client().ttl(valkey.keys()[0]) > 20 * 60
@@ -85,32 +85,32 @@ async def test_a_reply(valkey: Server) -> None:
 
 async def test_a_token_is_spent_once(valkey: Server) -> None:
     """A second reply is not even sent, by whichever process."""
-    async with sending(valkey.url) as desk, AsyncDibs(valkey.url) as other:
-        token = desk.token()
-        assert await desk.sender.reply(token, HELLO) == "sent"
-        assert await desk.sender.reply(token, HELLO) == "spent"
+    async with sending(valkey.url) as outbound, AsyncDibs(valkey.url) as other:
+        token = outbound.token()
+        assert await outbound.sender.reply(token, HELLO) == "sent"
+        assert await outbound.sender.reply(token, HELLO) == "spent"
         elsewhere = Sender(
-            desk.line.api_base, ACCESS_TOKEN, dibs=other, push=True, counted_in=Metrics()
+            outbound.line.api_base, ACCESS_TOKEN, dibs=other, push=True, counted_in=Metrics()
         )
-        assert await elsewhere.reply(token, HELLO, to=desk.line.me.chat_id) == "spent"
+        assert await elsewhere.reply(token, HELLO, to=outbound.line.me.chat_id) == "spent"
         await elsewhere.aclose()
-        assert desk.routes == [REPLY]
+        assert outbound.routes == [REPLY]
 
 
 async def test_two_at_once(valkey: Server) -> None:
     """Of two that reply at the same moment, one does."""
-    async with sending(valkey.url) as desk:
-        token = desk.token()
-        outcomes = await asyncio.gather(*(desk.sender.reply(token, HELLO) for _ in range(5)))
+    async with sending(valkey.url) as outbound:
+        token = outbound.token()
+        outcomes = await asyncio.gather(*(outbound.sender.reply(token, HELLO) for _ in range(5)))
         assert sorted(outcomes) == ["sent", *["spent"] * 4]
-        assert desk.routes == [REPLY]
+        assert outbound.routes == [REPLY]
 
 
 async def test_nothing_to_reply_to(valkey: Server) -> None:
     """Events without a token are answered by nobody."""
-    async with sending(valkey.url) as desk:
-        assert await desk.sender.reply(None, HELLO, to="U1") == "no_token"
-        assert desk.routes == []
+    async with sending(valkey.url) as outbound:
+        assert await outbound.sender.reply(None, HELLO, to="U1") == "no_token"
+        assert outbound.routes == []
 
 
 @pytest.mark.parametrize(
@@ -119,54 +119,57 @@ async def test_nothing_to_reply_to(valkey: Server) -> None:
 )
 async def test_line_says_no(valkey: Server, status: int, outcome: str) -> None:
     """Told apart, counted, not repeated, and not pushed: it may have been sent, or must not be."""
-    async with sending(valkey.url, push=True) as desk:
-        desk.line.fail_next(REPLY, status=status)
-        token = desk.token()
-        assert await desk.sender.reply(token, HELLO, to=desk.line.me.chat_id) == outcome
-        assert desk.replied(outcome) == 1 and desk.routes == [REPLY]
+    async with sending(valkey.url, push=True) as outbound:
+        outbound.line.fail_next(REPLY, status=status)
+        token = outbound.token()
+        assert await outbound.sender.reply(token, HELLO, to=outbound.line.me.chat_id) == outcome
+        assert outbound.replied(outcome) == 1 and outbound.routes == [REPLY]
 
 
 async def test_a_message_that_line_does_not_like(valkey: Server) -> None:
     """A mistake of ours is not taken for an old token."""
-    async with sending(valkey.url, push=True) as desk:
+    async with sending(valkey.url, push=True) as outbound:
         wrong = [{"type": "text", "text": ""}]
-        assert await desk.sender.reply(desk.token(), wrong, to=desk.line.me.chat_id) == "rejected"
-        assert desk.routes == [REPLY]
+        assert (
+            await outbound.sender.reply(outbound.token(), wrong, to=outbound.line.me.chat_id)
+            == "rejected"
+        )
+        assert outbound.routes == [REPLY]
 
 
 async def test_a_token_of_another_channel(valkey: Server) -> None:
     """LINE does not know us: counted as that, so that somebody can be woken."""
-    async with sending(valkey.url, access_token="another") as desk:
-        assert await desk.sender.reply(desk.token(), HELLO) == "unauthorized"
+    async with sending(valkey.url, access_token="another") as outbound:
+        assert await outbound.sender.reply(outbound.token(), HELLO) == "unauthorized"
 
 
 async def test_a_late_answer_is_not_repeated(valkey: Server) -> None:
     """LINE took the reply and answered too late: it was sent once, and stays once."""
-    async with sending(valkey.url, push=True, longest=0.5) as desk:
-        desk.line.fail_next(REPLY, delay=1)
-        token = desk.token()
-        assert await desk.sender.reply(token, HELLO, to=desk.line.me.chat_id) == "timeout"
-        assert desk.line.chat().sent == HELLO
-        assert await desk.sender.reply(token, HELLO) == "spent"
-        assert desk.line.chat().sent == HELLO and PUSH not in desk.routes
+    async with sending(valkey.url, push=True, longest=0.5) as outbound:
+        outbound.line.fail_next(REPLY, delay=1)
+        token = outbound.token()
+        assert await outbound.sender.reply(token, HELLO, to=outbound.line.me.chat_id) == "timeout"
+        assert outbound.line.chat().sent == HELLO
+        assert await outbound.sender.reply(token, HELLO) == "spent"
+        assert outbound.line.chat().sent == HELLO and PUSH not in outbound.routes
 
 
 async def test_line_is_not_there(valkey: Server) -> None:
     """Nothing listens: unreachable, and no exception."""
-    async with sending(valkey.url, api_base=f"http://127.0.0.1:{free_port()}") as desk:
-        assert await desk.sender.reply(desk.token(), HELLO) == "unreachable"
-        await desk.sender.show_loading(desk.line.me.chat_id)
+    async with sending(valkey.url, api_base=f"http://127.0.0.1:{free_port()}") as outbound:
+        assert await outbound.sender.reply(outbound.token(), HELLO) == "unreachable"
+        await outbound.sender.show_loading(outbound.line.me.chat_id)
 
 
 async def test_no_ids_in_the_log(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
     """What went wrong is said with LINE's request id, and with nobody else's."""
     caplog.set_level(logging.DEBUG, logger="apps.weamind")
-    async with sending(valkey.url) as desk:
-        desk.line.fail_next(REPLY, status=500)
-        token = desk.token()
-        await desk.sender.reply(token, HELLO, to=desk.line.me.chat_id)
-        assert f"server_error (500, request {desk.line.calls[0].request_id})" in caplog.text
-        for private in (token, desk.line.me.chat_id, "哈囉", ACCESS_TOKEN):
+    async with sending(valkey.url) as outbound:
+        outbound.line.fail_next(REPLY, status=500)
+        token = outbound.token()
+        await outbound.sender.reply(token, HELLO, to=outbound.line.me.chat_id)
+        assert f"server_error (500, request {outbound.line.calls[0].request_id})" in caplog.text
+        for private in (token, outbound.line.me.chat_id, "哈囉", ACCESS_TOKEN):
             assert private not in caplog.text
 
 
@@ -176,39 +179,39 @@ async def test_no_ids_in_the_log(valkey: Server, caplog: pytest.LogCaptureFixtur
 async def test_an_expired_token_is_pushed(valkey: Server) -> None:
     """Only where that is allowed: it surely was not sent, and a push costs quota."""
     for allowed in (True, False):
-        async with sending(valkey.url, push=allowed, reply_token_ttl=-1.0) as desk:
-            me = desk.line.me.chat_id
-            assert await desk.sender.reply(desk.token(), HELLO, to=me) == "invalid_token"
-            assert desk.routes == ([REPLY, PUSH] if allowed else [REPLY])
-            assert desk.line.chat().sent == (HELLO if allowed else [])
-            assert desk.pushed("sent") == (1 if allowed else 0)
+        async with sending(valkey.url, push=allowed, reply_token_ttl=-1.0) as outbound:
+            me = outbound.line.me.chat_id
+            assert await outbound.sender.reply(outbound.token(), HELLO, to=me) == "invalid_token"
+            assert outbound.routes == ([REPLY, PUSH] if allowed else [REPLY])
+            assert outbound.line.chat().sent == (HELLO if allowed else [])
+            assert outbound.pushed("sent") == (1 if allowed else 0)
 
 
 async def test_a_push_is_repeated_with_its_key(valkey: Server) -> None:
     """LINE took it and answered too late: the second try says the same key, and it came once."""
-    async with sending(valkey.url, push=True, reply_token_ttl=-1.0, longest=1.0) as desk:
-        desk.line.fail_next(PUSH, delay=1.5)
-        await desk.sender.reply(desk.token(), HELLO, to=desk.line.me.chat_id)
-        assert desk.line.chat().sent == HELLO and desk.pushed("sent") == 1
-        assert [call.status for call in desk.line.calls if call.route == PUSH][-1] == 409
+    async with sending(valkey.url, push=True, reply_token_ttl=-1.0, longest=1.0) as outbound:
+        outbound.line.fail_next(PUSH, delay=1.5)
+        await outbound.sender.reply(outbound.token(), HELLO, to=outbound.line.me.chat_id)
+        assert outbound.line.chat().sent == HELLO and outbound.pushed("sent") == 1
+        assert [call.status for call in outbound.line.calls if call.route == PUSH][-1] == 409
 
 
 async def test_a_push_that_line_refuses(valkey: Server) -> None:
     """The quota is used up: counted, said, and not tried again."""
-    async with sending(valkey.url, push=True, reply_token_ttl=-1.0) as desk:
-        desk.line.fail_next(PUSH, status=429, times=9)
-        await desk.sender.reply(desk.token(), HELLO, to=desk.line.me.chat_id)
-        assert desk.routes == [REPLY, PUSH] and desk.pushed("rate_limited") == 1
+    async with sending(valkey.url, push=True, reply_token_ttl=-1.0) as outbound:
+        outbound.line.fail_next(PUSH, status=429, times=9)
+        await outbound.sender.reply(outbound.token(), HELLO, to=outbound.line.me.chat_id)
+        assert outbound.routes == [REPLY, PUSH] and outbound.pushed("rate_limited") == 1
 
 
 async def test_in_doubt_nothing_is_pushed(own_server: Server) -> None:
     """While Redis is out nobody knows who spent a token: what LINE refuses is not pushed."""
     own_server.kill()
-    async with sending(own_server.url, push=True) as desk:
-        token, me = desk.token(), desk.line.me.chat_id
-        assert await desk.sender.reply(token, HELLO, to=me) == "sent"
-        assert await desk.sender.reply(token, HELLO, to=me) == "invalid_token"
-        assert desk.routes == [REPLY, REPLY]
+    async with sending(own_server.url, push=True) as outbound:
+        token, me = outbound.token(), outbound.line.me.chat_id
+        assert await outbound.sender.reply(token, HELLO, to=me) == "sent"
+        assert await outbound.sender.reply(token, HELLO, to=me) == "invalid_token"
+        assert outbound.routes == [REPLY, REPLY]
 
 
 async def test_the_bot_pushes_where_it_may(open_house: Open) -> None:

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.line.desk import Desk
 from apps.weamind.line.events import Event, Malformed, parse_webhook
 from apps.weamind.line.webhook import LONGEST_BODY, TooLong, read_body
+from apps.weamind.line.workers import WorkerPool
 from dibs.testing import Server, aeventually
 
 from .conftest import HOME, SECRET, XINYI, House, Open, is_forecast, signed
@@ -206,7 +206,7 @@ async def test_the_200_waits_for_nobody(open_house: Open) -> None:
         assert is_forecast((await house.replies(1))[0])
 
 
-# ------------------------------------------------------------------------------- the desk
+# ------------------------------------------------------------------------------- the worker pool
 
 
 async def test_beyond_the_bound(open_house: Open) -> None:
@@ -243,12 +243,12 @@ async def test_one_after_the_other_where_there_is_room_for_one() -> None:
         running, done = running - 1, done + 1
         return "done"
 
-    desk = Desk(work, concurrency=3, limit=100, counted_in=Metrics())
-    assert desk.accept([Event()] * 40) and desk.accept([Event()] * 60)
-    assert not desk.accept([Event()])
-    assert await desk.drain(within=20) == 0
+    workers = WorkerPool(work, concurrency=3, limit=100, counted_in=Metrics())
+    assert workers.accept([Event()] * 40) and workers.accept([Event()] * 60)
+    assert not workers.accept([Event()])
+    assert await workers.drain(within=20) == 0
     assert (most, done) == (3, 100)
-    assert desk.accept([Event()]) and await desk.drain(within=20) == 0
+    assert workers.accept([Event()]) and await workers.drain(within=20) == 0
 
 
 async def test_an_event_that_hangs_is_given_up() -> None:
@@ -261,9 +261,9 @@ async def test_an_event_that_hangs_is_given_up() -> None:
             await hanging.wait()
         return "done"
 
-    desk = Desk(work, concurrency=1, limit=10, counted_in=metrics, longest=0.05)
-    desk.accept([Event(type="hang"), Event()])
-    assert await desk.drain(within=20) == 0
+    workers = WorkerPool(work, concurrency=1, limit=10, counted_in=metrics, longest=0.05)
+    workers.accept([Event(type="hang"), Event()])
+    assert await workers.drain(within=20) == 0
     counted = metrics.registry.get_sample_value
     assert counted("line_events_total", {"outcome": "late"}) == 1
     assert counted("line_events_total", {"outcome": "done"}) == 1
@@ -278,10 +278,10 @@ async def test_what_is_not_done_in_time_is_cut() -> None:
         await hanging.wait()
         return "done"
 
-    desk = Desk(work, concurrency=1, limit=10, counted_in=metrics)
-    desk.accept([Event(), Event()])
+    workers = WorkerPool(work, concurrency=1, limit=10, counted_in=metrics)
+    workers.accept([Event(), Event()])
     await asyncio.sleep(0)
-    assert await desk.drain(within=0.05) == 2
+    assert await workers.drain(within=0.05) == 2
     assert metrics.registry.get_sample_value("line_events_total", {"outcome": "cut"}) == 2
     assert metrics.registry.get_sample_value("line_events_in_house") == 0
 

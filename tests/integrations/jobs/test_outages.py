@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from dibs import Dibs, Duplicate, Event, Unavailable
-from dibs.integrations._jobs import UniqueJobs
+from dibs.integrations._sync.jobs import UniqueJobs
 from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, eventually
 

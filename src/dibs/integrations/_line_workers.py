@@ -22,7 +22,7 @@ Ended = Callable[[str, int], object]
 """Called with what became of events, in a word, and how many they are."""
 
 
-class Desk(Generic[E]):
+class WorkerPool(Generic[E]):
     """Events under way, as tasks. One that fails, hangs or is cut short hurts no other.
 
     *work* does what an event asks for and returns what became of it, in a word. *ended* is called
@@ -44,7 +44,7 @@ class Desk(Generic[E]):
         self._work = work
         self._limit = limit
         self._longest = longest
-        self._room = asyncio.Semaphore(concurrency)
+        self._semaphore = asyncio.Semaphore(concurrency)
         self._ended = ended or _nothing
         self._queued = queued or _nothing
         self._running = running
@@ -55,9 +55,9 @@ class Desk(Generic[E]):
         return f"<{type(self).__name__} {len(self._tasks)} of {self._limit} events>"
 
     def accept(self, events: Sequence[E]) -> bool:
-        """True: each of them will be worked on. False: there is no room for all, so for none.
+        """True: each of them will be worked on. False: they do not all fit, so none is.
 
-        While it drains there is no room.
+        While it drains none is accepted.
         """
         if self._is_draining or len(self._tasks) + len(events) > self._limit:
             _refuse(self._ended, len(events))
@@ -107,7 +107,7 @@ class Desk(Generic[E]):
     async def _run(self, event: E) -> None:
         outcome = "cut"
         try:
-            async with self._room:
+            async with self._semaphore:
                 with self._running():
                     outcome = await self._outcome(event)
         finally:
@@ -125,7 +125,7 @@ class Desk(Generic[E]):
             return _failed(error)
 
 
-class ThreadDesk(Generic[E]):
+class ThreadWorkerPool(Generic[E]):
     """The same with threads, which cannot be cut: what takes too long is waited for elsewhere."""
 
     def __init__(
@@ -148,21 +148,21 @@ class ThreadDesk(Generic[E]):
         return f"<{type(self).__name__} {len(self._futures)} of {self._limit} events>"
 
     def accept(self, events: Sequence[E]) -> bool:
-        """As in `Desk`."""
+        """As in `WorkerPool`."""
         with self._lock:
-            is_room = not self._is_drained and len(self._futures) + len(events) <= self._limit
-            started = [self._pool.submit(self._run, each) for each in events] if is_room else []
+            fits = not self._is_drained and len(self._futures) + len(events) <= self._limit
+            started = [self._pool.submit(self._run, each) for each in events] if fits else []
             self._futures.update(started)
         for future in started:
             future.add_done_callback(self._gone)
-        if not is_room:
+        if not fits:
             _refuse(self._ended, len(events))
-        return is_room
+        return fits
 
     def drain(self, within: float) -> int:
         """Wait until all events are done, *within* seconds at most: how many are not.
 
-        Those that have not begun by then never will. From now on there is no room.
+        Those that have not begun by then never will. From now on none is accepted.
         """
         with self._lock:
             self._is_drained = True

@@ -1,4 +1,4 @@
-"""Where events are worked on after LINE has had its 200: the desk of dibs, counted in our metrics.
+"""Where events are worked on after LINE has had its 200: the pool of dibs, counted in our metrics.
 
 The rule beyond the bound: a webhook whose events do not all fit is refused as a whole, with 503.
 LINE counts that as an error of the bot, and delivers it again where redelivery is switched on.
@@ -18,7 +18,7 @@ Work = Callable[[Event], Awaitable[str]]
 """Does what an event asks for; returns what became of it, in a word."""
 
 
-class Desk(linebot.Desk[Event]):
+class WorkerPool(linebot.WorkerPool[Event]):
     """Events under way. One that fails, hangs or is cut short hurts no other."""
 
     def __init__(

@@ -213,3 +213,41 @@ def fork_in_an_outage(port: int) -> list[str]:
 def test_a_forked_child_logs_the_outage_for_itself(valkey: Server, spawn: Spawn) -> None:
     """Its parent had logged one before the fork: the child has its own."""
     assert spawn(fork_in_an_outage, valkey.port).result() == ["WARNING"]
+
+
+def fork_with_a_leader_and_a_scheduler(url: str) -> list[object]:
+    """Whether there is a leader after a child has left the block, and what that child logged."""
+    import logging
+    import os
+    import sys
+
+    from dibs import Dibs, LeaseLost
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("dibs").addHandler(handler)
+    dibs, (reader, writer) = Dibs(url, budget=5), os.pipe()
+    dibs.scheduled(every=3600, key="hourly")(print)
+    try:
+        with dibs.leader("indexer", ttl=60), dibs.scheduler(drain=60):
+            pid = os.fork()
+            if pid == 0:
+                lines.clear()
+                sys.exit()
+            os.close(writer)
+            child = os.read(reader, 1000).decode()
+            os.waitpid(pid, 0)
+            is_led = dibs.peek("indexer") is not None
+    except (SystemExit, LeaseLost):
+        os.write(writer, repr(lines).encode())
+        os._exit(0)
+    dibs.close()
+    return [is_led, child]
+
+
+def test_a_forked_child_that_leaves_the_block_ends_neither_leader_nor_scheduler(
+    valkey: Server, spawn: Spawn
+) -> None:
+    """It does not wait for the threads of its parent, and reports nobody as deposed."""
+    assert spawn(fork_with_a_leader_and_a_scheduler, valkey.url).result() == [True, "[]"]

@@ -85,10 +85,14 @@ class AsyncLeadership:
         try:
             await hold.__aexit__(kind, error, traceback)
         finally:
-            if not state.is_lost:
-                self._report_resigned(state)
-            elif not self._is_deposed:
-                self._report_deposed()
+            if self._leases.owns(state):  # in a forked child nothing ends: its parent leads
+                self._report_end(state)
+
+    def _report_end(self, state: LeaseState) -> None:
+        if not state.is_lost:
+            self._report_resigned(state)
+        elif not self._is_deposed:
+            self._report_deposed()
 
     # ---- every change is an event and a log line
 

@@ -23,6 +23,8 @@ class AsyncScheduler:
         self._schedules = schedules
         self._drain = drain
         self._runners: list[AsyncRunner] = []
+        self._identity = leases.identity
+        """Of the process that runs them."""
 
     async def __aenter__(self) -> "AsyncScheduler":
         if self._runners:
@@ -31,7 +33,7 @@ class AsyncScheduler:
         if not self._schedules:
             raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
         runners = [AsyncRunner(self._leases, each, self._read) for each in self._schedules.values()]
-        self._runners = runners
+        self._runners, self._identity = runners, self._leases.identity
         try:
             for runner in runners:
                 runner.start()
@@ -42,6 +44,8 @@ class AsyncScheduler:
 
     async def __aexit__(self, *_: object) -> None:
         runners, self._runners = self._runners, []
+        if self._leases.identity is not self._identity:
+            return  # this is a forked child: its parent runs them
         until = monotonic() + self._drain
         for runner in runners:
             runner.stop()

@@ -24,6 +24,8 @@ class Scheduler:
         self._schedules = schedules
         self._drain = drain
         self._runners: list[Runner] = []
+        self._identity = leases.identity
+        """Of the process that runs them."""
 
     def __enter__(self) -> "Scheduler":
         if self._runners:
@@ -32,7 +34,7 @@ class Scheduler:
         if not self._schedules:
             raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
         runners = [Runner(self._leases, each, self._read) for each in self._schedules.values()]
-        self._runners = runners
+        self._runners, self._identity = runners, self._leases.identity
         try:
             for runner in runners:
                 runner.start()
@@ -43,6 +45,8 @@ class Scheduler:
 
     def __exit__(self, *_: object) -> None:
         runners, self._runners = self._runners, []
+        if self._leases.identity is not self._identity:
+            return  # this is a forked child: its parent runs them
         until = monotonic() + self._drain
         for runner in runners:
             runner.stop()

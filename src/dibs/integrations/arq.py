@@ -155,5 +155,6 @@ async def _keep_token(pool: Any, job_id: str, token: str | None, ttl: float) -> 
 
 
 async def _retry_token(pool: Any, job_id: str) -> str | None:
-    found = await pool.getdel(_RETRY_KEY + job_id)
+    # Not deleted: a worker may die between this and continuing the claim. It can be used once.
+    found = await pool.get(_RETRY_KEY + job_id)
     return None if found is None else found.decode()

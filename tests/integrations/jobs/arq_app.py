@@ -12,7 +12,7 @@ from dibs import AsyncDibs
 from dibs.integrations.arq import unique
 from tests.integrations.jobs.steering import URL, obey
 
-LEASE = 2
+LEASE = 5
 
 dibs = AsyncDibs(URL, namespace="unique:", budget=5)
 

@@ -12,7 +12,7 @@ from dibs import AsyncDibs
 from dibs.integrations.taskiq import unique
 from tests.integrations.jobs.steering import URL, TriedAgain, obey
 
-LEASE = 2
+LEASE = 5
 Here = Annotated[Context, TaskiqDepends()]
 
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from arq import Worker, create_pool
+from arq import Retry, Worker, create_pool
 from arq.connections import RedisSettings
 
 from dibs import AsyncDibs, Unavailable, UsageError
@@ -165,6 +165,42 @@ async def test_a_job_of_a_killed_arq_worker_runs_in_another(
             assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
             steering.order(key)
             assert await ended(first) == key
+
+
+async def test_a_retry_whose_worker_dies_before_it_starts_runs_in_another(
+    broker: Server, key: str
+) -> None:
+    """The claim of a job that is tried again can be continued until that is done."""
+    async with opened(broker) as (_, pool), AsyncDibs(broker.url, namespace=key, budget=5) as dibs:
+        tries: list[int] = []
+
+        async def work(ctx: Any, x: int) -> None:
+            tries.append(ctx["job_try"])
+            if ctx["job_try"] == 1:
+                raise Retry
+
+        guarded: Any = unique(dibs, "x:{x}")(work)
+        with pytest.raises(Retry):
+            await guarded({"job_id": key, "job_try": 1, "redis": pool}, 1)
+        dying = Dying(pool)
+        with pytest.raises(ConnectionError):
+            await guarded({"job_id": key, "job_try": 2, "redis": dying}, 1)
+        await guarded({"job_id": key, "job_try": 3, "redis": pool}, 1)
+        assert tries == [1, 3]
+
+
+class Dying:
+    """A pool whose worker dies as soon as it has read something."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def __getattr__(self, command: str) -> Any:
+        async def call(*args: Any) -> None:
+            await getattr(self._pool, command)(*args)
+            raise ConnectionError("killed")
+
+        return call
 
 
 async def test_arguments_that_a_serializer_changes_do_not_change_the_key(

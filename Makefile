@@ -38,7 +38,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
-	print drawing dashboard pins clean dist build-dist release
+	generate drawing dashboard pins clean dist build-dist release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -56,7 +56,7 @@ docs: setup ## the documentation as a site, in build/docs/html
 # With ARGS somebody looks at a few tests.
 test: check pytest $(if $(ARGS),,some-conditions) ## check, then every test; ARGS="-k lease" goes to pytest
 
-check: setup ## lint, format, types, and whether the printed half is fresh
+check: setup ## lint, format, types, and whether the generated half is up to date
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
 	@$(BIN)/pyright --project .
@@ -160,7 +160,7 @@ release: ## dist, then all of it to the registry; needs PROJECT_URL
 	@$(MAKE) --no-print-directory dist
 	@$(UV) publish dist/*
 
-print: setup ## write the sync half from the async half
+generate: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
 
 drawing: setup ## which module imports which, and the figures of the code, anew in ARCHITECTURE.md

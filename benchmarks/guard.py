@@ -14,12 +14,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from . import crowd, measure, servers
+from . import concurrent_callers, measure, servers
 from .systems import BARE, GUARDS, RELEASE
 from .systems.guarded import BODY, STATUS
 from .worker import Bench, Broken, Worker
 
-CROWD = 50
+AT_ONCE = 50
 BODIES = b'{"items":[{"sku":"tea","quantity":%d}],"note":"to go"}'
 
 
@@ -27,7 +27,8 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
     """Microseconds for a new request and for a repeated one, and the round trips of a new one."""
     workers = bench.of(system for system in GUARDS if plan.wants(system.label))
     rows: dict[str, dict[str, Any]] = {
-        worker.system.name: {"new": [], "again": [], "crowd": [], "trips": []} for worker in workers
+        worker.system.name: {"new": [], "again": [], "at_once": [], "trips": []}
+        for worker in workers
     }
     for worker in plan.in_rounds(workers):
         _ask(bench.server, worker, plan, rows[worker.system.name])
@@ -40,7 +41,7 @@ def _ask(server: servers.Server, worker: Worker, plan: measure.Plan, row: dict[s
         return
     try:
         row["new"].append(worker.do(f"{__name__}:new", callers=1, seconds=plan.seconds))
-        row["crowd"].append(worker.do(f"{__name__}:new", callers=CROWD, seconds=plan.seconds))
+        row["at_once"].append(worker.do(f"{__name__}:new", callers=AT_ONCE, seconds=plan.seconds))
         row["trips"].append(_trips(server, worker, 50 if plan.quick else 500))
         if name not in (BARE, RELEASE):
             row["again"].append(worker.do(f"{__name__}:again", seconds=plan.seconds))
@@ -67,7 +68,9 @@ def new(opener: Any, port: int, *, callers: int, seconds: float) -> float:
     """Microseconds for each request that nobody made before."""
 
     async def measured(app: Any) -> float:
-        tally = await crowd.in_tasks([_fresh(app, number) for number in range(callers)], seconds)
+        tally = await concurrent_callers.in_tasks(
+            [_fresh(app, number) for number in range(callers)], seconds
+        )
         return 1e6 / tally.as_dict()["rate"]
 
     return asyncio.run(_with(opener, port, callers, measured))
@@ -80,7 +83,7 @@ def again(opener: Any, port: int, *, seconds: float) -> float:
         async def repeat() -> None:
             await request(app, b"the-same-key-again-and-again", b"{}")
 
-        tally = await crowd.in_tasks([repeat], seconds)
+        tally = await concurrent_callers.in_tasks([repeat], seconds)
         return 1e6 / tally.as_dict()["rate"]
 
     return asyncio.run(_with(opener, port, 1, measured))

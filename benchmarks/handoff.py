@@ -54,7 +54,7 @@ def lines(plan: measure.Plan, system: System) -> list[tuple[str, bool]]:
 def _ask(server: servers.Server, worker: Worker, row: dict[str, Any], **how: Any) -> None:
     before = server.commands()
     try:
-        gaps = worker.do(f"{__name__}:line_in_{worker.system.world}", **how)
+        gaps = worker.do(f"{__name__}:line_in_{worker.system.mode}", **how)
     except Broken as reason:
         row["broken"] = str(reason)
         return

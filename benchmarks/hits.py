@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from . import crowd, measure
+from . import concurrent_callers, measure
 from .systems import HITS, TASKS, THREADS, System
 from .values import VALUES
 from .worker import Bench, Broken, Worker
 
-CROWDS = {THREADS: ((1, 1), (8, 8)), TASKS: ((1, 1), (100, 100), (100, 1))}
+CALLERS_AND_KEYS = {THREADS: ((1, 1), (8, 8)), TASKS: ((1, 1), (100, 100), (100, 1))}
 """So many callers on so many keys."""
 
 WARM = 3
@@ -31,7 +31,7 @@ class Cell:
     """One system with so many callers on so many keys: a figure for each round."""
 
     system: str
-    world: str
+    mode: str
     callers: int
     keys: int
     value: str
@@ -41,7 +41,7 @@ class Cell:
 
     @property
     def column(self) -> str:
-        return column(self.world, self.callers, self.keys, self.value)
+        return column(self.mode, self.callers, self.keys, self.value)
 
     @property
     def label(self) -> str:
@@ -53,7 +53,7 @@ class Cell:
             return
         how = {"callers": self.callers, "keys": self.keys, "value": self.value, "seconds": seconds}
         try:
-            figures = worker.do(f"{__name__}:hits_in_{self.world}", **how)
+            figures = worker.do(f"{__name__}:hits_in_{self.mode}", **how)
         except Broken as reason:
             self.broken = str(reason)
         else:
@@ -61,10 +61,10 @@ class Cell:
             self.cpu_us.append(figures["cpu_us"])
 
 
-def column(world: str, callers: int, keys: int, value: str) -> str:
+def column(mode: str, callers: int, keys: int, value: str) -> str:
     """asyncio 100 on one key, menu"""
     where = "" if callers == 1 else " on one key" if keys == 1 else f" on {keys} keys"
-    return f"{world} {callers}{where}, {value}"
+    return f"{mode} {callers}{where}, {value}"
 
 
 def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 
 def _cells(plan: measure.Plan, system: System) -> list[Cell]:
     cells = [
-        Cell(system.name, system.world, callers, keys, value)
+        Cell(system.name, system.mode, callers, keys, value)
         for value in VALUES
-        for callers, keys in CROWDS[system.world]
+        for callers, keys in CALLERS_AND_KEYS[system.mode]
     ]
     return [cell for cell in cells if plan.wants(cell.label)]
 
@@ -133,12 +133,14 @@ def hits_in_threads(
         read, names = client.cached(shelf.load), [f"{value}:{number}" for number in range(keys)]
         shelf.close([read(name) for _ in range(WARM) for name in names])
         steps = [partial(read, names[number % keys]) for number in range(callers)]
-        return crowd.in_threads([partial(_itself, step) for step in steps], seconds).as_dict()
+        return concurrent_callers.in_threads(
+            [partial(_itself, step) for step in steps], seconds
+        ).as_dict()
     finally:
         client.close()
 
 
-def _itself(step: crowd.Step) -> crowd.Step:
+def _itself(step: concurrent_callers.Step) -> concurrent_callers.Step:
     return step
 
 
@@ -154,7 +156,7 @@ def hits_in_asyncio(
             names = [f"{value}:{number}" for number in range(keys)]
             shelf.close([await read(name) for _ in range(WARM) for name in names])
             steps = [partial(read, names[number % keys]) for number in range(callers)]
-            return (await crowd.in_tasks(steps, seconds)).as_dict()
+            return (await concurrent_callers.in_tasks(steps, seconds)).as_dict()
         finally:
             await client.aclose()
 

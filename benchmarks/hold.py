@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from . import crowd, measure
+from . import concurrent_callers, measure
 from .systems import LEASES, TASKS, THREADS, System
 from .worker import Bench, Broken, Worker
 
@@ -26,7 +26,7 @@ class Cell:
     """One system with so many callers: a figure for each round."""
 
     system: str
-    world: str
+    mode: str
     callers: int
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def column(self) -> str:
-        return f"{self.world} {self.callers}"
+        return f"{self.mode} {self.callers}"
 
     @property
     def label(self) -> str:
@@ -46,7 +46,7 @@ class Cell:
             return
         try:
             figures = worker.do(
-                f"{__name__}:pairs_in_{self.world}", callers=self.callers, seconds=seconds
+                f"{__name__}:pairs_in_{self.mode}", callers=self.callers, seconds=seconds
             )
         except Broken as reason:
             self.broken = str(reason)
@@ -65,7 +65,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 
 
 def _cells(plan: measure.Plan, system: System) -> list[Cell]:
-    cells = [Cell(system.name, system.world, callers) for callers in CALLERS[system.world]]
+    cells = [Cell(system.name, system.mode, callers) for callers in CALLERS[system.mode]]
     return [cell for cell in cells if plan.wants(cell.label)]
 
 
@@ -91,7 +91,7 @@ def pairs_in_threads(opener: Any, port: int, *, callers: int, seconds: float) ->
     client = opener(port, callers)
     try:
         makers = [partial(client.pair_on, f"bench:{number}") for number in range(callers)]
-        return crowd.in_threads(makers, seconds).as_dict()
+        return concurrent_callers.in_threads(makers, seconds).as_dict()
     finally:
         client.close()
 
@@ -103,7 +103,7 @@ def pairs_in_asyncio(opener: Any, port: int, *, callers: int, seconds: float) ->
         client = await opener.open(port, callers)
         try:
             steps = [client.pair_on(f"bench:{number}") for number in range(callers)]
-            return (await crowd.in_tasks(steps, seconds)).as_dict()
+            return (await concurrent_callers.in_tasks(steps, seconds)).as_dict()
         finally:
             await client.aclose()
 

@@ -23,7 +23,7 @@ class Cell:
     """One system with so many callers: three figures for each round."""
 
     system: str
-    world: str
+    mode: str
     callers: int
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
@@ -32,14 +32,14 @@ class Cell:
 
     @property
     def column(self) -> str:
-        return f"{self.world} {self.callers}"
+        return f"{self.mode} {self.callers}"
 
     def measure(self, bench: Bench, worker: Worker, seconds: float) -> None:
         """One more round."""
         if self.broken is not None:
             return
         before = bench.server.cpu_seconds()
-        job = f"{hold.__name__}:pairs_in_{self.world}"
+        job = f"{hold.__name__}:pairs_in_{self.mode}"
         try:
             figures = worker.do(job, callers=self.callers, seconds=seconds)
         except Broken as reason:
@@ -64,7 +64,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 
 
 def _cells(system: System) -> list[Cell]:
-    return [Cell(system.name, system.world, callers) for callers in CALLERS[system.world]]
+    return [Cell(system.name, system.mode, callers) for callers in CALLERS[system.mode]]
 
 
 def cells_of(result: dict[str, Any]) -> list[Cell]:

@@ -34,7 +34,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 def _ask(
     server: servers.Server, worker: Worker, times: int, number: int, row: dict[str, Any]
 ) -> None:
-    job = f"{__name__}:many_in_{worker.system.world}"
+    job = f"{__name__}:many_in_{worker.system.mode}"
     try:
         worker.do(job, times=1, label=f"{number}-warm")  # connections, scripts, imports
         before = server.commands()

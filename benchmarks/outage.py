@@ -47,7 +47,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 
 def _ask(server: servers.Server, worker: Worker) -> dict[str, Any]:
     try:
-        return worker.do(f"{__name__}:outage_in_{worker.system.world}", server=server.process.pid)
+        return worker.do(f"{__name__}:outage_in_{worker.system.mode}", server=server.process.pid)
     except Broken as reason:
         return {"broken": str(reason)}
 

@@ -34,7 +34,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 def _ask(server: servers.Server, worker: Worker, **how: Any) -> dict[str, Any]:
     before = server.commands()
     try:
-        worker.do(f"{__name__}:wait_in_{worker.system.world}", **how)
+        worker.do(f"{__name__}:wait_in_{worker.system.mode}", **how)
     except Broken as reason:
         return {"broken": str(reason)}
     spent = servers.spent(before, server.commands())

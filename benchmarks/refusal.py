@@ -32,7 +32,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
 def _ask(server: servers.Server, worker: Worker, times: int, row: dict[str, Any]) -> None:
     try:
         before = server.commands()
-        row["us"].append(worker.do(f"{__name__}:refusals_in_{worker.system.world}", times=times))
+        row["us"].append(worker.do(f"{__name__}:refusals_in_{worker.system.mode}", times=times))
         row["commands"].append(_per_refusal(server, before, times))
     except Broken as reason:
         row["broken"] = str(reason)

@@ -216,7 +216,7 @@ def guard_table(result: dict[str, Any]) -> str:
     def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
         new, again = measure.Spread(tuple(found["new"])), measure.Spread.of(found["again"])
         added = [mine - floor for mine, floor in zip(found["new"], bare, strict=False)]
-        crowd = measure.Spread(tuple(found["crowd"]))
+        at_once = measure.Spread(tuple(found["at_once"]))
         return (
             label,
             table.short(new.middle),
@@ -224,7 +224,7 @@ def guard_table(result: dict[str, Any]) -> str:
             table.short(measure.Spread(tuple(added)).middle) if added else table.NOTHING,
             table.short(again.middle) if again else table.NOTHING,
             _commands(found["trips"]),
-            table.short(crowd.middle),
+            table.short(at_once.middle),
         )
 
     return f"guard, {_where(result)}\n" + table.aligned(headings, list(_rows(result, row)))

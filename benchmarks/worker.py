@@ -30,7 +30,7 @@ class Worker:
 
     def __init__(self, system: System, port: int, core: int | None) -> None:
         self.system = system
-        spec = {"name": system.name, "world": system.world, "port": port, "core": core}
+        spec = {"name": system.name, "mode": system.mode, "port": port, "core": core}
         command = [sys.executable, "-m", "benchmarks.worker", json.dumps(spec)]
         source = {"PYTHONPATH": system.source} if system.source else {}
         self._process = subprocess.Popen(
@@ -109,7 +109,7 @@ class Bench:
         try:
             worker.ready()
         except Broken as reason:
-            self.absent.append(f"{system.name} ({system.world}): {reason}")
+            self.absent.append(f"{system.name} ({system.mode}): {reason}")
             worker.close()
             self._tried[system] = None
 
@@ -129,7 +129,7 @@ def _serve(spec: dict[str, Any], answers: Any) -> None:
     """Import the system, say so, then do one job after the other until the input ends."""
     servers.pin(spec["core"])
     settle_the_allocator()
-    opener = find(spec["name"], spec["world"]).opener()
+    opener = find(spec["name"], spec["mode"]).opener()
     print(json.dumps({"result": "ready"}), file=answers, flush=True)
     for line in sys.stdin:
         job = json.loads(line)

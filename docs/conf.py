@@ -21,7 +21,12 @@ release = version = dibs.__version__
 language = "en"
 needs_sphinx = "9.0"
 
-extensions = ["myst_parser", "tools.docsite.pairs", "tools.docsite.drawing"]
+extensions = [
+    "myst_parser",
+    "tools.docsite.pairs",
+    "tools.docsite.wrapping",
+    "tools.docsite.drawing",
+]
 templates_path = ["_templates"]
 exclude_patterns = ["files/**/*.py"]
 suppress_warnings = [

@@ -110,7 +110,11 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
     (
         {"hasty"},
         "its replies take longer than the default budget",
-        {"test_a_slow_reply_does_not_shorten_it"},
+        {
+            "test_a_reply_that_comes_after_the_ttl_does_not_end_what_is_continued",
+            "test_a_slow_reply_does_not_shorten_it",
+            "test_opening_a_connection_takes_nothing_off_the_lease",
+        },
     ),
     (
         {"tls"},
@@ -146,6 +150,12 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
             "test_a_repeated_acquire_whose_caller_is_cancelled",
             "test_threads_share_few_connections",
         },
+    ),
+    (
+        {"resp2"},
+        "where HELLO is not known, three connections that are closed at a script mean that there"
+        " are no scripts",
+        {"test_a_server_that_hangs_up_is_not_taken_for_one_without_scripts"},
     ),
 ]
 """Tests that do not run under some conditions, and why: a reason, and the names of tests."""

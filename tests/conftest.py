@@ -129,7 +129,7 @@ def proxy(valkey: Server) -> Iterator[FaultProxy]:
 
 @pytest.fixture(name="eventually")
 def _eventually(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`await eventually(check)` in an async test, `eventually(check)` in its printed twin."""
+    """`await eventually(check)` in an async test, `eventually(check)` in its generated twin."""
     return aeventually if _coroutine_of(request.function) else eventually
 
 

@@ -113,10 +113,10 @@ OF_THE_REPOSITORY = {
     "test_conditions",
     "test_dependencies",
     "test_dist",
+    "test_generated",
     "test_house",
     "test_imports",
     "test_packages",
-    "test_printed",
     "test_public_api",
 }
 FOLDERS = {"core", "behaviour", "http", "integrations", "integrations/prometheus", "embedded"}
@@ -178,7 +178,7 @@ def test_every_module_of_the_core_has_a_file_of_tests(path: Path) -> None:
 
 
 def test_no_two_tests_have_one_name() -> None:
-    """So that a name leads to one promise; the printed twins of async tests do not count."""
+    """So that a name leads to one promise; the generated twins of async tests do not count."""
     names = Counter(test.name for path in files_of_tests() for test in promises_in(path))
     assert {name for name, count in names.items() if count > 1} == TWICE
 
@@ -194,7 +194,7 @@ def test_a_test_states_a_promise_in_words(path: Path) -> None:
 
 def written() -> list[Path]:
     """Every page, and every Python file but those that make up file names."""
-    made_up = {"test_printed.py", "test_house.py"}
+    made_up = {"test_generated.py", "test_house.py"}
     folders = [SRC, TESTS, *(ROOT / name for name in ("docs", "apps", "tools", "deploy"))]
     found = [
         path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")

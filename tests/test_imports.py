@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools import draw_imports, measure_code
-from tools.draw_imports import LAYERS, MAY_IMPORT, Imports
+from tools.draw_imports import INTERFACES, LAYERS, MAY_IMPORT, PUBLIC, Imports
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,6 +27,15 @@ def test_what_may_be_imported_lies_below() -> None:
     for package, others in MAY_IMPORT.items():
         for other in others:
             assert order.index(package) < order.index(other), f"{package} → {other}"
+
+
+@pytest.mark.parametrize(
+    "package", ["dibs.integrations", "dibs.cli", "dibs.scheduler", "dibs.doctor", "dibs.console"]
+)
+def test_above_the_public_api_only_declared_interfaces_are_used(package: str) -> None:
+    """The core, the transport and the clients can change without a look at what uses them."""
+    private = MAY_IMPORT[package] - PUBLIC - {"dibs.testing"}
+    assert private <= INTERFACES
 
 
 def test_the_drawing_shows_the_imports_as_they_are() -> None:

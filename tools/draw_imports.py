@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("commands", ("dibs.__main__", "dibs.cli", "dibs.scheduler", "dibs.doctor")),
     ("console", ("dibs.console",)),
     ("public API", ("dibs",)),
-    ("internal interface", ("dibs._interface", "dibs._process")),
+    ("internal interfaces", ("dibs._interface", "dibs._process", "dibs._diagnostics")),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
     ("events, outages, identity", ("dibs._events", "dibs._outages", "dibs._identity")),
@@ -41,6 +41,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
 PUBLIC = {"dibs", *FACTS}
+INTERFACES = {"dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._http"}
+"""What integrations and commands may use of dibs beside its public API."""
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
 CLIENTS = {
@@ -63,11 +65,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs.__main__": {"dibs.cli"},
     "dibs.cli": {*PUBLIC, "dibs._interface"},
     "dibs.scheduler": PUBLIC,
-    "dibs.doctor": {*FACTS, "dibs._transport", "dibs._server", "dibs._core"},
+    "dibs.doctor": {*FACTS, "dibs._diagnostics"},
     "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
-    "dibs._interface": {*FACTS, "dibs._async", "dibs._sync", "dibs._http", "dibs._core"},
+    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._core"},
     "dibs._process": {"dibs._core", "dibs.events"},
+    "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},

@@ -264,8 +264,8 @@ def _differences(
 
 
 def _anywhere(count: int) -> list[tuple[float, float]]:
-    dice = random.Random(368)
-    return [(dice.uniform(21.8, 26.4), dice.uniform(118.1, 122.1)) for _ in range(count)]
+    rng = random.Random(368)
+    return [(rng.uniform(21.8, 26.4), rng.uniform(118.1, 122.1)) for _ in range(count)]
 
 
 # --------------------------------------------------------------------------------- measuring

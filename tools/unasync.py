@@ -1,11 +1,11 @@
-"""Print the sync half of dibs from the async half: `_async/` → `_sync/`.
+"""Generate the sync half of dibs from the async half: `_async/` → `_sync/`.
 
-    python tools/unasync.py            write the printed files, remove those without a source
-    python tools/unasync.py --check    name each file that is not as printed; exit 1 if there is one
+    python tools/unasync.py            write the generated files, remove those without a source
+    python tools/unasync.py --check    name each file that is out of date; exit 1 if there is one
 
 A source is cut into pieces by `tokenize` and changed only where a piece says so: layout and
 comments stay. Strings and comments are changed word by word, and an f-string is one piece on every
-Python (before 3.12 it is one token, since then many), so that all Pythons print the same bytes.
+Python (before 3.12 it is one token, since then many), so that all Pythons generate the same bytes.
 """
 
 import io
@@ -21,7 +21,7 @@ FOLDERS = {
     "src/dibs/_async": "src/dibs/_sync",
     "tests/behaviour/_async": "tests/behaviour/_sync",
 }
-HEADER = "# Printed from {} by tools/unasync.py – do not edit.\n"
+HEADER = "# Generated from {} by unasync.py – do not edit.\n"
 RENAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -44,11 +44,11 @@ WORDS = re.compile(r"\\.|(?P<gone>await|async(?= +(?:with|for|def)\b)) +|\w+", r
 
 
 class Refused(Exception):
-    """This source cannot be printed; says where and why."""
+    """This source cannot be translated; says where and why."""
 
 
 class Piece(NamedTuple):
-    """What the printer looks at – NAME, OP, STRING, COMMENT, NEWLINE – and where it stands."""
+    """What the generator looks at – NAME, OP, STRING, COMMENT, NEWLINE – and where it stands."""
 
     kind: str
     text: str
@@ -60,12 +60,12 @@ class Piece(NamedTuple):
 Edit = tuple[int, int, str]
 
 
-def printed(source: str, name: str) -> str:
+def generated(source: str, name: str) -> str:
     """The sync text of an async module. Refused: there is none, or it does not compile."""
     try:
         compile(source, name, "exec", dont_inherit=True)
         text = HEADER.format(name) + edited(source)
-        compile(text, f"{name}, printed", "exec", dont_inherit=True)
+        compile(text, f"{name}, generated", "exec", dont_inherit=True)
     except SyntaxError as error:
         raise Refused(f"{error.filename}:{error.lineno}: {error.msg}") from error
     except Refused as error:
@@ -144,7 +144,7 @@ def unwrapped(code: list[Piece], at: int) -> Iterator[Edit]:
     """Leave T of `Awaitable[T]`. Refused: the wrapper stands alone or behind a dot."""
     wrapper, texts = code[at], [piece.text for piece in code]
     if texts[at + 1] != "[" or texts[at - 1] == ".":
-        raise Refused(f"{wrapper.line}: {wrapper.text} can be printed only as {wrapper.text}[…]")
+        raise Refused(f"{wrapper.line}: {wrapper.text} can be translated only as {wrapper.text}[…]")
     end, firsts, depth = at + 1, [at + 2], 1
     while depth:
         end += 1
@@ -158,7 +158,7 @@ def unwrapped(code: list[Piece], at: int) -> Iterator[Edit]:
 
 
 def thinned(code: list[Piece], listed: int, source: str) -> Iterator[Edit]:
-    """Drop imported wrappers, and names that printing made equal; with the last name, the line."""
+    """Drop imported wrappers, and names that became equal; with the last name, the line."""
     words = [piece for piece in code[listed + 1 :] if piece.kind == "NAME" or piece.text == ","]
     by_comma = groupby(words, key=lambda piece: piece.text == ",")
     names = [list(name) for is_comma, name in by_comma if not is_comma]
@@ -177,9 +177,9 @@ def thinned(code: list[Piece], listed: int, source: str) -> Iterator[Edit]:
 
 
 def plan(root: Path) -> dict[Path, bytes]:
-    """What each printed file has to hold. Refused: one of the sources cannot be printed."""
+    """What each generated file has to contain. Refused: one of the sources cannot be translated."""
     return {
-        root / sync / path.relative_to(root / source): printed(
+        root / sync / path.relative_to(root / source): generated(
             path.read_text("utf-8"), path.relative_to(root).as_posix()
         ).encode()
         for source, sync in FOLDERS.items()
@@ -188,28 +188,28 @@ def plan(root: Path) -> dict[Path, bytes]:
 
 
 def strays(root: Path, wanted: dict[Path, bytes]) -> list[Path]:
-    """Files in a printed folder that no source accounts for."""
+    """Files in a generated folder that no source accounts for."""
     there = {path for sync in FOLDERS.values() for path in (root / sync).rglob("*.py")}
     return sorted(there - wanted.keys())
 
 
 def problems(root: Path) -> list[str]:
-    """One line for each file that is not as printed: missing, different to the byte, or stray."""
+    """One line for each generated file that is missing, differs by a byte, or has no source."""
     wanted = plan(root)
     stale = [path for path, text in wanted.items() if path.exists() and path.read_bytes() != text]
     return [
         *(f"{path.relative_to(root)}: missing" for path in wanted if not path.exists()),
-        *(f"{path.relative_to(root)}: not as printed" for path in stale),
+        *(f"{path.relative_to(root)}: out of date" for path in stale),
         *(f"{path.relative_to(root)}: stray, it has no source" for path in strays(root, wanted)),
     ]
 
 
 def write(root: Path) -> int:
-    """Make every printed file as it has to be; how many there are. A stray by hand is refused."""
+    """Write every generated file; return their number. A stray file written by hand is refused."""
     wanted = plan(root)
     for path in strays(root, wanted):
         if not path.read_text("utf-8").startswith(HEADER.partition("{")[0]):
-            raise Refused(f"{path.relative_to(root)}: written by hand, in a printed folder")
+            raise Refused(f"{path.relative_to(root)}: written by hand, in a generated folder")
         path.unlink()
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,15 +218,16 @@ def write(root: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Print, or with `--check` compare; the exit code."""
+    """Generate, or with `--check` compare; the exit code."""
     root = Path(__file__).resolve().parents[1]
     try:
         if arguments == ["--check"]:
             found = problems(root)
-            print("\n".join([*found, "run `make print`"] if found else ["printed files are fresh"]))
+            lines = [*found, "run `make generate`"] if found else ["generated files are up to date"]
+            print("\n".join(lines))
             return 1 if found else 0
         if not arguments:
-            print(f"printed {write(root)} files")
+            print(f"generated {write(root)} files")
             return 0
     except Refused as error:
         print(error)

@@ -16,7 +16,7 @@ class Settings(NamedTuple):
     stale: float = 600.0
     """Seconds past its ttl that a menu may be served."""
     admin_token: str = ""
-    """What admin calls must bear; empty: nothing, where the network keeps strangers out."""
+    """What admin calls must bear; empty: nothing, where the network keeps others out."""
 
     @classmethod
     def from_environment(cls) -> "Settings":

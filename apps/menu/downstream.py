@@ -109,7 +109,7 @@ class StoreClient:
             base_url=url,
             timeout=httpx.Timeout(LONGEST, connect=_CONNECT),
             limits=httpx.Limits(keepalive_expiry=_IDLE),
-            trust_env=False,  # a proxy for the world outside is not for the service next door
+            trust_env=False,  # a proxy for other networks is not for a service beside this one
         )
 
     async def resolve_active(self, branch_id: str) -> ActiveMenu:

@@ -133,9 +133,9 @@ class Engine:
             return
         folder = Path(self._folder) / "b"
         folder.mkdir(exist_ok=True)
-        keeper = AsyncDibs(f"embedded://{quote(str(folder))}")
-        await self._open.enter_async_context(keeper)
-        await keeper.peek("playground:start")
+        replica = AsyncDibs(f"embedded://{quote(str(folder))}")
+        await self._open.enter_async_context(replica)
+        await replica.peek("playground:start")
         self._has_replica = True
 
     async def _doze(self, pid: int) -> None:

@@ -160,7 +160,7 @@ class MenuPanel:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if self._rushing:
-            raise HTTPException(409, "One crowd at a time, please.")
+            raise HTTPException(409, "One run at a time, please.")
         self._rushing = True
         try:
             yield

@@ -41,6 +41,7 @@ class Visit:
         self._leave = asyncio.Event()
         self._tell(is_="waiting", asked_at=monotonic())
         self.task = asyncio.create_task(self._run(dibs, key, ttl, wait))
+        self.task.add_done_callback(self._ended)
 
     async def _run(self, dibs: AsyncDibs, key: str, ttl: float, wait: float) -> None:
         _visitor.set(self._visitor)
@@ -52,7 +53,10 @@ class Visit:
         except Busy as busy:
             facts = {"retry_after": busy.retry_after, "holder": busy.holder, "error": f"{busy}."}
             self._tell(is_="refused", answered_at=monotonic(), **facts)
-        except asyncio.CancelledError:
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Also of a task that was cancelled before it began."""
+        if task.cancelled():
             self._tell(is_="left", how="gave up")
 
     async def _stay(self, lease: AsyncLease) -> float:

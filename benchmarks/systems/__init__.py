@@ -46,10 +46,10 @@ THREADS, TASKS = "threads", "asyncio"
 
 @dataclass(frozen=True)
 class System:
-    """One row: what it is called, which world it lives in, where it is, what must be installed."""
+    """One row: its name, threads or asyncio, its module, what must be installed."""
 
     name: str
-    world: str
+    mode: str
     module: str
     needs: str
     package: str
@@ -60,18 +60,18 @@ class System:
 
     @property
     def label(self) -> str:
-        return f"{self.world} {self.name}"
+        return f"{self.mode} {self.name}"
 
     def absence(self) -> str | None:
         """Why it cannot be measured here, or None."""
         if not _is_installed(self.needs):
-            return f"{self.name} ({self.world}): {self.package} is not installed"
+            return f"{self.name} ({self.mode}): {self.package} is not installed"
         return None
 
     def opener(self) -> Any:
         """Its ``Threads`` or ``Tasks`` class; imports the system, so only a worker may ask."""
         module = import_module(f"{__name__}.{self.module}")
-        return getattr(module, self.variant + ("Threads" if self.world == THREADS else "Tasks"))
+        return getattr(module, self.variant + ("Threads" if self.mode == THREADS else "Tasks"))
 
 
 def _is_installed(module: str) -> bool:
@@ -133,6 +133,7 @@ LISTENING = with_before(
     System(
         "prometheus", TASKS, "ours_heard", "prometheus_client", "prometheus-client", "Prometheus"
     ),
+    System("the console's figures", TASKS, "ours_heard", "dibs", "dibs", "Console"),
     System("logging, INFO", TASKS, "ours_heard", "dibs", "dibs", "Logging"),
     System("logging, DEBUG", TASKS, "ours_heard", "dibs", "dibs", "AllLogging"),
     System("structlog, INFO", TASKS, "ours_heard", "structlog", "structlog", "Structlog"),
@@ -270,7 +271,7 @@ GUARDS = with_before(
 """Who can stand before an endpoint; the last one does not keep answers."""
 
 
-def find(name: str, world: str) -> System:
-    """The system of that name in that world."""
+def find(name: str, mode: str) -> System:
+    """The system of that name for threads or for asyncio."""
     known = (*LEASES, *LIMITS, *LISTENING, *HITS, *MANY, *STAMPEDE, *GUARDS)
-    return next(system for system in known if (system.name, system.world) == (name, world))
+    return next(system for system in known if (system.name, system.mode) == (name, mode))

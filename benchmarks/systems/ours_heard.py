@@ -37,6 +37,13 @@ class PrometheusTasks(_HeardTasks):
         return PrometheusListener(CollectorRegistry())
 
 
+class ConsoleTasks(_HeardTasks):
+    def listener(self) -> Any:
+        from dibs.console.statistics import Statistics
+
+        return Statistics()
+
+
 class LoggingTasks(_HeardTasks):
     """As it is: INFO is enabled, so that what concerns one call alone is not logged."""
 

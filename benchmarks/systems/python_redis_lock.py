@@ -13,12 +13,12 @@ import redis
 import redis_lock
 
 from . import TTL
-from .redis_py import ROOM
+from .redis_py import SPARE_CONNECTIONS
 
 
 class Threads:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
 
     def pair_on(self, key: str) -> Callable[[], None]:
         def pair() -> None:

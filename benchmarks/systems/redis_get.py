@@ -13,12 +13,12 @@ import redis
 import redis.asyncio
 
 from . import KEPT
-from .redis_py import ROOM
+from .redis_py import SPARE_CONNECTIONS
 
 
 class Threads:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
 
     def cached(self, load: Callable[[str], Any]) -> Callable[[str], Any]:
         client = self.client
@@ -40,7 +40,7 @@ class Threads:
 
 class Tasks:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.asyncio.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.asyncio.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
 
     @classmethod
     async def open(cls, port: int, callers: int) -> Tasks:

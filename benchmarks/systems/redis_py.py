@@ -1,6 +1,6 @@
 """redis-py's own ``Lock``, as its documentation uses it: an object for each acquisition.
 
-The pool is given room for every caller: at its default of 100 connections, 500 tasks raise
+The pool is large enough for every caller: at its default of 100 connections, 500 tasks raise
 ``MaxConnectionsError``. Everything else is the default.
 """
 
@@ -13,13 +13,13 @@ import redis.asyncio
 
 from . import TTL
 
-ROOM = 20
+SPARE_CONNECTIONS = 20
 """Connections beyond one for each caller."""
 
 
 class Threads:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
 
     def pair_on(self, key: str) -> Callable[[], None]:
         def pair() -> None:
@@ -47,7 +47,7 @@ class Threads:
 
 class Tasks:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.asyncio.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.asyncio.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
 
     @classmethod
     async def open(cls, port: int, callers: int) -> Tasks:

@@ -13,7 +13,7 @@ from typing import Any
 import redis.asyncio
 
 from . import KEPT, LOCK_TTL
-from .redis_py import ROOM
+from .redis_py import SPARE_CONNECTIONS
 
 LOOK_AGAIN = 0.08
 RELEASE = """
@@ -24,7 +24,7 @@ return 0
 
 class Tasks:
     def __init__(self, port: int, callers: int) -> None:
-        self.client = redis.asyncio.Redis(port=port, max_connections=callers + ROOM)
+        self.client = redis.asyncio.Redis(port=port, max_connections=callers + SPARE_CONNECTIONS)
         self._release = self.client.register_script(RELEASE)
 
     @classmethod

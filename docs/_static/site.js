@@ -1,5 +1,5 @@
-// Tabs for pairs of code, and a button that copies a block. Without JavaScript the halves of a pair
-// stand one below the other, each with its label.
+// Tabs for pairs of code, a button that copies a block, and the menu by keyboard. Without JavaScript
+// the halves of a pair stand one below the other, each with its label.
 "use strict";
 
 (() => {
@@ -99,12 +99,57 @@
     block.append(button);
   };
 
+  // ---- the menu and the contents, where a narrow screen hides them: Furo has labels for a mouse
+
+  const makeButton = (label, name, toggle) => {
+    label.tabIndex = 0;
+    label.setAttribute("role", "button");
+    label.setAttribute("aria-label", name);
+    label.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      toggle();
+    });
+  };
+
+  const makeDrawer = (name, box, drawer, labels) => {
+    const button = () => labels.find((label) => label.checkVisibility());
+    // What is out of sight is not reached with Tab.
+    const draw = () => {
+      drawer.inert = button() !== undefined && !box.checked;
+      for (const label of labels) label.setAttribute("aria-expanded", String(box.checked));
+    };
+    const turn = (isOpen) => {
+      box.checked = isOpen;
+      draw();
+      (isOpen ? drawer.querySelector("a, input") : button())?.focus();
+    };
+    for (const label of labels) makeButton(label, name, () => turn(!box.checked));
+    box.addEventListener("change", draw);
+    window.addEventListener("resize", draw);
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && box.checked) turn(false);
+    });
+    draw();
+  };
+
+  const makeDrawers = () => {
+    const parts = [
+      ["Menu", "__navigation", ".sidebar-drawer", ".nav-overlay-icon"],
+      ["On this page", "__toc", ".toc-drawer", ".toc-overlay-icon:not(.no-toc)"],
+    ];
+    for (const [name, box, drawer, labels] of parts) {
+      makeDrawer(name, document.getElementById(box), document.querySelector(drawer), [...document.querySelectorAll(labels)]);
+    }
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(".pair").forEach(makeTabs);
     show(root.dataset.half); // page.html has set it
     showTarget();
     document.querySelectorAll("article .highlight").forEach(addCopyButton);
     document.querySelectorAll(".table-wrapper").forEach((table) => (table.tabIndex = 0));
+    makeDrawers();
   });
   window.addEventListener("hashchange", showTarget);
 })();

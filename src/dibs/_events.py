@@ -3,17 +3,34 @@
 import logging
 from collections import deque
 from contextvars import ContextVar
-from time import time
+from time import monotonic, time
 from typing import Any, cast
 
 from ._core.causes import cause_for
+from ._core.lease import HoldCall, Holding, LeaseState
 from .errors import Cause
-from .events import KINDS, Event, Kind, Listener, Span, SpanKind, SpanListener
+from .events import (
+    DURATIONS,
+    KINDS,
+    Counter,
+    CountingListener,
+    Event,
+    Kind,
+    Listener,
+    Span,
+    SpanKind,
+    SpanListener,
+)
 
 _log = logging.getLogger("dibs")
 
 Origins = tuple[object, ...]
 """What each listener that makes spans wants them to be linked to."""
+
+_Key = tuple[Kind, str, bool | None]
+"""Kind and name of an event, and whether it is guarded."""
+_MOST_COUNTERS = 10_000
+"""Names come from templates, but a program may make them up."""
 
 _behind: ContextVar[Origins | None] = ContextVar("dibs_behind", default=None)
 """Set in work that nobody waits for, until it has begun its first span."""
@@ -33,14 +50,17 @@ class EventSink:
     def _listen(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
-        self.hears_holds = bool(self._wanted["acquired"] or self._wanted["busy"])
+        self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
+        self._counters: dict[_Key, Counter] = {}
+        self.hears = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
+        """False: nobody wants to know of events of that kind."""
+        self.hears_holds = self.hears["acquired"] or self.hears["busy"]
         """False: nobody wants to know that a lease was taken, or could not be."""
-        endings: tuple[Kind, ...] = ("released", "completed", "late")
-        self.hears_endings = any(self._wanted[kind] for kind in endings)
-        self.tracers = tuple(
-            cast("SpanListener", each) for each in listeners if getattr(each, "makes_spans", False)
+        self._tracers = tuple(
+            [cast("SpanListener", each) for each in listeners if hasattr(each, "makes_spans")]
         )
-        """The listeners that make spans."""
+        self.may_trace = bool(self._tracers)
+        """False: `tracers` are none, now and later."""
 
     def open(self) -> None:
         """Begin with nothing to report; again in a forked child."""
@@ -55,8 +75,44 @@ class EventSink:
             return
         if self.dropped:
             self.emit_dropped()
+        self._emit(kind, name, facts)
+
+    # Two events of every hold: the same as `emit`, in a third less time.
+
+    def taken(self, call: HoldCall, outcome: LeaseState | Holding, since: float) -> None:
+        """Somebody who asked at *since* has a lease, or was refused."""
+        waited = monotonic() - since if call.options.wait else 0.0
+        name = call.given_name or call.name
+        if isinstance(outcome, Holding):
+            return self.emit("busy", name, waited=waited, retry_after=outcome.remaining)
+        guarded = outcome.guarded
+        if self._counting["acquired"]:
+            key: _Key = "acquired", name, guarded
+            count = self._counters.get(key) or self._find(key)
+            try:
+                count(waited)
+            except Exception:
+                _failed("acquired")
+        if self.dropped:
+            self.emit_dropped()
+        if wanted := self._wanted["acquired"]:
+            facts = {"waited": waited, "guarded": guarded, "fence": outcome.fence}
+            _hand_over(wanted, "acquired", name, facts)
+        return None
+
+    def ended(self, kind: Kind, name: str, held: float, *, guarded: bool) -> None:
+        """A lease is over."""
+        if self._counting[kind]:
+            key: _Key = kind, name, guarded
+            count = self._counters.get(key) or self._find(key)
+            try:
+                count(held)
+            except Exception:
+                _failed(kind)
+        if self.dropped:
+            self.emit_dropped()
         if wanted := self._wanted[kind]:
-            _hand_over(wanted, kind, name, facts)
+            _hand_over(wanted, kind, name, {"held": held, "guarded": guarded})
 
     def emit_dropped(self) -> None:
         """Report leases and claims that were dropped."""
@@ -65,10 +121,39 @@ class EventSink:
             _log.warning(
                 "%s was garbage-collected before it ended; its key expires by its ttl", name
             )
-            facts = {"held": held, "cause": cause_for("dropped")}
-            _hand_over(self._wanted["leaked"], "leaked", name, facts)
+            self._emit("leaked", name, {"held": held, "cause": cause_for("dropped")})
+
+    def _emit(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
+        if self._counting[kind]:
+            key: _Key = kind, name, facts.get("guarded")
+            count = self._counters.get(key) or self._find(key)
+            try:
+                count(facts.get(DURATIONS.get(kind, "")))
+            except Exception:
+                _failed(kind)
+        if wanted := self._wanted[kind]:
+            _hand_over(wanted, kind, name, facts)
+
+    def _find(self, key: _Key) -> Counter:
+        """What counts such events, for all listeners that do."""
+        kind, name, guarded = key
+        found: list[Counter] = []
+        for listener in self._counting[kind]:
+            try:
+                found.append(listener.counter(kind, name, guarded=guarded))
+            except Exception:
+                _failed(kind)
+        count = found[0] if len(found) == 1 else _counting_with(found, kind)
+        if len(self._counters) < _MOST_COUNTERS:
+            self._counters[key] = count
+        return count
 
     # ---- spans
+
+    @property
+    def tracers(self) -> tuple[SpanListener, ...]:
+        """The listeners that make spans at present."""
+        return tuple([each for each in self._tracers if each.makes_spans]) if self._tracers else ()
 
     def span(self, kind: SpanKind, name: str, reason: str | None = None) -> "Spans":
         """Begin a span in the trace of each listener that makes them."""
@@ -140,7 +225,35 @@ def _attempt(call: Any, *args: Any) -> Any:
 
 
 def _who_wants(kind: Kind, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    return tuple([each for each in listeners if kind in getattr(each, "kinds", KINDS)])
+    """Those that get an event of *kind*."""
+    return tuple(
+        [
+            each
+            for each in listeners
+            if kind in getattr(each, "kinds", KINDS) and kind not in getattr(each, "counted", ())
+        ]
+    )
+
+
+def _who_counts(kind: Kind, listeners: tuple[Listener, ...]) -> tuple[CountingListener, ...]:
+    counting = [each for each in listeners if kind in getattr(each, "counted", ())]
+    return cast("tuple[CountingListener, ...]", tuple(counting))
+
+
+def _counting_with(counters: list[Counter], kind: Kind) -> Counter:
+    def count(seconds: float | None) -> None:
+        for each in counters:
+            try:
+                each(seconds)
+            except Exception:
+                _failed(kind)
+
+    return count
+
+
+def _failed(kind: Kind) -> None:
+    """A listener raised an exception: it hurts nobody else."""
+    _log.exception("a dibs listener raised an exception for the event %r", kind)
 
 
 def _hand_over(wanted: tuple[Listener, ...], kind: Kind, name: str, facts: dict[str, Any]) -> None:
@@ -154,5 +267,5 @@ def _hand_over(wanted: tuple[Listener, ...], kind: Kind, name: str, facts: dict[
     for listener in wanted:
         try:
             listener(event)
-        except Exception:  # it hurts nobody else
-            _log.exception("a dibs listener raised an exception for the event %r", kind)
+        except Exception:
+            _failed(kind)

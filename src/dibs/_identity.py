@@ -2,9 +2,8 @@
 
 import os
 import socket
-from itertools import count
 
-from ._core.lease import make_token
+from ._core.lease import token_maker
 
 
 class Identity:
@@ -13,13 +12,9 @@ class Identity:
     def __init__(self) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}"
         """For people."""
-        self._name = self.holder.encode()
         self._prefix = os.urandom(9).hex().encode()
-        self._numbers = count(1)
-
-    def new_token(self) -> bytes:
+        self.new_token = token_maker(self._prefix, self.holder.encode())
         """Proof of ownership, never used before."""
-        return make_token(self._prefix, next(self._numbers), self._name)
 
     def made(self, token: bytes) -> bool:
         """Whether *token* was made here."""

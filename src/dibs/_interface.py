@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.entries import KINDS, Entry, Kind, Permit, is_shortened, printable, shorten
 from ._core.fingerprint import fingerprint
+from ._core.handover import UNGUARDED, token_for
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from ._sync.inspector import Inspector
 
     __all__ = [
-        "KINDS", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions", "ClaimRequest", "Entry",
-        "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "Seconds",
-        "ServerFacts", "Template", "check_hold", "claiming", "exactly", "fingerprint", "inspector",
-        "is_shortened", "printable", "seconds", "shorten",
+        "KINDS", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions",
+        "ClaimRequest", "Entry", "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome",
+        "Page", "Permit", "Seconds", "ServerFacts", "Template", "check_hold", "claiming", "exactly",
+        "fingerprint", "inspector", "is_shortened", "printable", "seconds", "shorten",
     ]  # fmt: skip
+
+
+UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
+"""What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
 
 
 class ClaimRequest(NamedTuple):

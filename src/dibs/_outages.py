@@ -9,8 +9,8 @@ from .errors import Cause
 _log = logging.getLogger("dibs")
 
 _POLICIES = {
-    "open": 'callers proceed unguarded, except with on_outage="closed"',
-    "closed": 'callers get Unavailable, except with on_outage="open"',
+    "open": 'callers proceed unguarded, except with on_outage="closed"; leaders and schedules wait',
+    "closed": 'callers get Unavailable, except with on_outage="open"; leaders and schedules wait',
 }
 
 

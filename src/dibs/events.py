@@ -6,7 +6,7 @@ must be quick, must not block, and with threads must be thread-safe. Nobody list
 nothing: no event is made.
 
 A listener may have an attribute `kinds`, the kinds of events that it wants; no others are made for
-it. One that makes spans of a trace is a `SpanListener`.
+it. One that only counts is a `CountingListener`, one that makes spans of a trace a `SpanListener`.
 """
 
 from collections.abc import Callable
@@ -28,6 +28,36 @@ KINDS: frozenset[Kind] = frozenset(get_args(Kind))
 """All of them."""
 
 Listener = Callable[["Event"], object]
+
+DURATIONS: dict[Kind, str] = {
+    "acquired": "waited", "busy": "waited", "waited": "waited", "claimed": "waited",
+    "replayed": "waited", "duplicate": "waited", "elected": "waited",
+    "released": "held", "completed": "held", "late": "held", "lost": "held", "leaked": "held",
+    "detached": "held", "resigned": "held", "deposed": "held",
+    "loaded": "took", "degraded": "took", "finished": "took", "failed": "took",
+    "fired": "delay", "recovered": "lasted",
+}  # fmt: skip
+"""The field of an event that is a duration, by its kind."""
+
+
+Counter = Callable[[float | None], object]
+"""Called for each event of one kind and name, with its duration, see `DURATIONS`."""
+
+
+class CountingListener(Protocol):
+    """A listener that needs no `Event` of some kinds, which costs a third."""
+
+    counted: frozenset[Kind]
+    """These kinds; it is called with events of all others."""
+
+    def __call__(self, event: "Event") -> object:
+        """Something of another kind happened."""
+        ...
+
+    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
+        """What to call for such events. It is asked once, and remembered."""
+        ...
+
 
 SpanKind = Literal["hold", "claim", "load", "wait", "run"]
 """hold, claim: from the request to the end of the block. load: a call of a loader. wait: for a load
@@ -62,8 +92,10 @@ class Span(Protocol):
 class SpanListener(Protocol):
     """A listener that also makes spans, which are the parents of spans made in the block."""
 
-    makes_spans: bool
-    """True: it does."""
+    @property
+    def makes_spans(self) -> bool:
+        """False: it makes none at present; nothing else is called."""
+        ...
 
     def __call__(self, event: "Event") -> object:
         """Something happened."""

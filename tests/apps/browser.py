@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ CHROMIUM_ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-ROOM = 60.0
+CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
+"""Evaluated in a page: how many texts it has, and those that are too faint for WCAG AA."""
+TIMEOUT = 60.0
 """Seconds: a process may take its time to start on a busy machine."""
 
 
@@ -25,7 +28,7 @@ def launched() -> Iterator[Any]:
         pytest.skip(f"NOT TESTED: no browser at {CHROMIUM}; apt-get install chromium")
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=ROOM * 1000)
+    expect.set_options(timeout=TIMEOUT * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
         yield browser
@@ -34,9 +37,12 @@ def launched() -> Iterator[Any]:
 
 @contextmanager
 def narrow_page(browser: Any, url: str) -> Iterator[Any]:
-    """A page, as narrow as it promises to fit. It has no mistakes, and asks nobody else."""
+    """A page, as narrow as it promises to fit. It has no mistakes, and asks nobody else.
+
+    Whatever the test leaves on it can be read, by day and by night.
+    """
     context = browser.new_context(viewport={"width": 360, "height": 740})
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
     mistakes: list[str] = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))
@@ -47,5 +53,11 @@ def narrow_page(browser: Any, url: str) -> Iterator[Any]:
     page.goto(url)
     yield page
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    faint = [f"{scheme}: {text}" for scheme in ("light", "dark") for text in _faint(page, scheme)]
     context.close()
-    assert not mistakes and overflow <= 0
+    assert not mistakes and not faint and overflow <= 0
+
+
+def _faint(page: Any, scheme: str) -> list[str]:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # no colour on its way
+    return page.evaluate(CONTRAST)["poor"]

@@ -41,8 +41,8 @@ def is_placed(answer: httpx.Response) -> dict[str, Any]:
     return order
 
 
-class Told(NamedTuple):
-    """What somebody was told, and when: by our clock, before asking and after the answer."""
+class Answered(NamedTuple):
+    """An answer, and when it came: by our clock, before asking and after the answer."""
 
     asked: float
     answered: float

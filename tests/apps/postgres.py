@@ -23,8 +23,8 @@ class Postgres:
     folders above the data to everybody.
     """
 
-    # A shell is its keeper: when our end of the pipe is gone, however we ended, so is the server.
-    _KEEPER = '"$@" & read _; kill -INT $!; wait $!'
+    # A shell watches it: when our end of the pipe is gone, however we ended, it ends the server.
+    _WATCHER = '"$@" & read _; kill -INT $!; wait $!'
 
     def __init__(self, programs: Path) -> None:
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be root
@@ -63,7 +63,7 @@ class Postgres:
         options = ["-D", self._data, "-k", str(self._folder), "-c", "fsync=off"]
         server = [str(self._programs / "postgres"), *options, "-c", "listen_addresses="]
         self._keeper = subprocess.Popen(
-            ["/bin/sh", "-c", self._KEEPER, "keeper", *server],
+            ["/bin/sh", "-c", self._WATCHER, "watcher", *server],
             user=self._user,
             cwd=self._folder,
             stdin=subprocess.PIPE,

@@ -34,7 +34,7 @@ from .orders_service import (
     SOUP,
     TEA,
     TIMEOUT,
-    Told,
+    Answered,
     is_placed,
     is_problem,
     is_refused,
@@ -198,7 +198,9 @@ def submission(customer: str, key: str | None = None) -> bytes:
     return "\r\n".join([*head, "", body]).encode()
 
 
-async def click(shop: Shop, request: bytes, ready: asyncio.Barrier, told: list[Told]) -> None:
+async def click(
+    shop: Shop, request: bytes, ready: asyncio.Barrier, answers: list[Answered]
+) -> None:
     """Connect, wait for all others, submit."""
     reader, writer = await asyncio.open_connection("127.0.0.1", shop.port)
     await ready.wait()
@@ -211,17 +213,17 @@ async def click(shop: Shop, request: bytes, ready: asyncio.Barrier, told: list[T
     status, *lines = head.decode("latin-1").split("\r\n")
     headers = [tuple(line.split(": ", 1)) for line in lines]
     answer = httpx.Response(int(status.split()[1]), headers=headers, content=body)
-    told.append(Told(asked, answered, answer))
+    answers.append(Answered(asked, answered, answer))
 
 
-async def rush(customer: str, chain: Chain) -> list[Told]:
+async def rush(customer: str, chain: Chain) -> list[Answered]:
     """Two hundred clicks in one moment. Not by httpx: that alone would take seconds for so many."""
     request, ready = submission(customer), asyncio.Barrier(200)
-    told: list[Told] = []
+    answers: list[Answered] = []
     async with asyncio.TaskGroup() as group:
         for number in range(200):
-            group.create_task(click(chain.shops[number % 2], request, ready, told))
-    return told
+            group.create_task(click(chain.shops[number % 2], request, ready, answers))
+    return answers
 
 
 def key_ends(store: Server, key: str) -> tuple[float, float]:
@@ -242,9 +244,9 @@ async def test_two_hundred_clicks_are_one_order(chains: dict[str, Chain], store:
         back = 0.0
         for customer, chain in zip(everybody, chains.values(), strict=True):
             before = set(store.keys())
-            told = await rush(customer.name, chain)
+            answers = await rush(customer.name, chain)
             [key] = set(store.keys()) - before
-            back = max(back, check_the_rush(told, key_ends(store, key)))
+            back = max(back, check_the_rush(answers, key_ends(store, key)))
             assert len(await customer.orders(chain.second)) == 1
             assert customer.name not in key and "oolong" not in key
         await asyncio.sleep(back - time.monotonic())
@@ -253,10 +255,10 @@ async def test_two_hundred_clicks_are_one_order(chains: dict[str, Chain], store:
             assert len(await customer.orders(chain.second)) == 2
 
 
-def check_the_rush(told: list[Told], ends: tuple[float, float]) -> float:
+def check_the_rush(answers: list[Answered], ends: tuple[float, float]) -> float:
     """When the last of them may come back."""
-    assert Counter(each.answer.status_code for each in told) == {201: 1, 429: 199}
-    refused = [each for each in told if each.answer.status_code == 429]
+    assert Counter(each.answer.status_code for each in answers) == {201: 1, 429: 199}
+    refused = [each for each in answers if each.answer.status_code == 429]
     back = 0.0
     for asked, answered, answer in refused:
         wait = is_refused(answer, 429, "This order was placed a moment ago.")
@@ -272,9 +274,9 @@ async def test_what_two_processes_counted(chains: dict[str, Chain], store: Serve
     chain = chains["sqlite"]
     async with customers("counted") as [customer]:
         before = [(await customer.get(shop, "/metrics")).text for shop in chain.shops]
-        told = await asyncio.gather(*(customer.submit(shop) for shop in chain.shops * 5))
+        answers = await asyncio.gather(*(customer.submit(shop) for shop in chain.shops * 5))
         after = [(await customer.get(shop, "/metrics")).text for shop in chain.shops]
-    assert Counter(answer.status_code for answer in told) == {201: 1, 429: 9}
+    assert Counter(answer.status_code for answer in answers) == {201: 1, 429: 9}
 
     def grown(series: str, /, **labels: str) -> float:
         totals = [sum(metric(text, series, **labels) for text in page) for page in (before, after)]

@@ -63,11 +63,11 @@ async def test_an_order_is_shown_as_it_was_placed(url: str, valkey: Server) -> N
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", order["placedAt"])
         assert (await client.get(f"/orders/{order['orderId']}")).json() == order
         assert (await client.get("/orders")).json()["orders"] == [order]
-        stranger = {"X-User-Id": "stranger"}
-        is_problem(await client.get(f"/orders/{order['orderId']}", headers=stranger), 404)
-        assert (await client.get("/orders", headers=stranger)).json()["orders"] == []
+        other = {"X-User-Id": "other"}
+        is_problem(await client.get(f"/orders/{order['orderId']}", headers=other), 404)
+        assert (await client.get("/orders", headers=other)).json()["orders"] == []
         cursor = f"/orders?before={order['orderId']}"
-        is_problem(await client.get(cursor, headers=stranger), 400)
+        is_problem(await client.get(cursor, headers=other), 400)
 
 
 BAD_ORDERS: list[tuple[bytes, str | None]] = [

@@ -88,7 +88,7 @@ def is_answering(http: httpx.Client) -> bool:
     ],
 )
 def test_a_setting_that_cannot_be_used(settings: Settings, said: str) -> None:
-    """Told when the app is made, before anything connects."""
+    """Reported when the app is made, before anything connects."""
     with pytest.raises(ValueError, match=said):
         create_app(settings)
 

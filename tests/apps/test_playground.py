@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from dibs.testing import eventually
+from dibs.testing import Server, eventually
 
 from .playground_process import ROOT, Playground, running
 
@@ -107,6 +108,26 @@ def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> No
     assert hold(visitor, "ann", ttl=2).status_code == 200
 
 
+def test_who_stops_before_the_request_has_begun(valkey: Server) -> None:
+    """Both wishes arrive at once: the person asks and leaves, and says so."""
+    command = [sys.executable, "-m", "apps.playground.person", valkey.url]
+    wishes = [{"visitor": "v", "key": "hold:v", "ttl": 5, "wait": 5}, {"visitor": "v", "leave": 1}]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as person:
+        assert person.stdin is not None and person.stdout is not None
+        assert json.loads(person.stdout.readline()) == {"ready": True}
+        person.stdin.write("".join(json.dumps(wish) + "\n" for wish in wishes))
+        person.stdin.flush()
+        watchdog = threading.Timer(20, person.kill)
+        watchdog.start()
+        said = [json.loads(person.stdout.readline() or '{"visit": {"is": "silent"}}')]
+        said += [json.loads(person.stdout.readline() or '{"visit": {"is": "silent"}}')]
+        watchdog.cancel()
+        person.stdin.close()
+    assert [each["visit"]["is"] for each in said] == ["waiting", "left"]
+
+
 @contextmanager
 def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subprocess.Popen[str]]:
     """Ben's request, under way in another process; its answer is what that prints."""
@@ -148,7 +169,7 @@ def test_bad_input_is_answered_in_one_sentence(visitor: httpx.Client, body: byte
     assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])
 
 
-def test_strangers(playground: Playground, visitor: httpx.Client) -> None:
+def test_who_has_not_opened_the_page(playground: Playground, visitor: httpx.Client) -> None:
     """Unknown people, too many words, and whoever has not opened the page."""
     assert hold(visitor, "eve").status_code == 404
     assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
@@ -165,16 +186,16 @@ def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
     with watching(visitor) as seen:
         hold(visitor, "ann", ttl=2)
         hold(visitor, "ben", ttl=2)
-        told: list[tuple[str, str]] = []
+        kinds: list[tuple[str, str]] = []
         for kind, message in seen:
             if kind == "dibs":
                 assert message["name"] == "playground:*" and "door" not in json.dumps(message)
-                told.append((message["who"], message["kind"]))
+                kinds.append((message["who"], message["kind"]))
             elif message["held"]:
                 assert 0 < message["held"]["remaining"] <= 2 and message["key"].endswith(":door")
-            if told[-1:] == [("ann", "late")]:
+            if kinds[-1:] == [("ann", "late")]:
                 break
-    assert told == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]
+    assert kinds == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]
 
 
 # ------------------------------------------------------------------------------- outage

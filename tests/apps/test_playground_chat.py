@@ -21,7 +21,7 @@ from .test_playground_menu import alive, children
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
-ROOM = 60.0
+TIMEOUT = 60.0
 """Seconds: a bot may take its time to start on a busy machine."""
 PATIENCE = "⏳ 正在為您查詢天氣，請稍候..."
 
@@ -37,7 +37,7 @@ def playground() -> Iterator[Playground]:
 def at_the_phone(playground: Playground) -> Iterator[tuple[httpx.Client, Iterator[str]]]:
     """Somebody whose page is open, and what its stream says, line by line."""
     with playground.visitor() as client:
-        client.timeout = httpx.Timeout(ROOM)
+        client.timeout = httpx.Timeout(TIMEOUT)
         assert client.get("/chat/").status_code == 200
         with client.stream("GET", "/chat/api/events") as stream:
             yield client, stream.iter_lines()
@@ -75,7 +75,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, playground: Playground) -> Iterator[Any]:
     """The phone, reached by the navigation, on a narrow screen; it asks nobody else."""
     context = browser.new_context(viewport={"width": 360, "height": 740}, locale="zh-TW")
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
     mistakes: list[str] = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))
@@ -267,7 +267,7 @@ def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
                 client.post("/chat/api/tap", json={"data": "action=weather&type=home"})
                 return answered(lines)
 
-        assert "臺北市信義區" in eventually(asked_again, within=ROOM)
+        assert "臺北市信義區" in eventually(asked_again, within=TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -282,11 +282,13 @@ def test_what_the_lever_refuses(playground: Playground, body: bytes) -> None:
         answer = visitor.post("/chat/bot", content=body)
         assert answer.status_code == 400
         assert re.fullmatch(r"[A-Za-z][^.]* must be [^.]*\.", answer.json()["error"])
-    stranger = httpx.post(f"{playground.url}/chat/bot", content=body, trust_env=False)
-    assert stranger.status_code == 400 and "Open the page first" in stranger.json()["error"]
+    other = httpx.post(f"{playground.url}/chat/bot", content=body, trust_env=False)
+    assert other.status_code == 400 and "Open the page first" in other.json()["error"]
 
 
-def test_a_bot_that_does_not_start_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bot_that_does_not_start_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """On the page, where everything else goes on. The terminal has the reason."""
     monkeypatch.setenv("SHUTDOWN_SECONDS", "soon")
     with running() as playground:

@@ -1,4 +1,4 @@
-"""The playground's fault buttons: what they do, how it is told, and how it is undone."""
+"""The playground's fault buttons: what they do, how it is shown, and how it is undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dibs.testing import Server, eventually
 
 from .playground_process import Playground
 from .test_playground import hold
-from .test_playground_menu import BRANCH, ROOM
+from .test_playground_menu import BRANCH, TIMEOUT
 from .weamind.test_liff import CONTRAST
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -29,30 +29,30 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
-    """Somebody new; what they broke is mended when they leave."""
+    """Somebody new; what they broke is undone when they leave."""
     with playground.visitor() as client:
-        client.timeout = httpx.Timeout(ROOM)
+        client.timeout = httpx.Timeout(TIMEOUT)
         yield client
         client.delete("/faults/")
 
 
 @contextmanager
 def faults_page(visitor: httpx.Client) -> Iterator[Iterator[dict[str, Any]]]:
-    """What a page of this visitor is told about faults."""
+    """What a page of this visitor receives about faults."""
     with visitor.stream("GET", "/faults/events") as stream:
         lines = stream.iter_lines()
         yield (json.loads(line[6:]) for line in lines if line.startswith("data: "))
 
 
 def state(visitor: httpx.Client) -> dict[str, Any]:
-    with faults_page(visitor) as told:
-        return next(told)
+    with faults_page(visitor) as page:
+        return next(page)
 
 
 # ------------------------------------------------------------------------------- the server
 
 
-def test_a_fault_is_told_to_everybody_and_can_be_undone(
+def test_a_fault_is_shown_to_everybody_and_can_be_undone(
     playground: Playground, visitor: httpx.Client
 ) -> None:
     """What is wrong, for how long, and whose it is; a second one is refused; anybody undoes it."""
@@ -69,7 +69,7 @@ def test_a_fault_is_told_to_everybody_and_can_be_undone(
     after = state(visitor)
     assert after["fault"] is None and after["last"]["kind"] == "stop"
     assert visitor.delete("/faults/").status_code == 404
-    eventually(lambda: guarded(visitor), within=ROOM)
+    eventually(lambda: guarded(visitor), within=TIMEOUT)
 
 
 def guarded(visitor: httpx.Client) -> bool:
@@ -83,8 +83,8 @@ def test_who_closes_the_page_leaves_nothing_broken(
 ) -> None:
     """A moment after the last page of whoever made a fault is closed, it is undone."""
     with playground.visitor() as maker:
-        with faults_page(maker) as told, faults_page(visitor) as seen:
-            next(told)
+        with faults_page(maker) as page, faults_page(visitor) as seen:
+            next(page)
             assert maker.post("/faults/switch").status_code == 202
             assert next(each for each in seen if each["master"] == "B")["fault"]["left"] > 10
     with faults_page(visitor) as seen:
@@ -195,7 +195,7 @@ async def test_the_line_of_each_panel_runs(valkey: Server) -> None:
 
 
 def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
-    """By keyboard, on each panel: what is broken is told everywhere, and undone by a button."""
+    """By keyboard, on each panel: what is broken is shown everywhere, and undone by a button."""
     from playwright.sync_api import expect
 
     hold_bar, once_bar = page.locator("#hold .faults"), page.locator("#once .faults")
@@ -205,6 +205,7 @@ def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
     expect(hold_bar.locator(".fault-says")).to_have_text(
         "Server A is stopped (SIGSTOP). It goes on by itself."
     )
+    expect(page.locator("#note")).to_have_text(re.compile("^Let Ann or Ben ask now"))  # said once
     page.get_by_role("link", name="once").click()
     expect(once_bar.locator(".fault-says")).to_contain_text("is stopped")
     for name in ("Stop", "Slow", "Kill", "Switch"):
@@ -213,6 +214,7 @@ def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
     once_bar.get_by_role("button", name="Undo now").focus()
     page.keyboard.press("Enter")
     expect(once_bar.locator(".fault-says")).to_contain_text("was stopped for")
+    expect(page.locator("#note")).to_have_text("")
     expect(once_bar.get_by_role("button", name="Stop the server")).to_be_focused()
     page.get_by_role("link", name="cached").click()
     for name in ("Stop the server", "Slow it down", "Kill the leader", "Switch masters"):

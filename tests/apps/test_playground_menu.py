@@ -26,7 +26,7 @@ from .playground_process import Playground, running
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
 BRANCH = "tpe-main"  # it never closes
-ROOM = 60.0
+TIMEOUT = 60.0
 PATIENCE = 60_000
 """ms: five processes may take their time on a busy machine."""
 
@@ -103,8 +103,8 @@ def test_what_the_menu_panel_refuses(playground: Playground, visitor: httpx.Clie
     assert nowhere.status_code == 404 and nowhere.json()["code"] == "40401"
     assert visitor.post("/menu/publish", json={"branch": BRANCH}).status_code == 400
     for path in ("/menu/rush", "/menu/publish"):
-        stranger = httpx.post(playground.url + path, json={"branch": BRANCH}, trust_env=False)
-        assert stranger.status_code == 400
+        other = httpx.post(playground.url + path, json={"branch": BRANCH}, trust_env=False)
+        assert other.status_code == 400
     assert httpx.get(f"{playground.url}/menu/branches", trust_env=False).status_code == 400
 
 

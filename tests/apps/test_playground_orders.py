@@ -22,7 +22,7 @@ from .test_playground_menu import alive, children
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
-ROOM = 60.0
+TIMEOUT = 60.0
 """Seconds: a process may take its time to start on a busy machine."""
 ADDRESS = ("127.0.0.1", 0)
 SLIP = {"soy-milk": 2, "egg-pancake": 1}
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
     with playground.visitor() as client:
-        client.timeout = httpx.Timeout(ROOM)
+        client.timeout = httpx.Timeout(TIMEOUT)
         yield client
 
 
@@ -95,7 +95,7 @@ def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) ->
     """The same slip of somebody else is another order, and everybody sees their own."""
     mine = order(visitor, "double")
     with playground.visitor() as other:
-        other.timeout = httpx.Timeout(ROOM)
+        other.timeout = httpx.Timeout(TIMEOUT)
         theirs = order(other, "double")
     assert theirs["placed"] == 1 and len(theirs["orders"]) == 1
     assert theirs["orders"] != mine["orders"]
@@ -103,7 +103,7 @@ def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) ->
 
 
 def test_what_the_orders_panel_refuses(playground: Playground, visitor: httpx.Client) -> None:
-    """Nonsense gets a sentence, the shop's own refusals come through, strangers get nothing."""
+    """Nonsense gets a sentence, the shop's own refusals come through, others get nothing."""
     for body in (b"{", b"[]", b"{}", b'{"items": []}', b'{"items": {}}', b"[" * 900, b"\xff"):
         answer = visitor.post("/orders/double", content=body)
         assert answer.status_code == 400
@@ -115,18 +115,18 @@ def test_what_the_orders_panel_refuses(playground: Playground, visitor: httpx.Cl
         assert [each["status"] for each in report["exchanges"]] == [400, 400]
         assert not report["orders"] and not report["events"]
     for method, path in (("GET", "/orders/all"), ("POST", "/orders/double")):
-        stranger = httpx.request(method, playground.url + path, trust_env=False)
-        assert stranger.status_code == 400 and "Open the page first" in stranger.json()["error"]
+        other = httpx.request(method, playground.url + path, trust_env=False)
+        assert other.status_code == 400 and "Open the page first" in other.json()["error"]
 
 
-def test_an_outage_is_told_as_it_is(visitor: httpx.Client) -> None:
+def test_an_outage_is_shown_as_it_is(visitor: httpx.Client) -> None:
     """The server is stopped: with a key there is still one order; what is kept is not known."""
     assert visitor.get("/orders/all").status_code == 200
     assert visitor.post("/faults/stop").status_code == 202
     during = order(visitor, "retry")
     assert during["placed"] == 1 and during["exchanges"][1]["status"] == 201
-    eventually(lambda: visitor.get("/orders/all").json()["keys"] is not None, within=ROOM)
-    eventually(lambda: "duplicate" in happened(order(visitor, "double")), within=ROOM)
+    eventually(lambda: visitor.get("/orders/all").json()["keys"] is not None, within=TIMEOUT)
+    eventually(lambda: "duplicate" in happened(order(visitor, "double")), within=TIMEOUT)
 
 
 # ------------------------------------------------------------------------------- begin and end
@@ -140,7 +140,7 @@ def test_a_killed_page_leaves_nothing_behind() -> None:
 
     with running() as playground, playground.visitor() as visitor:
         assert not children(playground)
-        visitor.timeout = httpx.Timeout(ROOM)
+        visitor.timeout = httpx.Timeout(TIMEOUT)
         order(visitor, "double")
         pids = children(playground)
         assert len(pids) == 1 and "orders.db" in {path.name for path in files()}

@@ -4,5 +4,5 @@ from dibs import Event
 
 
 def kinds(events: list[Event]) -> list[str]:
-    """The kinds, in the order in which they were told."""
+    """The kinds, in the order in which they were emitted."""
     return [event.kind for event in events]

@@ -4,11 +4,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from opentelemetry.metrics import NoOpMeterProvider
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dibs.integrations.opentelemetry import OpenTelemetryListener
+
+
+class _Beginnings(SpanProcessor):
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        self._names.append(span.name)
 
 
 class Traces:
@@ -17,6 +25,9 @@ class Traces:
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False)
+        self.begun: list[str] = []
+        """The names of all spans, in the order in which they began."""
+        self.provider.add_span_processor(_Beginnings(self.begun))
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.listener = OpenTelemetryListener(self.provider, NoOpMeterProvider())
         self.tracer = self.provider.get_tracer("application")

@@ -13,10 +13,9 @@ import pytest
 
 from dibs.testing import Server, eventually
 from dibs.testing.servers import free_port
-from tests.apps.browser import launched
+from tests.apps.browser import CONTRAST, launched
 
 ROOT = Path(__file__).parents[2]
-CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 PANELS = ("server", "process", "facts")
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -126,6 +125,9 @@ def test_rows_are_found_sorted_and_paged_by_keyboard(visit: Any) -> None:
     keys.type("user:17")
     expect(page.locator("#rows tr")).to_have_count(1)
     expect(page.locator("#rows code").first).to_have_text("processing:user:17")
+    keys.type("nobody")
+    expect(page.locator("#empty")).to_have_text("Nothing that is listed contains “user:17nobody”.")
+    expect(page.locator("#table")).to_be_hidden()  # no head above nothing
     keys.press("Control+a")
     keys.press("Delete")
     expect(page.locator("#rows tr")).to_have_count(50)

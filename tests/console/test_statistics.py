@@ -53,7 +53,7 @@ def test_load_times_have_a_mean_a_bound_for_most_and_a_longest() -> None:
     facts = of_template(counted(*loads))["loads"]
     assert facts["count"] == 100 and facts["p95"] == 0.005 and facts["most"] == 0.9
     alone = Durations()
-    alone.add(0.7)
+    alone.add([0.7])
     assert alone.at_most(0.95) == 0.7
     assert Durations().at_most(0.95) is None
 

@@ -18,7 +18,7 @@ from dibs._core.cache import (
 )
 from dibs._core.cache_options import CacheOptions
 from dibs._core.codec import FAILURE, JsonCodec, frame, mark
-from dibs._core.lease import make_token
+from dibs._core.lease import token_maker
 from dibs._core.once import running_record
 from dibs._core.options import Settings
 from dibs._core.watch import Tracked, Watching
@@ -61,7 +61,7 @@ def test_early_is_likelier_near_the_end_and_for_slow_loads() -> None:
 
 # ---- what the store has
 
-TOKEN = make_token(b"0123456789abcdef", 7, b"web-1:42")
+TOKEN = token_maker(b"0123456789abcdef", b"web-1:42", 7)()
 
 
 def stored(payload: bytes = b'{"soup": 3}', *, took: float = 0.5) -> bytes:

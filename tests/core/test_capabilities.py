@@ -11,6 +11,8 @@ from dibs._core.capabilities import (
     RESP2,
     RESP3,
     RESP3_AGAIN,
+    ClosedAtScript,
+    Dialect,
     Handshake,
     Negotiation,
     read_engine,
@@ -32,8 +34,10 @@ NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' comman
 UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
 OTHER_KEY = ErrorReply("NOPERM No permissions to access a key")
 ALL, NONE = [[b"x"]] * 8, [None] * 8
-FINE = [None, 0, -2, 0, 1, b"OK"]
-"""The answers to GET, DEL, PTTL, PEXPIRE, EVAL and CLIENT TRACKING."""
+REST = [b"OK", [], 0, 0, None, 0]
+"""The answers to CLIENT TRACKING, ZRANGE, ZREM, ZREMRANGEBYSCORE, ZSCORE and PEXPIREAT …"""
+FINE = [None, 0, -2, 0, 1, *REST]
+"""… and before them to GET, DEL, PTTL, PEXPIRE and EVAL."""
 
 
 def finish(handshake: Handshake, *answers: list[Any]) -> Engine:
@@ -62,18 +66,18 @@ def test_a_key_that_is_not_ours_says_nothing_about_the_command() -> None:
     """Nor do redirections, or a server that cannot serve at the moment."""
     moved, loading = ErrorReply("MOVED 1 h:1"), ErrorReply("LOADING Redis is loading")
     for reply in (OTHER_KEY, moved, loading, ErrorReply("READONLY no")):
-        assert finish(Handshake(), [NONE, *[reply] * 5, b"OK"]).refused == frozenset()
+        assert finish(Handshake(), [NONE, *[reply] * 5, *REST]).refused == frozenset()
 
 
 def test_without_a_release_there_is_no_engine() -> None:
     """The sentence names what is missing, and what would do instead."""
     with pytest.raises(UsageError, match="EVAL"):
-        finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, b"OK"])
+        finish(Handshake(), [NONE, None, 0, -2, 0, NOPERM, *REST])
     handshake = Handshake()
-    assert handshake.received([ALL, None, 0, -2, 0, NOPERM, b"OK"]) is None
+    assert handshake.received([ALL, None, 0, -2, 0, NOPERM, *REST]) is None
     with pytest.raises(UsageError, match="EVAL or DELEX"):
         handshake.received([UNKNOWN])
-    native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, b"OK"], [0])
+    native = finish(Handshake(), [ALL, NOPERM, NOPERM, -2, NOPERM, NOPERM, *REST], [0])
     assert native.compare_delete == "DELEX"
 
 
@@ -93,10 +97,27 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
     assert handshake.closed() is None
     engine = finish(handshake, [None, 0, -2, 0], [1])
     assert engine.whole_scripts and not engine.tracking
-    assert handshake.closed() is None, "a server that restarts does that as well"
-    again = Handshake(plain=True, again=True, pushes=False)
-    finish(again, [None, 0, -2, 0], [1])
-    assert isinstance(again.closed(), UsageError)
+    assert isinstance(handshake.closed(), ClosedAtScript)
+
+
+def test_a_server_that_closes_at_every_script_permits_none() -> None:
+    """Three times in a row, and not twice: a server that restarts does that as well."""
+    negotiation = Negotiation()
+
+    def closed(dialect: Dialect, *, at_script: bool = True) -> Dialect | None:
+        return negotiation.after(dialect, refused=False, closed=True, at_script=at_script)
+
+    for _ in range(2):
+        assert closed(PLAIN) is None, "the next connection is opened later, and by RESP3"
+    assert closed(RESP3, at_script=False) == RESP3_AGAIN, "it is asked more than scripts"
+    assert closed(PLAIN, at_script=False) == PLAIN_AGAIN, "this one was closed at something else"
+    for _ in range(2):
+        assert closed(PLAIN_AGAIN) is None
+    negotiation.worked(PLAIN, 1.0)
+    for _ in range(2):
+        assert closed(PLAIN) is None
+    with pytest.raises(UsageError, match="EVAL"):
+        closed(PLAIN)
 
 
 def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:

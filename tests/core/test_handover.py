@@ -16,7 +16,7 @@ from dibs._core.handover import (
     token_for,
     with_secret_of,
 )
-from dibs._core.lease import HoldCall, LeaseState, make_token, note_in, secret_of
+from dibs._core.lease import HoldCall, LeaseState, note_in, secret_of, token_maker
 from dibs._core.once import encoded_note, read_record, running_record, since_in, with_note
 from dibs._core.options import HoldOptions, Settings
 from dibs.errors import UsageError
@@ -27,7 +27,7 @@ FENCED = HoldOptions(SETTINGS, ttl=5, fence=True)
 TOKEN = b"5a1f-2c@web-1:4711"
 
 tokens = st.builds(
-    lambda a, b: make_token(b"%x" % a, b, b"web-1:7"), st.integers(0), st.integers(0)
+    lambda a, b: token_maker(b"%x" % a, b"web-1:7", b)(), st.integers(0), st.integers(0)
 )
 notes = st.text(st.characters(codec="utf-8"), max_size=200)
 

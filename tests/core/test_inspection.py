@@ -30,13 +30,13 @@ from dibs._core.inspection import (
     scan_request,
     value_request,
 )
-from dibs._core.lease import make_token
+from dibs._core.lease import token_maker
 from dibs._core.once import done_record, running_record
 from dibs._core.request import ErrorReply
 
 NOW = 1_800_000_000.0
 SECRET = b"0123456789abcdef01-2a"
-TOKEN = make_token(b"0123456789abcdef01", 42, b"web-1:77")
+TOKEN = token_maker(b"0123456789abcdef01", b"web-1:77", 42)()
 
 
 def seen(key: str, value: bytes, pttl: int = 5000, namespace: str = "") -> Entry:
@@ -212,7 +212,7 @@ def test_a_token_is_known_in_each_of_its_forms() -> None:
 
 def test_the_proof_ends_behind_the_secret() -> None:
     """So that the holding with the number 2 is never taken for the one with the number 2a."""
-    proof = proof_in(make_token(b"0123456789abcdef01", 2, b"h"))
+    proof = proof_in(token_maker(b"0123456789abcdef01", b"h", 2)())
     assert proof is not None and not TOKEN.startswith(proof[1])
 
 

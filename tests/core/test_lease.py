@@ -12,12 +12,12 @@ from dibs._core.lease import (
     Won,
     acquire_request,
     extend_request,
-    make_token,
     read_acquire,
     read_extend,
     read_peek,
     release_request,
     shorten_request,
+    token_maker,
     value_request,
 )
 
@@ -90,8 +90,8 @@ lines = st.text(st.characters(exclude_characters="\n"), min_size=1)
 @given(st.integers(1), lines.map(lambda text: text.encode(errors="replace")))
 def test_a_token_tells_its_holder_and_nothing_else(number: int, holder: bytes) -> None:
     """Behind the @ it says who; two numbers never make one token."""
-    token = make_token(b"ab12", number, holder)
-    assert token != make_token(b"ab12", number + 1, holder)
+    token = token_maker(b"ab12", holder, number)()
+    assert token != token_maker(b"ab12", holder, number + 1)()
     reading = read_acquire([token, 100], b"other")
     assert isinstance(reading, Holding)
     assert reading.holder == holder.decode(errors="replace")

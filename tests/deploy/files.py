@@ -69,11 +69,11 @@ def environment(compose: Json, folder: Path, redis_url: str, database_url: str) 
     image = dict(pair.split("=", 1) for pair in values("ENV")[0].split())
     image.pop("PATH")
     filled = dict.fromkeys(NEEDED, "x1") | {"WEATHER_PROVIDER": "sample"}
-    told = {
+    environment = {
         name: interpolated(value, filled)
         for name, value in compose["services"]["app"]["environment"].items()
     }
-    assert told["REDIS_URL"] == "redis://redis:6379/0"
-    told |= {"REDIS_URL": redis_url, "DATABASE_URL": database_url}
+    assert environment["REDIS_URL"] == "redis://redis:6379/0"
+    environment |= {"REDIS_URL": redis_url, "DATABASE_URL": database_url}
     image["PYTHONPATH"] = image["PYTHONPATH"].replace("/app", str(folder))
-    return clean | image | told
+    return clean | image | environment

@@ -196,7 +196,7 @@ def test_what_the_seeds_ask_for(compose: Json) -> None:
 
 
 def test_only_the_bot_is_published(compose: Json) -> None:
-    """And only to the machine itself; the world comes in by HTTPS, if that is asked for."""
+    """And only to the machine itself; others come in by HTTPS, if that is asked for."""
     ports = {name: s["ports"] for name, s in compose["services"].items() if "ports" in s}
     assert ports == {"app": [f"127.0.0.1:{PORT}:{PORT}"], "https": ["80:80", "443:443"]}
     assert compose["services"]["https"]["profiles"] == ["https"]

@@ -164,6 +164,28 @@ def test_every_page_opens_with_its_essence(page: Path) -> None:
     assert page.name == "index.md" or f"]({page.relative_to(ROOT / 'docs')})" in index
 
 
+GUIDES = [page for page in DOCS if page.parent.name in ("how-to", "frameworks", "production")]
+GUIDES += [page for page in DOCS if page.parent.name == "migration" or page.stem == "which"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_guide_ends_with_the_next_step(page: Path) -> None:
+    """Its last paragraph links to where a reader goes on."""
+    last = page.read_text("utf-8").rstrip().rpartition("\n\n")[2]
+    assert LINK.search(last), last
+
+
+def test_every_row_of_the_comparison_says_how_it_is_known() -> None:
+    """Run, or read in the documentation: each row has a mark, or its table has."""
+    text = (ROOT / "docs/comparison.md").read_text("utf-8").partition("## Locks")[2]
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) == 6
+    for table in tables:
+        header, _, *rows = table.splitlines()
+        unmarked = [row for row in rows if not re.search(r"\((?:run|docs)", header + row)]
+        assert not unmarked, unmarked
+
+
 # ---------------------------------------------------------------------------------- completeness
 
 
@@ -179,7 +201,7 @@ KEYS = "reference/keys-and-scripts.md"
 
 @pytest.mark.parametrize("name", dibs.__all__)
 def test_every_public_name_is_in_the_reference(name: str) -> None:
-    """Whatever the front door offers is explained."""
+    """Whatever the public API offers is explained."""
     assert re.search(rf"`{name}\b", _reference(API, ERRORS, EVENTS))
 
 
@@ -305,7 +327,7 @@ def test_every_script_is_in_the_reference_word_for_word(script: Path) -> None:
     assert f"```lua\n{script.read_text('utf-8').rstrip()}\n```" in _reference(KEYS)
 
 
-def test_the_architecture_names_every_room() -> None:
+def test_the_architecture_names_every_module() -> None:
     """The tree in ARCHITECTURE.md and the tree that git knows are the same."""
     drawn = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     tree = re.search(r"^```text\nsrc/dibs/\n(.*?)^```$", drawn, re.MULTILINE | re.DOTALL)
@@ -316,8 +338,8 @@ def test_the_architecture_names_every_room() -> None:
         for file in _known_files(PACKAGE)
         if file.suffix in (".py", ".lua") and "_sync" not in file.parts
     )
-    for name, rooms in files.items():
-        assert name == "__init__.py" or names[name] >= rooms, f"{name} is not drawn in all rooms"
+    for name, count in files.items():
+        assert name == "__init__.py" or names[name] >= count, f"{name}: not drawn each time"
     for name in names:
         there = any(any((ROOT / folder).rglob(name)) for folder in ("src", "tools", "apps"))
         assert there, f"{name} is drawn and not there"

@@ -38,10 +38,12 @@ def write_files(page: str, folder: Path, url: str) -> None:
         (folder / found["name"]).write_text(text, "utf-8")
 
 
-def run_in(folder: Path, code: str) -> None:
+def run_in(folder: Path, code: str) -> str:
+    """What the program prints."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # ----------------------------------------------------------------------------------- programs
@@ -70,6 +72,35 @@ def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: P
     """Settings, views and URLs of the page, as they stand there."""
     write_files("frameworks/django.md", tmp_path, valkey.url)
     run_in(tmp_path, DJANGO)
+
+
+NIGHTLY = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+import schedules                                        # sets Django up, and needs the extra cron
+from django.core.management import call_command
+call_command("nightly", "--day", "2026-11-15")
+call_command("nightly", "--day", "2026-11-15")
+schedules.dibs.close()
+"""
+
+
+def test_the_nightly_command_for_django_runs_once(valkey: Server, tmp_path: Path) -> None:
+    """Started on two machines, it does its work on one; the module for the scheduler imports."""
+    write_files("frameworks/django.md", tmp_path, valkey.url)
+    page = (DOCS / "frameworks/django.md").read_text("utf-8")
+    [command] = re.findall(
+        r"^```python no-run\n# accounts/\S*?nightly\.py.*?\n(.*?)^```$", page, re.M | re.S
+    )
+    folder = tmp_path / "accounts/management/commands"
+    folder.mkdir(parents=True)
+    (folder / "nightly.py").write_text(command, "utf-8")
+    settings = tmp_path / "settings.py"
+    settings.write_text(
+        settings.read_text("utf-8") + "INSTALLED_APPS.append('accounts')\n", "utf-8"
+    )
+    said = run_in(tmp_path, NIGHTLY).splitlines()
+    assert said == ["the totals of 2026-11-15 are written", "done on another machine"]
 
 
 @pytest.mark.only_on("linux", "darwin")
@@ -116,7 +147,7 @@ def status(url: str, body: bytes | None = None) -> int:
 def test_the_code_for_redis_py_on_its_migration_page_runs(valkey: Server) -> None:
     """That library is always here; the others by tools/run_migrations.py."""
     programs = run_migrations.programs(DOCS / "migration" / "redis-py-lock.md")
-    assert len(programs) == 5
+    assert len(programs) == 6
     for _, source in programs:
         run_migrations.run(source, valkey.url)
 
@@ -229,7 +260,7 @@ def test_the_times_of_the_deployment_fit_together() -> None:
 
 def test_alerts_name_metrics_that_exist() -> None:
     """Each metric of the pages about alerts is one that the listener exports."""
-    source = (ROOT / "src/dibs/integrations/prometheus.py").read_text("utf-8")
+    source = (ROOT / "src/dibs/integrations/_prometheus_metrics.py").read_text("utf-8")
     text = (DOCS / "production/alerts.md").read_text("utf-8")
     for metric in set(re.findall(r"\bdibs_(\w+)", text)) - {"name"}:
         stem = re.sub(r"_(total|sum|count|bucket)$", "", metric)

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.apps.browser import ROOM, launched
+from tests.apps.browser import CONTRAST, TIMEOUT, launched
 from tests.docs.site import ROOT, Page, pages, served
 from tools.docsite import navigation
 
@@ -78,6 +78,13 @@ def test_sync_and_async_are_pairs(site: Path) -> None:
     assert "<strong>asyncio</strong>" not in text
 
 
+def test_an_option_stays_on_one_line(site: Path) -> None:
+    """A browser would break `--url` after its hyphens; a cell with a sentence stays wide."""
+    text = (site / "command-line.html").read_text("utf-8")
+    assert re.search(r'<code class="[^"]*\bshort\b[^"]*"><span class="pre">--url', text)
+    assert '<td class="long">' in text
+
+
 def test_what_a_page_hides_is_not_on_the_site(site: Path) -> None:
     """What examples need to run, and readers do not, stays in the repository."""
     for page in site.rglob("*.html"):
@@ -92,48 +99,33 @@ PAGES = [
     "reference/api/client.html",
     "http.html",
     "architecture.html",
+    "which.html",
+    "404.html",
 ]
-LIGHT_AND_DARK = [("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)]
-
-CONTRAST = """() => {
-  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b]
-    .map((part) => part / 255)
-    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const color = getComputedStyle(at).backgroundColor;
-      const [r, g, b, alpha = 1] = numbers(color);
-      if (alpha > 0.99) return [r, g, b];
-    }
-    return [255, 255, 255];
-  };
-  const poor = [];
-  for (const node of document.querySelectorAll("body *")) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-    const style = getComputedStyle(node);
-    const seen = node.checkVisibility({ opacityProperty: true, visibilityProperty: true });
-    if (!own || !seen) continue;
-    const [a, b] = [light(numbers(style.color)), light(behind(node))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    const isLarge = parseFloat(style.fontSize) >= 24;
-    if (ratio < (isLarge ? 3 : 4.5)) {
-      poor.push(`${ratio.toFixed(2)} ${node.tagName} ${node.className}: ${node.textContent}`);
-    }
-  }
-  return poor;
+OUT_OF_LINE = """() => {
+  const left = (node) => Math.round(node.getBoundingClientRect().left);
+  const edge = document.querySelector("article p");
+  const wrong = [...document.querySelectorAll("section > .table-wrapper > table")]
+    .filter((table) => left(table) !== left(edge));
+  const title = document.querySelector("article h1"), link = title?.querySelector(".headerlink");
+  const words = document.createRange();
+  if (link) words.setStart(title, 0), words.setEndBefore(link);
+  const end = [...words.getClientRects()].at(-1)?.bottom;
+  if (link && link.getBoundingClientRect().top >= end) wrong.push(title);
+  return wrong.map((node) => node.outerHTML.slice(0, 80));
 }"""
+"""Tables that do not begin where the text does; a title whose link has a line of its own."""
+LIGHT_AND_DARK = [("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)]
 
 
 def test_pages_are_in_order_in_a_browser(site: Path) -> None:
     """No mistake, no request to others, no page wider than the screen, no text that is too faint.
 
-    Tabs are in step, and are reached and used with the keyboard alone.
+    Tabs are in step, and are reached and used with the keyboard alone; so is the menu of a phone.
     """
     with served(site) as url, launched() as browser:
         page = browser.new_page(reduced_motion="reduce")
-        page.set_default_timeout(ROOM * 1000)
+        page.set_default_timeout(TIMEOUT * 1000)
         mistakes = _mistakes(page, url)
         for name in PAGES:
             page.goto(url + name)
@@ -141,10 +133,12 @@ def test_pages_are_in_order_in_a_browser(site: Path) -> None:
                 page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 page.set_viewport_size({"width": width, "height": 800})
                 seen = f"{name}, {scheme}, {width} px"
-                assert page.evaluate(CONTRAST) == [], seen
+                assert page.evaluate(CONTRAST)["poor"] == [], seen
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, seen
+                assert page.evaluate(OUT_OF_LINE) == [], seen
         _search(page, url)
         _tabs(page, url)
+        _drawers(page, url)
     assert not mistakes
 
 
@@ -177,3 +171,24 @@ def _tabs(page: Any, url: str) -> None:
     assert labels == {"asyncio"}  # all pairs of the page, not only this one
     page.goto(f"{url}reference/api/client.html#dibs.Dibs.hold")
     assert page.locator("[id='dibs.Dibs.hold']").is_visible()  # a link shows the half it leads to
+
+
+def _drawers(page: Any, url: str) -> None:
+    """On a phone, or with large letters: Enter opens the menu, Escape closes it, and Tab never
+    reaches what is out of sight."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{url}which.html")
+    menu, link = (
+        page.get_by_role("button", name="Menu", exact=True),
+        page.locator(".sidebar-drawer a").first,
+    )
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getBoundingClientRect().right") >= 0
+    menu.focus()
+    page.keyboard.press("Enter")
+    assert menu.get_attribute("aria-expanded") == "true"
+    assert link.evaluate("it => it === document.activeElement")
+    page.keyboard.press("Escape")
+    assert menu.evaluate("it => it === document.activeElement")
+    assert page.locator(".sidebar-drawer").evaluate("it => it.inert")

@@ -31,7 +31,8 @@ def of_dibs(native: str, refused: set[str]) -> set[str]:
         return DENIED if name in refused else 0
 
     handshake = Handshake()
-    asked = ("get", "del", "pttl", "pexpire", "eval", "client|tracking")
+    permits = ("zrange", "zrem", "zremrangebyscore", "zscore", "pexpireat")
+    asked = ("get", "del", "pttl", "pexpire", "eval", "client|tracking", *permits)
     answer = DENIED if "command|info" in refused else info(native)
     try:
         engine = handshake.received([answer, *map(reply, asked)])

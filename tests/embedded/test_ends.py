@@ -103,7 +103,7 @@ def test_folder_removed_under_a_server_is_free_again(start: Start, tmp_path: Pat
 
 
 def test_exit_without_close_is_quiet() -> None:
-    """An owner that forgets to close leaves nothing behind and is told nothing."""
+    """An owner that forgets to close leaves nothing behind and gets no message."""
     code = "from dibs._server import embedded; engine = embedded.start(None); print(engine.url)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.run(

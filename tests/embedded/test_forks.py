@@ -142,8 +142,8 @@ def test_a_forked_child_shares_its_parents_server() -> None:
         child = os.fork()
         if child == 0:
             try:
-                told = [dibs.try_hold("user:1", ttl=5) is None, dibs.peek("user:1") is not None]
-                os.write(writer, repr(told).encode())
+                results = [dibs.try_hold("user:1", ttl=5) is None, dibs.peek("user:1") is not None]
+                os.write(writer, repr(results).encode())
             finally:
                 os._exit(0)
         os.close(writer)

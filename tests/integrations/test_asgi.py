@@ -331,7 +331,7 @@ async def test_a_5xx_leaves_nothing_behind(valkey: Server, status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429])
 async def test_a_4xx_frees_a_cool_down(valkey: Server, status: int) -> None:
-    """The user mends the form and sends it again, at once."""
+    """The user corrects the form and sends it again, at once."""
 
     async def refuse(send: Any) -> None:
         await answer(send, status)

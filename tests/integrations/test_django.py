@@ -356,7 +356,7 @@ def test_csrf_is_checked_as_ever() -> None:
 
 
 def test_names_hold_no_value_of_the_request_in_django(valkey: Server) -> None:
-    """Events are told the route as it is written; what is stored holds no data."""
+    """Events name the route as it is written; what is stored holds no data."""
     events: list[Event] = []
     headers = {**KEYED, "cookie": "s=U4711"}
     with override_settings(DIBS_OPTIONS={"budget": 5, "listeners": [events.append]}):

@@ -237,7 +237,7 @@ def test_who_does_not_wait_is_told_and_runs_nothing(pods: Pods, valkey: Server) 
 
 
 def test_the_exit_code_is_that_of_the_command(pods: Pods, valkey: Server) -> None:
-    """An error of the command is its own, and frees the key; mistakes are told without Redis."""
+    """An error of the command is its own, and frees the key; mistakes need no Redis."""
     code, said = pods.run("alone", "work", "--code", "3")
     assert code == 3 and "as asked" in said and valkey.keys() == []
     before = valkey.commands()

@@ -165,7 +165,7 @@ def test_the_same_key_with_another_payload(dibs: Dibs) -> None:
 
 
 def test_blueprints_classes_and_names(valkey: Server) -> None:
-    """Each is a place of its own; events are told the rule, never a value of the request."""
+    """Each is a place of its own; events name the rule, never a value of the request."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         app = shop(dibs)

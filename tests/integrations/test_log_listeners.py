@@ -91,13 +91,13 @@ def plain_structlog() -> Iterator[None]:
 def test_an_event_is_one_entry_of_structlog(valkey: Server) -> None:
     """With its facts as fields that JSON can hold, and what the application has bound."""
     structlog.contextvars.bind_contextvars(request_id="r1")
-    merge = [structlog.contextvars.merge_contextvars]
-    with structlog.testing.capture_logs(processors=merge) as entries:
-        with Dibs(valkey.url, budget=5, listeners=[StructlogListener(level="DEBUG")]) as dibs:
-            with dibs.hold("user:U4711", ttl=5):
-                pass
+    capture = structlog.testing.LogCapture()
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, capture])
+    with Dibs(valkey.url, budget=5, listeners=[StructlogListener(level="DEBUG")]) as dibs:
+        with dibs.hold("user:U4711", ttl=5):
+            pass
     structlog.contextvars.clear_contextvars()
-    acquired, released = entries
+    acquired, released = entries = capture.entries
     assert (acquired["event"], acquired["log_level"]) == ("dibs.acquired", "debug")
     assert acquired["name"] == "user:*" and acquired["request_id"] == "r1"
     assert released["held"] >= 0 and "U4711" not in json.dumps(entries)

@@ -173,10 +173,10 @@ async def test_what_happens_is_told_and_a_listener_that_breaks_breaks_nothing(
     valkey: Server,
 ) -> None:
     """Claimed, replayed, mismatch; without the key."""
-    told: list[Event] = []
+    events: list[Event] = []
 
     def broken(event: Event) -> None:
-        told.append(event)
+        events.append(event)
         raise RuntimeError("of a listener")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -188,8 +188,8 @@ async def test_what_happens_is_told_and_a_listener_that_breaks_breaks_nothing(
         guarded = DibsMiddleware(app, dibs=dibs, policies=policies)
         for body in (b"{}", b"{}", b"[]"):
             await Call(guarded, headers=KEYED, body=body).run()
-    assert {event.kind for event in told} >= {"claimed", "replayed", "mismatch"}
-    assert KEYED["idempotency-key"] not in str(told)
+    assert {event.kind for event in events} >= {"claimed", "replayed", "mismatch"}
+    assert KEYED["idempotency-key"] not in str(events)
 
 
 # ---- ronango/fastapi-idempotency

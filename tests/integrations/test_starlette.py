@@ -317,7 +317,7 @@ async def test_a_form_of_unknown_length_is_limited_as_well(valkey: Server) -> No
 
 
 async def test_names_hold_no_value_of_the_request_in_starlette(valkey: Server) -> None:
-    """Events are told the template of the route; where it hangs may hold a value."""
+    """Events name the template of the route; where it hangs may hold a value."""
     events: list[Event] = []
     inner = Starlette(routes=[post(replaying(plain), "/orders/{id}")])
     mounted = Mount("/tenants/{tenant}", inner)

@@ -98,7 +98,7 @@ async def test_a_user_that_is_none_is_not_known(valkey: Server, edge: str) -> No
 
 
 @every_edge
-async def test_strangers_without_a_key_are_not_joined(valkey: Server, edge: str) -> None:
+async def test_two_users_without_a_key_are_not_joined(valkey: Server, edge: str) -> None:
     """`user=` says None of both."""
     async with opened(edge, valkey, site={"user": "x-user"}, after="replay") as shop:
         replies = [await shop.post(client=f"10.0.0.{number}") for number in (1, 2)]

@@ -208,11 +208,11 @@ class KitchenSink:
 
     def do_insight(self, api: Any, event: Any) -> list[Json]:
         with insights.ApiClient(self._configuration) as client:
-            told = insights.Insight(client)
+            insight = insights.Insight(client)
             day = "20260101"
-            sent = told.get_number_of_message_deliveries(var_date=day).status
-            friends = told.get_number_of_followers(var_date=day).followers
-            known = told.get_friends_demographics().available
+            sent = insight.get_number_of_message_deliveries(var_date=day).status
+            friends = insight.get_number_of_followers(var_date=day).followers
+            known = insight.get_friends_demographics().available
         return [text(f"{sent} {friends} {known}")]
 
     def do_http_info(self, api: Any, event: Any) -> None:
@@ -225,8 +225,8 @@ class KitchenSink:
         try:
             api.reply_message_with_http_info(m.ReplyMessageRequest.from_dict(body))
         except m.ApiException as error:
-            told = m.ErrorResponse.from_json(error.body)
-            return [text(f"{error.status} {told.message}")]
+            answer = m.ErrorResponse.from_json(error.body)
+            return [text(f"{error.status} {answer.message}")]
         return []
 
 

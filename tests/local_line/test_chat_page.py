@@ -27,7 +27,7 @@ from tests.apps.browser import launched
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
 SECRET, TOKEN = "channel secret", "channel access token"
-ROOM = 20.0
+TIMEOUT = 20.0
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1200, "height": 900}
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ class Bot:
 
     async def call(self, method: str, path: str, **content: Any) -> Json:
         headers = {"Authorization": f"Bearer {TOKEN}"} | content.pop("headers", {})
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=ROOM) as http:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=TIMEOUT) as http:
             url = self._line.api_base + path
             answer = await http.request(method, url, headers=headers, **content)
             assert answer.status_code < 300, answer.text
@@ -77,7 +77,7 @@ class Stage:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(ROOM)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
 
     async def _start(self) -> None:
         line = LocalLine(secret=SECRET, access_token=TOKEN, redelivered_after=(0.05, 0.05, 30))
@@ -133,7 +133,7 @@ def stage() -> Iterator[Stage]:
 def page(browser: Any, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page at the narrowest width that it promises to fit; it asks nobody but its server."""
     context = browser.new_context(viewport=request.param, locale="zh-TW")
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
     mistakes: list[str] = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))
@@ -175,7 +175,7 @@ def say(page: Any, words: str) -> None:
 def expect(locator: Any) -> Any:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=ROOM * 1000)
+    expect.set_options(timeout=TIMEOUT * 1000)
     return expect(locator)
 
 
@@ -376,7 +376,7 @@ def test_a_picture_of_the_bot_is_shown_on_click(browser: Any, stage: Stage) -> N
         {"type": "image", "originalContentUrl": url, "previewImageUrl": url} for url in (near, far)
     ]
     context = browser.new_context(viewport=PHONE, locale="zh-TW")
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     context.route(near, lambda route: route.fulfill(body=file.getvalue(), content_type="image/png"))
     context.route(far, lambda route: route.abort())
     page = context.new_page()
@@ -667,13 +667,13 @@ def test_a_row_in_full(page: Any, stage: Stage) -> None:
 
 
 def test_a_row_as_curl(page: Any, stage: Stage) -> None:
-    """The command repeats the call, once the token is put in; the token itself is not told."""
+    """The command repeats the call, once the token is put in; the token itself is not shown."""
     stage.call("GET", "/v2/bot/info")
     number = stage.run(_last_number(stage.line))
-    told = page.evaluate("(number) => fetch(`api/row/${number}`).then((row) => row.json())", number)
-    assert told["curl"].startswith(f"curl -X GET {stage.line.api_base}/v2/bot/info")
-    assert "$LINE_CHANNEL_ACCESS_TOKEN" in told["curl"] and TOKEN not in json.dumps(told)
-    assert told["answer"]["displayName"] == "My bot"
+    row = page.evaluate("(number) => fetch(`api/row/${number}`).then((row) => row.json())", number)
+    assert row["curl"].startswith(f"curl -X GET {stage.line.api_base}/v2/bot/info")
+    assert "$LINE_CHANNEL_ACCESS_TOKEN" in row["curl"] and TOKEN not in json.dumps(row)
+    assert row["answer"]["displayName"] == "My bot"
 
 
 async def _last_number(line: LocalLine) -> int:
@@ -714,7 +714,7 @@ def test_a_picture_of_ones_own(page: Any, stage: Stage) -> None:
 
 
 async def _content(stage: Stage, message_id: str) -> bytes:
-    async with httpx.AsyncClient(trust_env=False, timeout=ROOM) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT) as http:
         url = f"{stage.line.api_base}/v2/bot/message/{message_id}/content"
         return (await http.get(url, headers={"Authorization": f"Bearer {TOKEN}"})).content
 
@@ -726,12 +726,12 @@ def test_a_file_and_what_it_could_be(page: Any, stage: Stage) -> None:
     )
     link = page.locator(".row.mine .file a")
     expect(link).to_have_text("evil.html")
-    told = page.evaluate(
+    headers = page.evaluate(
         "(url) => fetch(url).then((answer) => Object.fromEntries(answer.headers))",
         link.get_attribute("href"),
     )
-    assert told["content-disposition"] == "attachment"
-    assert told["content-type"] == "application/octet-stream"
+    assert headers["content-disposition"] == "attachment"
+    assert headers["content-type"] == "application/octet-stream"
     message = stage.bot.events[0]["message"]
     assert (message["type"], message["fileName"], message["fileSize"]) == ("file", "evil.html", 25)
 

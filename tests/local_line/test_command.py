@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from dibs.testing.servers import free_port
 
-ROOM = 30.0
+TIMEOUT = 30.0
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LINE_")}
 
 
@@ -56,7 +56,7 @@ def base_in(said: str) -> str:
 
 def call(base: str, token: str, path: str) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.get(base + path, headers=headers, trust_env=False, timeout=ROOM)
+    return httpx.get(base + path, headers=headers, trust_env=False, timeout=TIMEOUT)
 
 
 # ------------------------------------------------------------------------------- the command
@@ -64,7 +64,7 @@ def call(base: str, token: str, path: str) -> httpx.Response:
 
 @pytest.mark.only_on("linux", "darwin")
 def test_a_liff_app_on_the_command_line() -> None:
-    """Its id names the channel; the script and the login are there. A wrong one is told."""
+    """Its id names the channel; the script and the login are there. A wrong one is reported."""
     liff = "1234567890-abcdefgh=http://127.0.0.1:9/page?a=b"
     with command("--liff", liff, "--port", "0", "--token", "t") as (_, said):
         base = base_in(said)
@@ -97,11 +97,11 @@ def test_one_command_for_any_bot() -> None:
         page = httpx.get(base, follow_redirects=True, trust_env=False)
         assert page.url.path == "/chat/" and page.status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(ROOM) == 0 and process.stderr.read() == ""
+        assert process.wait(TIMEOUT) == 0 and process.stderr.read() == ""
 
 
 def test_a_secret_and_a_token_are_made_up() -> None:
-    """And told, in the form of an environment file."""
+    """And printed, in the form of an environment file."""
     with command("--port", "0") as (_, said):
         facts = dict(re.findall(r"^  (LINE_\w+)=(\S+)$", said, re.M))
         assert set(facts) == {"LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN"}
@@ -109,7 +109,7 @@ def test_a_secret_and_a_token_are_made_up() -> None:
 
 
 def test_they_are_read_from_the_environment() -> None:
-    """Under the names that LINE's examples use; then nothing is told of them."""
+    """Under the names that LINE's examples use; then they are not printed."""
     names = {"LINE_CHANNEL_SECRET": "from-env-s", "LINE_CHANNEL_ACCESS_TOKEN": "from-env-t"}
     with command("--port", "0", **names) as (_, said):
         assert "from-env" not in said
@@ -194,7 +194,7 @@ async def test_what_is_said_about_a_bot_that_refuses(status: int, words: str) ->
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-    async with LocalLine(webhook_patience=ROOM) as line:
+    async with LocalLine(webhook_patience=TIMEOUT) as line:
         url = await line.connect(bot)
         assert trouble(await line.say("hi")) == f"webhook: {url} answered {status}. {words}"
         status = 200
@@ -231,7 +231,7 @@ MESSAGES: list[Any] = [
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
     """A name, and time for a bot on a busy machine."""
-    return {"name": "天氣", "webhook_patience": ROOM}
+    return {"name": "天氣", "webhook_patience": TIMEOUT}
 
 
 def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> None:
@@ -247,7 +247,7 @@ def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> No
 
 async def test_the_same_in_asyncio() -> None:
     """`async with LocalLine()`, in the loop of the test."""
-    async with LocalLine(access_token="t", webhook_patience=ROOM) as line:
+    async with LocalLine(access_token="t", webhook_patience=TIMEOUT) as line:
 
         class Known:
             api_base, access_token = line.api_base, "t"
@@ -273,5 +273,5 @@ async def test_an_app_that_does_not_start() -> None:
 def test_a_fixture_costs_nothing_until_it_is_used() -> None:
     """pytest loads the plugin in every project that has it: it must not load a web server."""
     code = "import sys, local_line.fixtures; print('uvicorn' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "False"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

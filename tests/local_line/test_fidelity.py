@@ -169,8 +169,8 @@ async def test_a_narrowcast_to_nobody_fails_later() -> None:
         body: Json = {"messages": HELLO, "filter": {"demographic": {"type": "gender"}}}
         sent = await api.post(f"{SEND}/narrowcast", json=body)
         asked = {"requestId": sent.headers["x-line-request-id"]}
-        told = (await api.get(f"{SEND}/progress/narrowcast", params=asked)).json()
-        assert (sent.status_code, told["phase"], told["errorCode"]) == (202, "failed", 2)
+        answer = (await api.get(f"{SEND}/progress/narrowcast", params=asked)).json()
+        assert (sent.status_code, answer["phase"], answer["errorCode"]) == (202, "failed", 2)
 
 
 @pytest.mark.parametrize("kind", ["push", "multicast", "broadcast", "narrowcast"])
@@ -344,8 +344,8 @@ def test_a_command_for_a_terminal() -> None:
     """Quoted for a shell, whatever somebody has written."""
     body = json.dumps({"text": "it's `rm`; $HOME"}).encode()
     call = Call(0.0, "POST", "/v2/bot/message/push", 200, 0.0, "id", sent=body, path="/v2/a?b=c&d")
-    told = wire.details(call, "http://127.0.0.1:8800")["curl"]
-    words = shlex.split(told.replace("\\\n", " "))
+    command = wire.details(call, "http://127.0.0.1:8800")["curl"]
+    words = shlex.split(command.replace("\\\n", " "))
     assert words[:4] == ["curl", "-X", "POST", "http://127.0.0.1:8800/v2/a?b=c&d"]
     assert words[words.index("--data-binary") + 1] == body.decode()
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from tests.apps.browser import launched
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
-ROOM = 20.0
+TIMEOUT = 20.0
 CHANNEL = "1234567890"
 LIFF_ID = f"{CHANNEL}-abcdefgh"
 PAGE = """<!doctype html><title>mine</title><p id="who">…</p>
@@ -54,7 +54,7 @@ def page(address: str) -> Iterator[Any]:
     """That page in a browser."""
     with launched() as browser:
         context = browser.new_context(locale="en-US", viewport={"width": 390, "height": 740})
-        context.set_default_timeout(ROOM * 1000)
+        context.set_default_timeout(TIMEOUT * 1000)
         page = context.new_page()
         mistakes: list[str] = []
         page.on("pageerror", lambda error: mistakes.append(str(error)))

@@ -13,7 +13,7 @@ from local_line import ChatPanel, Platform, local, served
 from local_line.routes import create_page
 from starlette.applications import Starlette
 
-from .test_platform import ROOM, SECRET, TOKEN, Bot, Told
+from .test_platform import SECRET, TIMEOUT, TOKEN, Bot, EventStream
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -25,10 +25,10 @@ async def test_what_happens_while_the_bot_starts_is_told_once() -> None:
     panel = ChatPanel(platform, open_bot=lambda: _awaited(started))
     async with panel, served(bot) as webhook, served(create_page(panel)) as url:
         platform.webhook_url = webhook
-        async with _visitor(url) as client, Told(client) as seen:
+        async with _visitor(url) as client, EventStream(client) as seen:
             assert (await seen.next())[0] == "opening"
             assert (await client.post("/chat/api/say", json={"text": "早"})).status_code == 202
-            async with asyncio.timeout(ROOM):
+            async with asyncio.timeout(TIMEOUT):
                 while not platform.deliveries:
                     await asyncio.sleep(0.005)
             started.set()
@@ -93,6 +93,6 @@ async def _awaited(event: asyncio.Event) -> None:
 @asynccontextmanager
 async def _visitor(url: str) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody who has opened the page."""
-    async with httpx.AsyncClient(base_url=url, timeout=ROOM, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, trust_env=False) as client:
         assert (await client.get("/chat/")).status_code == 200
         yield client

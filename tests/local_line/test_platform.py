@@ -56,7 +56,7 @@ REPLY, PUSH = "/v2/bot/message/reply", "/v2/bot/message/push"
 LOADING = "/v2/bot/chat/loading/start"
 HELLO = [{"type": "text", "text": "哈囉"}]
 KEY = "123e4567-e89b-12d3-a456-426614174000"
-ROOM = 10.0
+TIMEOUT = 10.0
 """How long anything may take on a busy machine, in seconds."""
 
 Json = dict[str, Any]
@@ -115,7 +115,7 @@ async def caller(line: LocalLine, token: str = TOKEN) -> AsyncIterator[httpx.Asy
     """The bot's side of the API, without an SDK."""
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(
-        base_url=line.api_base, headers=headers, timeout=ROOM, trust_env=False, verify=False
+        base_url=line.api_base, headers=headers, timeout=TIMEOUT, trust_env=False, verify=False
     ) as client:
         yield client
 
@@ -171,7 +171,7 @@ async def test_the_signature_is_over_the_very_bytes() -> None:
     async with stage() as (line, bot):
         await line.say("雨☂️ <b>")
         async with sdk(line) as api:
-            me = await api.get_bot_info(_request_timeout=ROOM)
+            me = await api.get_bot_info(_request_timeout=TIMEOUT)
     digest = hmac.digest(SECRET.encode(), bot.bodies[0], hashlib.sha256)
     assert bot.signatures == [base64.b64encode(digest).decode()]
     assert json.loads(bot.bodies[0])["destination"] == me.user_id
@@ -243,7 +243,7 @@ async def test_verify_sends_no_events() -> None:
 async def test_taps_do_not_wait_for_each_other() -> None:
     """Five webhooks are at the bot at the same time: it answers none before it has all."""
     all_there = asyncio.Barrier(5)
-    async with stage(webhook_patience=ROOM) as (line, bot):
+    async with stage(webhook_patience=TIMEOUT) as (line, bot):
         bot.before_answer = all_there.wait
         taps = await asyncio.gather(*(line.tap("action=weather&type=home") for _ in range(5)))
     assert [tap.status for tap in taps] == [200] * 5
@@ -267,7 +267,7 @@ async def test_what_a_bot_can_do_wrong() -> None:
     assert (refused.status, refused.reason) == (503, "error_status_code")
     assert (silent.status, silent.reason) == (None, "request_timeout")
     assert (absent.status, absent.reason) == (None, "could_not_connect")
-    assert 0.3 <= silent.took < ROOM
+    assert 0.3 <= silent.took < TIMEOUT
 
 
 @pytest.mark.parametrize("how", ["closed", "reset", "not HTTP"])
@@ -319,7 +319,7 @@ def unflagged(event: Json) -> Json:
 
 
 async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(ROOM):
+    async with asyncio.timeout(TIMEOUT):
         while not check():
             await asyncio.sleep(0.005)
 
@@ -387,7 +387,7 @@ async def test_a_reply_through_the_sdk() -> None:
         async with sdk(line) as api:
             request = {"replyToken": bot.parsed()[0].reply_token, "messages": [message]}
             answer = await api.reply_message_with_http_info(
-                ReplyMessageRequest.from_dict(request), _request_timeout=ROOM
+                ReplyMessageRequest.from_dict(request), _request_timeout=TIMEOUT
             )
         assert answer.status_code == 200 and len(answer.headers["x-line-request-id"]) == 36
         assert answer.data.sent_messages[0].id == line.chat().entries[-1].id
@@ -410,7 +410,7 @@ async def test_a_reply_token_works_once() -> None:
         async with sdk(line) as api:
             request = ReplyMessageRequest.from_dict({"replyToken": token, "messages": HELLO})
             with pytest.raises(ApiException) as refused:
-                await api.reply_message(request, _request_timeout=ROOM)
+                await api.reply_message(request, _request_timeout=TIMEOUT)
             assert refused.value.status == 400 and "Invalid reply token" in refused.value.body
 
 
@@ -503,10 +503,10 @@ async def test_a_retry_key_is_accepted_once() -> None:
         to = line.somebody()
         request = PushMessageRequest.from_dict({"to": to.chat_id, "messages": HELLO})
         first = await api.push_message_with_http_info(
-            request, x_line_retry_key=KEY, _request_timeout=ROOM
+            request, x_line_retry_key=KEY, _request_timeout=TIMEOUT
         )
         with pytest.raises(ApiException) as refused:
-            await api.push_message(request, x_line_retry_key=KEY.upper(), _request_timeout=ROOM)
+            await api.push_message(request, x_line_retry_key=KEY.upper(), _request_timeout=TIMEOUT)
         accepted = first.headers["x-line-request-id"]
         assert refused.value.status == 409
         assert refused.value.headers["x-line-accepted-request-id"] == accepted
@@ -515,7 +515,7 @@ async def test_a_retry_key_is_accepted_once() -> None:
         assert body["sentMessages"][0]["id"] == first.data.sent_messages[0].id
         assert len(line.chat(to).sent) == 1
         clock.now += 24 * 3600 + 1
-        await api.push_message(request, x_line_retry_key=KEY, _request_timeout=ROOM)
+        await api.push_message(request, x_line_retry_key=KEY, _request_timeout=TIMEOUT)
         assert len(line.chat(to).sent) == 2
 
 
@@ -573,7 +573,7 @@ async def test_the_dots_end_with_the_next_message() -> None:
         async def start(**seconds: int) -> None:
             body = {"chatId": line.me.user_id, **seconds}
             request = ShowLoadingAnimationRequest.from_dict(body)
-            await api.show_loading_animation(request, _request_timeout=ROOM)
+            await api.show_loading_animation(request, _request_timeout=TIMEOUT)
 
         def left() -> float:
             return line.chat().loading(clock.now)
@@ -893,22 +893,22 @@ async def test_the_life_of_a_rich_menu_through_the_sdk() -> None:
         async with AsyncApiClient(configuration) as client:
             api, blob = AsyncMessagingApi(client), AsyncMessagingApiBlob(client)
             request = RichMenuRequest.from_dict(MENU)
-            await api.validate_rich_menu_object(request, _request_timeout=ROOM)
-            made = await api.create_rich_menu(request, _request_timeout=ROOM)
+            await api.validate_rich_menu_object(request, _request_timeout=TIMEOUT)
+            made = await api.create_rich_menu(request, _request_timeout=TIMEOUT)
             id = made.rich_menu_id
             data = picture()
             await blob.set_rich_menu_image(
                 id, body=bytearray(data), _headers={"Content-Type": "image/png"}
             )
-            await api.set_default_rich_menu(id, _request_timeout=ROOM)
-            default = await api.get_default_rich_menu_id(_request_timeout=ROOM)
+            await api.set_default_rich_menu(id, _request_timeout=TIMEOUT)
+            default = await api.get_default_rich_menu_id(_request_timeout=TIMEOUT)
             assert default.rich_menu_id == id and line.menus.seen_by(line.me.chat_id)
             assert bytes(await blob.get_rich_menu_image(id)) == data
-            known = await api.get_rich_menu(id, _request_timeout=ROOM)
+            known = await api.get_rich_menu(id, _request_timeout=TIMEOUT)
             assert known.to_dict() == {"richMenuId": id} | MENU
-            listed = await api.get_rich_menu_list(_request_timeout=ROOM)
+            listed = await api.get_rich_menu_list(_request_timeout=TIMEOUT)
             assert [menu.rich_menu_id for menu in listed.richmenus] == [id]
-            await api.delete_rich_menu(id, _request_timeout=ROOM)
+            await api.delete_rich_menu(id, _request_timeout=TIMEOUT)
         async with caller(line) as http:
             gone = await http.get("/v2/bot/user/all/richmenu")
             unknown = await http.get(f"/v2/bot/richmenu/{id}")
@@ -1096,8 +1096,8 @@ async def test_only_the_bot_may_call() -> None:
                 answer = await api.post(REPLY, json=body, headers=headers)
             assert answer.status_code == 401
             assert answer.json()["message"].startswith("Authentication failed due to the following")
-        async with httpx.AsyncClient(trust_env=False, verify=False) as stranger:
-            assert (await stranger.get(f"{line.api_base}/v2/bot/info")).status_code == 401
+        async with httpx.AsyncClient(trust_env=False, verify=False) as other:
+            assert (await other.get(f"{line.api_base}/v2/bot/info")).status_code == 401
         assert line.chat().sent == []
 
 
@@ -1156,12 +1156,12 @@ async def test_the_journal_keeps_secrets() -> None:
         await api.get(f"/v2/bot/profile/{line.me.user_id}")
         await reply(line, bot.events[0]["replyToken"])
         entries = [call.json() for call in line.calls] + [each.json() for each in line.deliveries]
-        told = repr([line, line.channel, line.calls, line.deliveries])
+        shown = repr([line, line.channel, line.calls, line.deliveries])
         assert [call.route for call in line.calls] == ["/v2/bot/profile/{userId}", REPLY]
         assert [call.status for call in line.calls] == [404, 200]
         assert line.calls[1].body["messages"] == HELLO
         secret = [line.me.user_id, bot.events[0]["replyToken"], SECRET, TOKEN]
-        assert not any(word in told for word in secret)
+        assert not any(word in shown for word in secret)
         assert not any(word in json.dumps(entries) for word in (SECRET, TOKEN))
 
 
@@ -1175,7 +1175,7 @@ async def test_the_blocking_sdk_belongs_in_a_thread() -> None:
 
         def answer() -> None:
             with ApiClient(Configuration(host=line.api_base, access_token=TOKEN)) as client:
-                MessagingApi(client).reply_message(request, _request_timeout=ROOM)
+                MessagingApi(client).reply_message(request, _request_timeout=TIMEOUT)
                 client.rest_client.pool_manager.clear()
 
         await asyncio.to_thread(answer)
@@ -1189,9 +1189,9 @@ async def test_waiting_for_the_bot_has_an_end() -> None:
             await line.wait_for_messages(1, within=0.05)
 
 
-async def test_a_crowd() -> None:
+async def test_sixty_people_at_once() -> None:
     """60 people at once, each with a webhook of their own, and each answered in their own chat."""
-    async with stage(webhook_patience=ROOM) as (line, bot):
+    async with stage(webhook_patience=TIMEOUT) as (line, bot):
         people = [line.somebody() for _ in range(60)]
         said = [line.say(f"第 {n} 位", source=who) for n, who in enumerate(people)]
         assert all(each.is_ok for each in await asyncio.gather(*said))
@@ -1213,15 +1213,15 @@ async def visitor(line: LocalLine) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody who has opened the page."""
     base = line.page_url.removesuffix("/chat/")
     async with httpx.AsyncClient(
-        base_url=base, timeout=ROOM, trust_env=False, verify=False
+        base_url=base, timeout=TIMEOUT, trust_env=False, verify=False
     ) as client:
         page = await client.get("/chat/")
         assert page.status_code == 200 and "default-src 'self'" in str(page.headers)
         yield client
 
 
-class Told:
-    """What the stream tells a visitor. On a bare connection: what a client library leaves
+class EventStream:
+    """The events that the page receives. On a bare connection: what a client library leaves
     unread it closes some time later, in a task of its own."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -1229,7 +1229,7 @@ class Told:
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
         self._request = f"GET /chat/api/events HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n"
 
-    async def __aenter__(self) -> Told:
+    async def __aenter__(self) -> EventStream:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writer.write(self._request.encode())
         return self
@@ -1240,16 +1240,16 @@ class Told:
 
     async def next(self) -> tuple[str, Json]:
         """The next message: its kind, and what it says."""
-        async with asyncio.timeout(ROOM):
-            told = await self._reader.readuntil(b"\n\n")
-        kind, data = told[told.index(b"event: ") :].decode().strip().split("\n")
+        async with asyncio.timeout(TIMEOUT):
+            message = await self._reader.readuntil(b"\n\n")
+        kind, data = message[message.index(b"event: ") :].decode().strip().split("\n")
         return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
 async def test_the_page_is_told_what_happens() -> None:
     """All of it first, then each thing once: said, delivered, answered, thinking."""
     async with stage() as (line, bot), visitor(line) as client, caller(line) as api:
-        async with Told(client) as seen:
+        async with EventStream(client) as seen:
             assert [(await seen.next())[0] for _ in range(2)] == ["opening", "state"]
             assert (await client.post("/chat/api/say", json={"text": "台北"})).status_code == 202
             await until(lambda: len(line.deliveries) == 1)
@@ -1327,14 +1327,14 @@ async def test_the_page_is_not_believed(verb: str, wish: Any, status: int) -> No
         assert bot.bodies == [] and line.deliveries == []
 
 
-async def test_strangers_and_a_missing_bot() -> None:
+async def test_who_has_not_opened_the_page_and_a_missing_bot() -> None:
     """Whoever has not opened the page has no phone; without a bot, nothing can be said."""
     async with stage() as (line, bot), visitor(line) as client:
         base = line.page_url.removesuffix("/chat/")
-        async with httpx.AsyncClient(base_url=base, trust_env=False, verify=False) as stranger:
+        async with httpx.AsyncClient(base_url=base, trust_env=False, verify=False) as other:
             for path in ("/chat/api/events", "/chat/api/menu/x"):
-                assert (await stranger.get(path)).status_code == 400
-            assert (await stranger.post("/chat/api/say", json={"text": "嗨"})).status_code == 400
+                assert (await other.get(path)).status_code == 400
+            assert (await other.post("/chat/api/say", json={"text": "嗨"})).status_code == 400
         assert (await client.get("/chat/api/menu/richmenu-0")).status_code == 404
         await client.post("/chat/api/unfollow", json={})
         blocked = await client.post("/chat/api/say", json={"text": "嗨"})
@@ -1396,12 +1396,12 @@ async def test_the_panel_opens_the_bot_when_it_is_needed() -> None:
     panel = ChatPanel(platform, open_bot=open_bot)
     async with panel, served(create_page(panel)) as url:
         async with httpx.AsyncClient(
-            base_url=url, timeout=ROOM, trust_env=False, verify=False
+            base_url=url, timeout=TIMEOUT, trust_env=False, verify=False
         ) as client:
             await client.get("/chat/")
             kinds: list[list[str]] = []
             for number in (3, 2):
-                async with Told(client) as seen:
+                async with EventStream(client) as seen:
                     news = [await seen.next() for _ in range(number)]
                 kinds.append([kind for kind, _ in news])
                 assert all(

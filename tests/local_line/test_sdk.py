@@ -322,8 +322,8 @@ async def _audiences(line: LocalLine, sdk: Sdk) -> None:
     more: Json = {"audienceGroupId": number, "audiences": [{"id": line.somebody().chat_id}]}
     add = made(audience.AddAudienceToAudienceGroupRequest, more)
     await sdk("ManageAudience", "add_audience_to_audience_group", add)
-    told = (await sdk("ManageAudience", "get_audience_data", number)).audience_group
-    assert (told.audience_count, told.status) == (2, "READY")
+    group = (await sdk("ManageAudience", "get_audience_data", number)).audience_group
+    assert (group.audience_count, group.status) == (2, "READY")
     name = made(audience.UpdateAudienceGroupDescriptionRequest, {"description": "熟客"})
     await sdk("ManageAudience", "update_audience_group_description", number, name)
     assert (await sdk("ManageAudience", "get_audience_groups", 1)).total_count == 1
@@ -347,8 +347,8 @@ async def _audiences_by_file(line: LocalLine, sdk: Sdk) -> None:
         number = made.audience_group_id
         name = "add_user_ids_to_audience"
         await sdk("ManageAudienceBlob", name, listed.name, audience_group_id=number)
-    told = await sdk("ManageAudience", "get_audience_data", number)
-    assert told.audience_group.audience_count == 2 and len(told.jobs) == 2
+    found = await sdk("ManageAudience", "get_audience_data", number)
+    assert found.audience_group.audience_count == 2 and len(found.jobs) == 2
 
 
 async def _audiences_of_messages(line: LocalLine, sdk: Sdk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable
 from dibs._core.lease import LeaseState
 from dibs._sync.renewer import Renewer
-from dibs.testing import Server, eventually
+from dibs.testing import FaultProxy, Server, eventually
 
 from ..conftest import Spawn
 
@@ -87,6 +87,54 @@ def wake_the_waiter_from_a_handler(url: str) -> bool:
 def test_a_handler_wakes_the_thread_that_it_interrupts(valkey: Server, spawn: Spawn) -> None:
     """The handler releases what its own thread waits for."""
     assert spawn(wake_the_waiter_from_a_handler, valkey.url).result(within=20) is True
+
+
+def read_a_changed_value_while_signals_come(url: str, server: str) -> list[int]:
+    import signal
+    import threading
+    import time
+
+    import redis
+
+    from dibs import Dibs
+
+    values = iter(range(100))
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    with Dibs(url, budget=1) as dibs, redis.Redis.from_url(server) as other:
+
+        @dibs.cached("menu:{branch}", ttl=600, local=True)
+        def menu(branch: str) -> int:
+            return next(values)
+
+        seen = [menu("b1"), menu("b1")]
+        [reading] = [each for each in threading.enumerate() if each.name == "dibs subscriber"]
+        assert reading.ident is not None
+        print("read", flush=True)
+        input()
+        other.delete("menu:b1")
+        time.sleep(0.2)  # until the push is lost; nothing shows that from outside
+        print("deleted", flush=True)
+        input()
+        until = time.monotonic() + 15
+        while seen[-1] == 0 and time.monotonic() < until:
+            time.sleep(0.3)
+            if reading.is_alive():
+                signal.pthread_kill(reading.ident, signal.SIGALRM)
+            seen.append(menu("b1"))
+        return [seen[0], seen[1], seen[-1]]
+
+
+def test_signals_do_not_hide_a_silent_connection(own_server: Server, spawn: Spawn) -> None:
+    """A read of a socket that is interrupted begins anew, and with it the wait of the kernel."""
+    with FaultProxy(own_server.port) as line:
+        child = spawn(read_a_changed_value_while_signals_come, line.url, own_server.url)
+        assert child.line() == "read"
+        line.black_hole()
+        child.tell()
+        assert child.line() == "deleted"
+        line.heal()  # for new connections: one that has lost bytes stays silent
+        child.tell()
+        assert child.result(within=40) == [0, 0, 1]
 
 
 class TimeIsUp(Exception):

@@ -16,7 +16,7 @@ const WORDS = {
   copy: ["Copy", "複製"],
   copied: ["Copied", "已複製"],
   other: ["Another visitor did it.", "是另一位訪客做的。"],
-  left: [(s) => `${s} s more`, (s) => `還有 ${s} 秒`],
+  left: [(s) => `${s}\u00a0s more`, (s) => `還有 ${s} 秒`],
 };
 /** What is broken, and how it comes back. */
 const BROKEN = {
@@ -26,10 +26,10 @@ const BROKEN = {
   kill: [({ what }) => `${title(what)} was killed (SIGKILL). Another one is started by itself.${what === "the bot" ? " What it was at work on is lost, unless LINE delivers it again." : ""}`, () => "機器人的程序已被強制結束（SIGKILL），稍後會自己重新啟動。進行中的工作已遺失，除非 LINE 重新傳送。"],
 };
 const WAS = {
-  stop: [({ what, lasted }) => `${title(what)} was stopped for ${lasted.toFixed(1)} s, and goes on.`, ({ what, lasted }) => `${server(what)}停了 ${lasted.toFixed(1)} 秒，已恢復。`],
-  slow: [({ what, lasted }) => `${title(what)} was slow for ${lasted.toFixed(1)} s, and is quick again.`, ({ what, lasted }) => `${server(what)}慢了 ${lasted.toFixed(1)} 秒，已恢復。`],
-  switch: [({ lasted }, master) => `Server ${master} is the master again, after ${lasted.toFixed(1)} s.`, ({ lasted }, master) => `${lasted.toFixed(1)} 秒後，伺服器 ${master} 又是主機。`],
-  kill: [({ what, lasted }) => `${title(what)} was killed; ${lasted.toFixed(1)} s later all was as before.`, ({ lasted }) => `程序被強制結束，${lasted.toFixed(1)} 秒後已恢復。`],
+  stop: [({ what, lasted }) => `${title(what)} was stopped for ${lasted.toFixed(1)}\u00a0s, and goes on.`, ({ what, lasted }) => `${server(what)}停了 ${lasted.toFixed(1)} 秒，已恢復。`],
+  slow: [({ what, lasted }) => `${title(what)} was slow for ${lasted.toFixed(1)}\u00a0s, and is quick again.`, ({ what, lasted }) => `${server(what)}慢了 ${lasted.toFixed(1)} 秒，已恢復。`],
+  switch: [({ lasted }, master) => `Server ${master} is the master again, after ${lasted.toFixed(1)}\u00a0s.`, ({ lasted }, master) => `${lasted.toFixed(1)} 秒後，伺服器 ${master} 又是主機。`],
+  kill: [({ what, lasted }) => `${title(what)} was killed; another one was there ${lasted.toFixed(1)}\u00a0s later.`, ({ lasted }) => `程序被強制結束，${lasted.toFixed(1)} 秒後已重新啟動。`],
 };
 const WELL = [(master) => `Nothing is broken. Server ${master} is the master.`, (master) => `一切正常。主機是伺服器 ${master}。`];
 
@@ -39,6 +39,9 @@ const server = (what) => what.replace("server", "伺服器");
 let state = null; // the last thing the server said,
 let heardAt = 0; // and when
 const bars = [];
+
+/** What is broken now: stop, slow, kill or switch; undefined: nothing is. */
+export const broken = () => state?.fault?.kind;
 
 /** A bar in *box*. `kill`: what its button says, and a path or a function; `language`: 0 English, 1 Chinese. */
 export function addFaults(box, { kill: [killLabel, kill], language = 0 }) {
@@ -90,7 +93,7 @@ stream.addEventListener("faults", (message) => {
   if (before !== state.fault?.kind) for (const bar of bars) bar.complaint = "";
   draw();
 });
-addEventListener("pagehide", () => stream.close()); // what this page broke is mended
+addEventListener("pagehide", () => stream.close()); // what this page broke is undone
 
 function draw() {
   if (!state) return;

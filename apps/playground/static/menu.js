@@ -51,7 +51,7 @@ async function read() {
   try {
     const { menu, how, took, bff } = await ask(`/menu/active?branch=${encodeURIComponent(branch())}`);
     drawMenu(menu);
-    $("#got").textContent = `version ${menu.versionNo} · ${HOW[how]} · ${time(took)} · BFF ${bff}`;
+    $("#got").textContent = `version ${menu.versionNo} · ${HOW[how]} · ${time(took)} · BFF\u00a0${bff}`;
   } catch (error) {
     drawClosed(error);
   }
@@ -192,7 +192,7 @@ function drawSide(side, report) {
 
 function verdict(side, { served, guests, reached, delay, killed }) {
   if (killed === null) return "The menu was there before anybody could be killed. Try again.";
-  if (killed) return `BFF ${killed} was killed while it loaded: its ${guests - served} guests got nothing. When its lock had ended, one of the others loaded the menu.`;
+  if (killed) return `BFF\u00a0${killed} was killed while it loaded: its ${guests - served} guests got nothing. When its lock had ended, one of the others loaded the menu.`;
   if (!served) return "Nobody got a menu: the restaurant is closed.";
   if (served < guests) return `${guests - served} of ${guests} got no menu.`;
   if (side === "dibs") return reached === 1 ? "One asked; the others were handed its answer." : `${reached} asked.`;

@@ -1,5 +1,7 @@
 // The page decides nothing: it draws what the server says and passes clicks on.
 
+import { broken } from "/static/faults.js";
+
 const PEOPLE = { ann: "Ann", ben: "Ben" };
 const PAST = 20, AHEAD = 10; // seconds on the ribbon
 const MOST_EVENTS = 60;
@@ -207,11 +209,11 @@ const living = () => PEOPLE[Object.keys(PEOPLE).find((person) => state.people[pe
 function drawServer() {
   const { held, answers } = state;
   write($("#key"), state.key);
-  write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${holder() ?? held.holder} for ${seconds(left(held.remaining))} s` : "is free");
-  write($("#note"), now() < complaint.until ? complaint.text : state.out ? FROZEN : "");
+  write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${holder() ?? held.holder} for ${seconds(left(held.remaining))}\u00a0s` : "is free");
+  write($("#note"), now() < complaint.until ? complaint.text : broken() === "stop" ? ADVICE : "");
 }
 
-const FROZEN = "The server is stopped. Let Ann or Ben ask now: they are answered all the same, and correctly.";
+const ADVICE = "Let Ann or Ben ask now: they are answered all the same, and correctly.";
 let complaint = { text: "", until: 0 };
 function complain(text) { complaint = { text, until: now() + 6 }; }
 

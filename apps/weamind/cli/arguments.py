@@ -47,7 +47,7 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    words = "check everything the bot needs, and say how to mend what is broken"
+    words = "check everything the bot needs, and say how to fix what is broken"
     doctor = commands.add_parser(
         "doctor", help=words, description=f"{_capital(words)}. {_SETTINGS}"
     )

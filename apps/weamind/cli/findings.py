@@ -77,7 +77,7 @@ def summary(findings: Sequence[Finding]) -> str:
     """One line for the end."""
     count = {status: sum(f.status == status for f in findings) for status in SIGNS}
     if count["failed"]:
-        return f"{count['failed']} to be mended before the bot works."
+        return f"{count['failed']} to be fixed before the bot works."
     if count["degraded"]:
         return f"The bot works; {count['degraded']} could be better."
     return "All is well."

@@ -45,7 +45,7 @@ class Downloads:
             limits=httpx.Limits(keepalive_expiry=_IDLE),
             verify=tls or True,
             follow_redirects=False,  # a key must not travel to wherever an answer points
-            trust_env=not _is_here(base_url),  # a proxy for the world outside is not for this host
+            trust_env=not _is_here(base_url),  # a proxy for other networks is not for this host
             headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
         )
 

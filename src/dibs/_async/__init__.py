@@ -1,1 +1,1 @@
-"""The doing, for asyncio: written by hand. `_sync` is printed from it."""
+"""The verbs with their I/O: written for asyncio, and generated from that for threads."""

@@ -216,7 +216,7 @@ def once(
     holding: HoldOptions,
     payload: tuple[str, ...],
     duplicate: Callable[[Duplicate], Any] | None,
-    claiming_type: type[AsyncClaiming],
+    new_claiming: Callable[..., AsyncClaiming],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
@@ -230,7 +230,7 @@ def once(
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        claiming = claiming_type(leases, Submission(call, options, seen))
+        claiming = new_claiming(leases, Submission(call, options, seen))
         try:
             claim = await claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered

@@ -36,7 +36,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._tasks import WRONG_KIND, fits
+from .._tasks import WRONG_KIND, fits, monotonic
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import AsyncCache
@@ -48,7 +48,7 @@ from .leases import AsyncLeases
 from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
-from .spans import AsyncTracedClaiming, AsyncTracedHold
+from .spans import traced_claiming, traced_hold
 from .store import AsyncStore
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class AsyncDibs(AsyncCaching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
-        is_traced = bool(self._events.tracers)
-        self._hold_type = AsyncTracedHold if is_traced else AsyncHold
-        self._claiming_type = AsyncTracedClaiming if is_traced else AsyncClaiming
+        may_trace = self._events.may_trace
+        self._new_hold = traced_hold if may_trace else AsyncHold
+        self._new_claiming = traced_claiming if may_trace else AsyncClaiming
 
     # ---- hold
 
@@ -127,12 +127,14 @@ class AsyncDibs(AsyncCaching):
             chosen = self._hold_options.remembered(**options)
         except TypeError:
             chosen = self._hold_options(options)
+        if name is None and self._events.hears_holds:
+            name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
-        return self._hold_type(self._leases, call)
+            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
+        return self._new_hold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     async def try_hold(
@@ -141,7 +143,10 @@ class AsyncDibs(AsyncCaching):
         """A lease that you release yourself. None: another holder has the key."""
         chosen = self._try_hold_options(options)
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        since = monotonic()
         outcome = await self._leases.take(call)
+        if self._events.hears_holds:
+            self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
 
     async def peek(self, key: str) -> Holding | None:
@@ -175,7 +180,7 @@ class AsyncDibs(AsyncCaching):
                 raise UsageError(WRONG_KIND)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._hold_type
+                function, self._leases, namespace, template, chosen, busy, self._new_hold
             )
 
         return decorate
@@ -275,7 +280,7 @@ class AsyncDibs(AsyncCaching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return self._claiming_type(
+        return self._new_claiming(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -317,7 +322,7 @@ class AsyncDibs(AsyncCaching):
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
                 function, self._leases, namespace, template, made, holding, paths, duplicate,
-                self._claiming_type,
+                self._new_claiming,
             )  # fmt: skip
 
         return decorate

@@ -67,7 +67,7 @@ class AsyncLeadership:
                     raise
                 await sleep(min(_PAUSE, left))
                 left = max(deadline - monotonic(), 0.0)
-                call = call._replace(options=self._options(left))
+                call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
             if isinstance(taken, Holding):
                 raise busy_error(call, taken)

@@ -148,29 +148,38 @@ class AsyncHold:
 
     async def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
+        since = monotonic()
         taken = await self._leases.take(self._call)
+        if self._leases.events.hears_holds:
+            self._leases.events.taken(self._call, taken, since)
         if isinstance(taken, Holding):
             return taken
         self._given = taken
         return None
 
     async def __aenter__(self) -> AsyncLease:
-        call = self._call
+        leases, call = self._leases, self._call
         if self._secret is not None:
-            taken = await resume_hold(self._leases, call, self._secret)
+            taken = await resume_hold(leases, call, self._secret)
+        elif self._given is not None:
+            taken = self._given
         else:
-            taken = self._given or await self._leases.take(call)
+            is_heard = leases.events.hears_holds
+            since = monotonic() if is_heard else 0.0
+            taken = await leases.take(call)
+            if is_heard:
+                leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
             raise busy_error(call, taken)
         if self._state is not None:
-            await self._leases.end(taken)
+            await leases.end(taken)
             raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = taken
         if not call.options.renew or not taken.guarded:
-            return AsyncLease(self._leases, taken)
+            return AsyncLease(leases, taken)
         # Referred to here, because a block may not care for its lease. Made before it is renewed:
         # if a signal handler raises, it is collected, and ends that.
-        lease = self._lease = AsyncRenewedLease(self._leases, taken)
+        lease = self._lease = AsyncRenewedLease(leases, taken)
         self._keep_alive(taken)
         return lease
 
@@ -229,7 +238,7 @@ def exclusive(
     template: str,
     options: HoldOptions,
     busy: Callable[[Busy], Any] | None,
-    hold_type: type[AsyncHold],
+    new_hold: Callable[..., AsyncHold],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
@@ -238,7 +247,7 @@ def exclusive(
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, options)
-        hold = hold_type(leases, call)
+        hold = new_hold(leases, call)
         refusal = await hold.take()
         if refusal is None:
             async with hold:

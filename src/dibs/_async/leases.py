@@ -12,7 +12,6 @@ from .._core.endings import end_request, free_request
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
-    WON,
     HoldCall,
     Holding,
     LeaseState,
@@ -72,33 +71,18 @@ class AsyncLeases:
     # ---- taking
 
     def take(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:
-        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
-        options = call.options
-        if options.wait or self.events.hears_holds or options.limit is not None:
-            return self._take_and_report(call)
-        return self.acquire(call, None, read_acquire)
+        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so.
 
-    async def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
-        waited = 0.0
-        if call.options.wait:
-            since = monotonic()
-            outcome = await self.waiters.take(call, self.attempt)
-            waited = monotonic() - since
-        else:
-            outcome = await self.attempt(call)
-        if not self.events.hears_holds:
-            return outcome
-        if isinstance(outcome, Holding):
-            self.events.emit("busy", call.name, waited=waited, retry_after=outcome.remaining)
-        else:
-            guarded, fence = outcome.guarded, outcome.fence
-            self.events.emit("acquired", call.name, waited=waited, guarded=guarded, fence=fence)
-        return outcome
+        The caller reports it (`events.taken`): one coroutine less than if this did.
+        """
+        options = call.options
+        if options.wait:
+            return self.waiters.take(call, self.attempt)
+        return self.acquire(call, None, read_acquire if options.limit is None else read_permit)
 
     def attempt(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:
         """One try. Held by this process: answered without asking anybody."""
-        limited = call.options.limit is not None
-        return self.acquire(call, None, read_permit if limited else read_acquire)
+        return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     async def acquire(
         self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
@@ -139,11 +123,11 @@ class AsyncLeases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
-        if not isinstance(outcome, Won):
-            return outcome
         lease = LeaseState(call, token, now)
-        if outcome is not WON:
+        if replies[0] is not None:  # it was not free, or there is a fence
+            outcome = read(replies, token)
+            if not isinstance(outcome, Won):
+                return outcome
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
@@ -177,11 +161,11 @@ class AsyncLeases:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
         options = call.options
         if options.limit is not None:
-            must_allow(engine, "limit")
+            must_allow(engine, "limit")  # with it, permits can be renewed
+        elif options.renew:
+            must_allow(engine, "renew")
         if options.fence_prefix is not None:
             must_allow(engine, "fence")
-        if options.renew:
-            must_allow(engine, "renew")
         return self.store.understood(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
@@ -253,9 +237,10 @@ class AsyncLeases:
         call, now = lease.call, monotonic()
         lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
         lease.is_over = True
-        self.forget(lease)
+        if self.table.get(lease.entry) is lease:
+            self.table.pop(lease.entry, None)
         if not lease.guarded:
-            self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
+            self.events.ended(ended, call.name, now - lease.since, guarded=False)
             return False
         try:
             engine = store.transport.engine or await store.transport.ready(now)
@@ -280,9 +265,9 @@ class AsyncLeases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.hears_endings:
-            kind = ended if given else "late"
-            self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
+        kind = ended if given else "late"
+        if self.events.hears[kind]:
+            self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 
     async def _confirm_value(self, lease: LeaseState) -> None:

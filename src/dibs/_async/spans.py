@@ -15,6 +15,7 @@ from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
 from .claim import AsyncClaim
 from .claiming import AsyncClaiming
 from .lease import AsyncHold, AsyncLease
+from .leases import AsyncLeases
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (Busy, "busy"),
@@ -125,6 +126,18 @@ class AsyncTracedClaiming(AsyncClaiming):
             return _outcome_of(claim._lease, "claimed")  # pyright: ignore[reportPrivateUsage]
 
         await _leave(span, leave, error, outcome)
+
+
+def traced_hold(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncHold:
+    """A hold; with a span, if a listener makes spans at present."""
+    kind = AsyncTracedHold if leases.events.tracers else AsyncHold
+    return kind(leases, *args, **kwargs)
+
+
+def traced_claiming(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncClaiming:
+    """A claim; with a span, if a listener makes spans at present."""
+    kind = AsyncTracedClaiming if leases.events.tracers else AsyncClaiming
+    return kind(leases, *args, **kwargs)
 
 
 async def _leave(

@@ -21,7 +21,7 @@ DAY = 86_400.0
 MARK_LIFE = 3600.0
 """How long a mark may stand where a leader died; it is in nobody's way."""
 
-# A lease or a running claim (see `make_token` and `running_record`), or what a claim left behind.
+# A lease or a running claim (see `token_maker` and `running_record`), or what a claim left behind.
 _LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
 _MOST_KEYS = 10_000
 """Keys whose place in the store is remembered for each function; working it out is not cheap."""

@@ -31,10 +31,17 @@ _PROBES = {
     "CLIENT TRACKING": pack("client", "tracking", "off"),
     "DELEX": pack("delex", _PROBE, "ifeq", "-"),
     "DELIFEQ": pack("delifeq", _PROBE, "-"),
+    "ZRANGE": pack("zrange", _PROBE, 0, 0),
+    "ZREM": pack("zrem", _PROBE, "-"),
+    "ZREMRANGEBYSCORE": pack("zremrangebyscore", _PROBE, 1, 1),
+    "ZSCORE": pack("zscore", _PROBE, "-"),
+    "PEXPIREAT": pack("pexpireat", _PROBE, 1),
 }
 NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
-_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING")
+_AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
+"""What is needed once a permit is taken; without the others of its script none is."""
+_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
 
 Use = Literal["renew", "complete", "load", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
@@ -42,7 +49,7 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
     "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
     "fence": ("take a key with a fence", ("EVAL", "GET")),
-    "limit": ("take one of several permits of a key", ("EVAL",)),
+    "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
@@ -67,17 +74,20 @@ def read_engine(reply: Reply) -> Engine:
     return Engine(set_nx_get=expiretime, compare_delete=native)
 
 
+class ClosedAtScript(ConnectionError):
+    """A server that answers other commands closed the connection when it got a script."""
+
+
 class Handshake:
     """Send `request`, hand its replies to `received`, until that returns what the server can do.
 
     *plain*: the server closes connections on commands that it does not know (twemproxy): nothing
-    is asked that such a proxy might not know. *again*: the connection before was closed as well.
+    is asked that such a proxy might not know.
     """
 
-    def __init__(self, *, plain: bool = False, again: bool = False, pushes: bool = True) -> None:
+    def __init__(self, *, plain: bool = False, pushes: bool = True) -> None:
         """*pushes*: the connection can receive any: it speaks RESP3."""
         self._plain = plain
-        self._again = again
         self._pushes = pushes
         self._engine = OLDEST._replace(whole_scripts=plain)
         self._asked: tuple[str, ...] = _ALWAYS[:4] if plain else _ALWAYS
@@ -110,11 +120,11 @@ class Handshake:
         """False: a transport gives the reply to `request` as it is, not in a list."""
         return self.request.replies > 1
 
-    def closed(self) -> UsageError | None:
+    def closed(self) -> ClosedAtScript | None:
         """The connection was closed in place of an answer. None: that may have any reason."""
-        if self._plain and self._again and not self._is_first:
-            return _cannot("take a key", frozenset(("EVAL",)))
-        return None
+        if self._is_first or not self._plain:
+            return None
+        return ClosedAtScript("the server closed the connection at a script")
 
     def _next(self) -> tuple[str, ...]:
         if self._plain:
@@ -201,20 +211,35 @@ class Negotiation:
 
     LASTS = 60.0
     """For how long new connections do not try RESP3 again, in seconds."""
+    MOST_AT_SCRIPTS = 3
+    """Connections in a row that are closed at a script: then the server permits none.
+
+    Each of them follows two that were closed as well, and a pause: a server that restarts, or
+    somebody who ends connections in a loop, is not likely to do that at the same request each time.
+    """
 
     def __init__(self) -> None:
         self._until = 0.0
         self._known = RESP3
+        self._at_scripts = 0
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
         return self._known if now < self._until else RESP3
 
-    def after(self, dialect: Dialect, *, refused: bool, closed: bool) -> Dialect | None:
+    def after(
+        self, dialect: Dialect, *, refused: bool, closed: bool, at_script: bool = False
+    ) -> Dialect | None:
         """What to try after *dialect* has failed: HELLO was refused, or the connection closed.
 
-        None: nothing, the failure has another reason.
+        *at_script*: it was closed when it got a script. None: nothing, the failure has another
+        reason. UsageError: the server permits no scripts.
         """
+        if dialect.plain:
+            self._at_scripts = self._at_scripts + 1 if at_script else 0
+        if self._at_scripts >= self.MOST_AT_SCRIPTS:
+            raise _cannot("take a key", frozenset(("EVAL",)))
+        closed = closed and not at_script
         if refused and dialect.protocol == 3:
             return RESP2
         if closed and dialect != PLAIN_AGAIN:
@@ -224,5 +249,6 @@ class Negotiation:
 
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
+        self._at_scripts = 0
         if dialect.protocol == 2 and now >= self._until:
             self._known, self._until = dialect._replace(again=False), now + self.LASTS

@@ -120,7 +120,7 @@ class JsonCodec:
 
 
 def _cannot_hold(error: Exception) -> UsageError:
-    """What is the matter, without the value: an error of Unicode would print it."""
+    """What is wrong, without the value: an error of Unicode would print it."""
     if isinstance(error, UsageError):
         return error
     said = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error

@@ -88,7 +88,7 @@ def shorten(key: str) -> str:
 
 
 def printable(text: str) -> str:
-    """*text* without characters that a terminal would obey: keys and servers may say anything."""
+    """*text* without characters that a terminal would obey: a key, or a server, may have any."""
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])

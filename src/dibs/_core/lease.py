@@ -3,6 +3,8 @@
 import functools
 import math
 import re
+from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from ..errors import UsageError
@@ -25,16 +27,19 @@ class Holding(NamedTuple):
     """What the holder of a running claim said about it."""
 
 
-class HoldCall(NamedTuple):
-    """What one call asks for: a key, and how to hold it."""
+class HoldCall:
+    """What one call asks for: a key, and how to hold it. Nothing in it changes."""
 
-    key: bytes
-    """As the server sees it."""
-    text: str
-    """As the caller wrote it."""
-    given_name: str | None
-    """As the caller wants it called; None: nothing was said."""
-    options: HoldOptions
+    __slots__ = ("given_name", "key", "options", "text")
+
+    def __init__(self, key: bytes, text: str, given_name: str | None, options: HoldOptions) -> None:
+        self.key = key
+        """As the server sees it."""
+        self.text = text
+        """As the caller wrote it."""
+        self.given_name = given_name
+        """As the caller wants it called; None: nothing was said."""
+        self.options = options
 
     @property
     def name(self) -> str:
@@ -270,9 +275,10 @@ def read_peek(replies: list[Reply]) -> Holding | None:
 # ---- what the value says
 
 
-def make_token(prefix: bytes, number: int, holder: bytes) -> bytes:
-    """Proof of ownership: unique by prefix and number; behind the @ it says who, for people."""
-    return b"%b-%x@%b" % (prefix, number, holder)
+def token_maker(prefix: bytes, holder: bytes, first: int = 1) -> Callable[[], bytes]:
+    """What makes proofs of ownership: unique by prefix and number; behind the @ who, for people."""
+    template = b"%b-%%x@%b" % (prefix, holder.replace(b"%", b"%%"))
+    return map(template.__mod__, count(first)).__next__  # no Python code runs for each
 
 
 _SECRET = re.compile(rb"[^ @]*")

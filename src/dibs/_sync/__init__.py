@@ -1,2 +1,2 @@
-# Printed from src/dibs/_async/__init__.py by tools/unasync.py – do not edit.
-"""The doing, for asyncio: written by hand. `_sync` is printed from it."""
+# Generated from src/dibs/_async/__init__.py by unasync.py – do not edit.
+"""The verbs with their I/O: written for asyncio, and generated from that for threads."""

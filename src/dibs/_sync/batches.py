@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/batches.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/batches.py by unasync.py – do not edit.
 """Many values in one call: one read, and one load for those that are missing."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/cache.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/cache.py by unasync.py – do not edit.
 """Cache-first reading: one loads, everyone reads."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/cached.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/cached.py by unasync.py – do not edit.
 """A function whose results are cached, and its verbs."""
 
 import functools

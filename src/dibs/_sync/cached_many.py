@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/cached_many.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/cached_many.py by unasync.py – do not edit.
 """A function that loads many values in one call, each of them cached under a key of its own."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/caching.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/caching.py by unasync.py – do not edit.
 """The verbs for cached values: what a client has of them."""
 
 import functools

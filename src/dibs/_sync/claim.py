@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/claim.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/claim.py by unasync.py – do not edit.
 """A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib

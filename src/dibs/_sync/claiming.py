@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/claiming.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/claiming.py by unasync.py – do not edit.
 """Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
 
 import functools
@@ -217,7 +217,7 @@ def once(
     holding: HoldOptions,
     payload: tuple[str, ...],
     duplicate: Callable[[Duplicate], Any] | None,
-    claiming_type: type[Claiming],
+    new_claiming: Callable[..., Claiming],
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
@@ -231,7 +231,7 @@ def once(
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        claiming = claiming_type(leases, Submission(call, options, seen))
+        claiming = new_claiming(leases, Submission(call, options, seen))
         try:
             claim = claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered

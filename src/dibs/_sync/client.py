@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/client.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/client.py by unasync.py – do not edit.
 """What users call."""
 
 import functools
@@ -37,7 +37,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._threads import WRONG_KIND, fits
+from .._threads import WRONG_KIND, fits, monotonic
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import Cache
@@ -49,7 +49,7 @@ from .leases import Leases
 from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
-from .spans import TracedClaiming, TracedHold
+from .spans import traced_claiming, traced_hold
 from .store import Store
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class Dibs(Caching):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         self._schedules: dict[str, ScheduledFunction] = {}
-        is_traced = bool(self._events.tracers)
-        self._hold_type = TracedHold if is_traced else Hold
-        self._claiming_type = TracedClaiming if is_traced else Claiming
+        may_trace = self._events.may_trace
+        self._new_hold = traced_hold if may_trace else Hold
+        self._new_claiming = traced_claiming if may_trace else Claiming
 
     # ---- hold
 
@@ -128,12 +128,14 @@ class Dibs(Caching):
             chosen = self._hold_options.remembered(**options)
         except TypeError:
             chosen = self._hold_options(options)
+        if name is None and self._events.hears_holds:
+            name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
             if chosen.limit is not None:
                 raise UsageError("a lease with limit= cannot be continued by a token")
-            return self._hold_type(self._leases, call, secret=secret_in("hold", token))
-        return self._hold_type(self._leases, call)
+            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
+        return self._new_hold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -142,7 +144,10 @@ class Dibs(Caching):
         """A lease that you release yourself. None: another holder has the key."""
         chosen = self._try_hold_options(options)
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
+        since = monotonic()
         outcome = self._leases.take(call)
+        if self._events.hears_holds:
+            self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else Lease(self._leases, outcome)
 
     def peek(self, key: str) -> Holding | None:
@@ -176,7 +181,7 @@ class Dibs(Caching):
                 raise UsageError(WRONG_KIND)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._hold_type
+                function, self._leases, namespace, template, chosen, busy, self._new_hold
             )
 
         return decorate
@@ -276,7 +281,7 @@ class Dibs(Caching):
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
-        return self._claiming_type(
+        return self._new_claiming(
             self._leases, Submission(call, options, seen, encoded_note(note), secret)
         )
 
@@ -318,7 +323,7 @@ class Dibs(Caching):
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
                 function, self._leases, namespace, template, made, holding, paths, duplicate,
-                self._claiming_type,
+                self._new_claiming,
             )  # fmt: skip
 
         return decorate

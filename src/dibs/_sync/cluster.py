@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/cluster.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/cluster.py by unasync.py – do not edit.
 """The transport to a cluster: each request goes to the node that has its key."""
 
 import contextlib

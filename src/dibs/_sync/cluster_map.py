@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/cluster_map.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/cluster_map.py by unasync.py – do not edit.
 """Which node of a cluster has which slot: asked for, kept true; a transport for each node."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/disabled.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/disabled.py by unasync.py – do not edit.
 """The transport of a process in which dibs is switched off: every call is an outage, at once."""
 
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/embedded.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/embedded.py by unasync.py – do not edit.
 """The embedded server of an `Dibs`: started at its first use, and again after a fork."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/follower.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/follower.py by unasync.py – do not edit.
 """Waiting for a load in another process: until it is over, or it is time to look or to give up."""
 
 from .._core.breaker import Outage

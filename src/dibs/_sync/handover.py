@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/handover.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/handover.py by unasync.py – do not edit.
 """Detach a lease or a claim, and continue it in another process."""
 
 from .._core.breaker import Outage

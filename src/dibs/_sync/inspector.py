@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/inspector.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/inspector.py by unasync.py – do not edit.
 """Reads what a server holds, and frees what a person wants freed."""
 
 from collections.abc import Iterator, Callable

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/leader.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/leader.py by unasync.py – do not edit.
 """Leader election: one process holds a key and renews it, all others wait until it is theirs."""
 
 import logging
@@ -68,7 +68,7 @@ class Leadership:
                     raise
                 sleep(min(_PAUSE, left))
                 left = max(deadline - monotonic(), 0.0)
-                call = call._replace(options=self._options(left))
+                call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
             if isinstance(taken, Holding):
                 raise busy_error(call, taken)

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/lease.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/lease.py by unasync.py – do not edit.
 """A lease that is held, the `with` block around it, and functions that run one at a time."""
 
 import contextlib
@@ -149,29 +149,38 @@ class Hold:
 
     def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
+        since = monotonic()
         taken = self._leases.take(self._call)
+        if self._leases.events.hears_holds:
+            self._leases.events.taken(self._call, taken, since)
         if isinstance(taken, Holding):
             return taken
         self._given = taken
         return None
 
     def __enter__(self) -> Lease:
-        call = self._call
+        leases, call = self._leases, self._call
         if self._secret is not None:
-            taken = resume_hold(self._leases, call, self._secret)
+            taken = resume_hold(leases, call, self._secret)
+        elif self._given is not None:
+            taken = self._given
         else:
-            taken = self._given or self._leases.take(call)
+            is_heard = leases.events.hears_holds
+            since = monotonic() if is_heard else 0.0
+            taken = leases.take(call)
+            if is_heard:
+                leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
             raise busy_error(call, taken)
         if self._state is not None:
-            self._leases.end(taken)
+            leases.end(taken)
             raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = taken
         if not call.options.renew or not taken.guarded:
-            return Lease(self._leases, taken)
+            return Lease(leases, taken)
         # Referred to here, because a block may not care for its lease. Made before it is renewed:
         # if a signal handler raises, it is collected, and ends that.
-        lease = self._lease = RenewedLease(self._leases, taken)
+        lease = self._lease = RenewedLease(leases, taken)
         self._keep_alive(taken)
         return lease
 
@@ -230,7 +239,7 @@ def exclusive(
     template: str,
     options: HoldOptions,
     busy: Callable[[Busy], Any] | None,
-    hold_type: type[Hold],
+    new_hold: Callable[..., Hold],
 ) -> Callable[P, T]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
@@ -239,7 +248,7 @@ def exclusive(
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, options)
-        hold = hold_type(leases, call)
+        hold = new_hold(leases, call)
         refusal = hold.take()
         if refusal is None:
             with hold:

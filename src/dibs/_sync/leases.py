@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/leases.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/leases.py by unasync.py – do not edit.
 """The leases of this process: acquired, extended and released, and a table of them."""
 
 import contextlib
@@ -13,7 +13,6 @@ from .._core.endings import end_request, free_request
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
-    WON,
     HoldCall,
     Holding,
     LeaseState,
@@ -73,33 +72,18 @@ class Leases:
     # ---- taking
 
     def take(self, call: HoldCall) -> LeaseState | Holding:
-        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so."""
-        options = call.options
-        if options.wait or self.events.hears_holds or options.limit is not None:
-            return self._take_and_report(call)
-        return self.acquire(call, None, read_acquire)
+        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so.
 
-    def _take_and_report(self, call: HoldCall) -> LeaseState | Holding:
-        waited = 0.0
-        if call.options.wait:
-            since = monotonic()
-            outcome = self.waiters.take(call, self.attempt)
-            waited = monotonic() - since
-        else:
-            outcome = self.attempt(call)
-        if not self.events.hears_holds:
-            return outcome
-        if isinstance(outcome, Holding):
-            self.events.emit("busy", call.name, waited=waited, retry_after=outcome.remaining)
-        else:
-            guarded, fence = outcome.guarded, outcome.fence
-            self.events.emit("acquired", call.name, waited=waited, guarded=guarded, fence=fence)
-        return outcome
+        The caller reports it (`events.taken`): one coroutine less than if this did.
+        """
+        options = call.options
+        if options.wait:
+            return self.waiters.take(call, self.attempt)
+        return self.acquire(call, None, read_acquire if options.limit is None else read_permit)
 
     def attempt(self, call: HoldCall) -> LeaseState | Holding:
         """One try. Held by this process: answered without asking anybody."""
-        limited = call.options.limit is not None
-        return self.acquire(call, None, read_permit if limited else read_acquire)
+        return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     def acquire(
         self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
@@ -140,11 +124,11 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        outcome = WON if replies[0] is None else read(replies, token)  # None: it was free
-        if not isinstance(outcome, Won):
-            return outcome
         lease = LeaseState(call, token, now)
-        if outcome is not WON:
+        if replies[0] is not None:  # it was not free, or there is a fence
+            outcome = read(replies, token)
+            if not isinstance(outcome, Won):
+                return outcome
             lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
@@ -178,11 +162,11 @@ class Leases:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
         options = call.options
         if options.limit is not None:
-            must_allow(engine, "limit")
+            must_allow(engine, "limit")  # with it, permits can be renewed
+        elif options.renew:
+            must_allow(engine, "renew")
         if options.fence_prefix is not None:
             must_allow(engine, "fence")
-        if options.renew:
-            must_allow(engine, "renew")
         return self.store.understood(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
@@ -254,9 +238,10 @@ class Leases:
         call, now = lease.call, monotonic()
         lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
         lease.is_over = True
-        self.forget(lease)
+        if self.table.get(lease.entry) is lease:
+            self.table.pop(lease.entry, None)
         if not lease.guarded:
-            self.events.emit(ended, call.name, held=now - lease.since, guarded=False)
+            self.events.ended(ended, call.name, now - lease.since, guarded=False)
             return False
         try:
             engine = store.transport.engine or store.transport.ready(now)
@@ -281,9 +266,9 @@ class Leases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        if self.events.hears_endings:
-            kind = ended if given else "late"
-            self.events.emit(kind, call.name, held=now - lease.since, guarded=True)
+        kind = ended if given else "late"
+        if self.events.hears[kind]:
+            self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 
     def _confirm_value(self, lease: LeaseState) -> None:

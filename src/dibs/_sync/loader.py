@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/loader.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/loader.py by unasync.py – do not edit.
 """Loading values for all: who does it, their locks kept alive meanwhile."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/memory.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/memory.py by unasync.py – do not edit.
 """What this process knows of cached values."""
 
 from .._threads import Flight, Guard, monotonic

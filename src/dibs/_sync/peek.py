@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/peek.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/peek.py by unasync.py – do not edit.
 """Who has a key, without taking it."""
 
 from .._core.breaker import Outage

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/reader.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/reader.py by unasync.py – do not edit.
 """Reading cached values: from the memory of this process, or from the store."""
 
 from collections.abc import Iterator

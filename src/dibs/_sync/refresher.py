@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/refresher.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/refresher.py by unasync.py – do not edit.
 """Refreshing a value behind its readers: one load of a key at a time in this process."""
 
 import functools

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/renewer.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/renewer.py by unasync.py – do not edit.
 """Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
 
 import functools

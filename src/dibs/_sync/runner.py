@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/runner.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/runner.py by unasync.py – do not edit.
 """One scheduled function on this machine: waiting for a fire, getting it, running it."""
 
 import functools

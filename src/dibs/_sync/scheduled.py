@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/scheduled.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/scheduled.py by unasync.py – do not edit.
 """A scheduled function, and its argument: the fire."""
 
 import inspect

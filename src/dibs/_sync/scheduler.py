@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/scheduler.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/scheduler.py by unasync.py – do not edit.
 """Runs the scheduled functions of a client for the length of a `with` block."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/sentinel.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/sentinel.py by unasync.py – do not edit.
 """The master of a Sentinel service: found by asking its sentinels, and watched.
 
 A process that stays on a master that has been replaced shares its keys with nobody. So one

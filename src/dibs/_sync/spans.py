@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/spans.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/spans.py by unasync.py – do not edit.
 """Spans of a trace: around blocks that hold or claim a key, around loads, and around waits.
 
 Only where a listener makes spans (`EventSink.tracers`); otherwise nothing here is used.
@@ -16,6 +16,7 @@ from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
 from .claim import Claim
 from .claiming import Claiming
 from .lease import Hold, Lease
+from .leases import Leases
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (Busy, "busy"),
@@ -126,6 +127,18 @@ class TracedClaiming(Claiming):
             return _outcome_of(claim._lease, "claimed")  # pyright: ignore[reportPrivateUsage]
 
         _leave(span, leave, error, outcome)
+
+
+def traced_hold(leases: Leases, *args: Any, **kwargs: Any) -> Hold:
+    """A hold; with a span, if a listener makes spans at present."""
+    kind = TracedHold if leases.events.tracers else Hold
+    return kind(leases, *args, **kwargs)
+
+
+def traced_claiming(leases: Leases, *args: Any, **kwargs: Any) -> Claiming:
+    """A claim; with a span, if a listener makes spans at present."""
+    kind = TracedClaiming if leases.events.tracers else Claiming
+    return kind(leases, *args, **kwargs)
 
 
 def _leave(

@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/store.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/store.py by unasync.py – do not edit.
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging

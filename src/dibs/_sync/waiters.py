@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/waiters.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/waiters.py by unasync.py – do not edit.
 """Waiting for a key: in order of arrival, one contender per process and key, woken, not polling."""
 
 import math

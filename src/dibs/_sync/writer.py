@@ -1,4 +1,4 @@
-# Printed from src/dibs/_async/writer.py by tools/unasync.py – do not edit.
+# Generated from src/dibs/_async/writer.py by unasync.py – do not edit.
 """Storing what a load found, if it is still wanted; or remembering that it failed."""
 
 import math

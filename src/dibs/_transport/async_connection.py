@@ -50,9 +50,9 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         if early:
             self._received(early, len(early))
 
-    async def ask_engine(self, *, plain: bool = False, again: bool = False) -> Engine:
+    async def ask_engine(self, *, plain: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
-        handshake = Handshake(plain=plain, again=again, pushes=self.pushes)
+        handshake = Handshake(plain=plain, pushes=self.pushes)
         while self.engine is None:
             reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
             self.send((reply, handshake.request))

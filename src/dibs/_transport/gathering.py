@@ -11,14 +11,19 @@ from ..errors import UsageError
 Q = TypeVar("Q")
 
 
+def no_loop_error() -> UsageError:
+    """The error for a caller where asyncio runs no event loop; trio, perhaps."""
+    return UsageError(
+        "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
+    )
+
+
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that runs. UsageError: asyncio runs none; trio's, perhaps."""
+    """The event loop that runs. UsageError: asyncio runs none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise UsageError(
-            "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
-        ) from None
+        raise no_loop_error() from None
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":

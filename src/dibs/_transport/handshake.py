@@ -4,7 +4,7 @@ import asyncio
 from time import monotonic
 
 from .._core.breaker import Limits
-from .._core.capabilities import RESP2, Dialect, Negotiation
+from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Negotiation
 from . import redis_internals
 from .async_connection import AsyncConnection, OnLost, OnPush
 from .faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
@@ -41,7 +41,7 @@ async def _open_async_as(
         await connection.connect()
     opened = AsyncConnection(connection, on_push, on_lost)
     try:
-        await opened.ask_engine(plain=dialect.plain, again=dialect.again)
+        await opened.ask_engine(plain=dialect.plain)
     except BaseException:
         opened.abort()
         raise
@@ -75,7 +75,7 @@ def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> 
         raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
-        opened.ask_engine(limits.connect, plain=dialect.plain, again=dialect.again)
+        opened.ask_engine(limits.connect, plain=dialect.plain)
     except BaseException:
         opened.close()
         raise
@@ -89,7 +89,8 @@ def _first_dialect(address: Address, negotiation: Negotiation) -> Dialect:
 
 def _next_or_raise(negotiation: Negotiation, dialect: Dialect, error: BaseException) -> Dialect:
     refused, closed = is_hello_refused(error), is_closed_by_server(error)
-    next_dialect = negotiation.after(dialect, refused=refused, closed=closed)
+    at_script = isinstance(error, ClosedAtScript)
+    next_dialect = negotiation.after(dialect, refused=refused, closed=closed, at_script=at_script)
     if next_dialect is None:
         raise error
     return next_dialect

@@ -32,7 +32,7 @@ from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
 from .base import BaseTransport
 from .faults import cause_of, settings_error
-from .gathering import running_loop
+from .gathering import no_loop_error
 from .handshake import open_async
 from .watchers import Wake, Watchers
 
@@ -71,7 +71,10 @@ class MultiplexedTransport(BaseTransport):
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
-        loop = running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_loop_error() from None
         if loop is not self._loop or self._closing:
             self._bind(loop)
         machine = self._machine

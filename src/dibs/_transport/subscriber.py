@@ -1,5 +1,6 @@
 """The connection of threads on which the server pushes changes of keys."""
 
+import contextlib
 import threading
 from collections import deque
 from time import monotonic
@@ -15,8 +16,11 @@ from .faults import CONNECTION_ERRORS
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Watchers
 
-_PING_EVERY = 1.0
-"""Seconds without a message after which the server is pinged."""
+_PING_AFTER = 4
+"""Slices without a message after which the server is pinged, and after which a ping is lost."""
+_SLICE = 0.25
+"""In seconds. Short: a read that is interrupted by a signal, or because the process is stopped and
+continued, begins anew, and with it the time that the kernel waits."""
 
 
 class _PendingRequest:
@@ -45,7 +49,7 @@ class Subscriber:
         self._budget = budget
         self._pending: deque[_PendingRequest] = deque()
         self._guard = threading.RLock()
-        connection.look_every(_PING_EVERY)
+        connection.look_every(_SLICE)
         threading.Thread(target=self._run, name="dibs subscriber", daemon=True).start()
 
     def track(self, requests: list[Request]) -> list[Tracked]:
@@ -86,12 +90,12 @@ class Subscriber:
 
     def _next(self) -> Any:
         """The next reply or push. Silent: not even a ping got a reply."""
-        try:
-            return self._connection.read_any()
-        except Silent:
-            if not self._pending:
+        for number in range(1, 2 * _PING_AFTER):
+            with contextlib.suppress(Silent):
+                return self._connection.read_any()
+            if number == _PING_AFTER and not self._pending:
                 self._write(NO_OP)
-            return self._connection.read_any()
+        return self._connection.read_any()
 
     def _handle(self, reply: Any) -> None:
         if type(reply) is hiredis.PushNotification:

@@ -57,9 +57,9 @@ class ThreadConnection:
         else:
             self._sock.settimeout(seconds)
 
-    def ask_engine(self, limit: float, *, plain: bool = False, again: bool = False) -> Engine:
+    def ask_engine(self, limit: float, *, plain: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with."""
-        handshake = Handshake(plain=plain, again=again, pushes=self.pushes)
+        handshake = Handshake(plain=plain, pushes=self.pushes)
         try:
             while self.engine is None:
                 replies = self.exchange(handshake.request, limit)

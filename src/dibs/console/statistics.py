@@ -9,11 +9,12 @@
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from time import time
 from typing import Any
 
 from .._process import add_listener, listeners_of
-from ..events import Event
+from ..events import DURATIONS, KINDS, Counter, Event, Kind
 
 OTHER = "other"
 """The name under which all names beyond `MOST_NAMES` are counted together."""
@@ -22,7 +23,6 @@ MOST_OUTAGES = 50
 LONGEST_NAME = 120
 _BATCH = 512
 """How many events are kept before they are counted: appending one is cheaper than counting it."""
-_MOST_PENDING = 100_000
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -45,13 +45,13 @@ class Durations:
         self.greatest = 0.0
         self._buckets = [0] * (len(_BOUNDS) + 1)
 
-    def add(self, seconds: float) -> None:
-        """One more, of *seconds*."""
-        self.count += 1
-        self.total += seconds
-        if seconds > self.greatest:
-            self.greatest = seconds
-        self._buckets[bisect_left(_BOUNDS, seconds)] += 1
+    def add(self, durations: Sequence[float]) -> None:
+        """More of them, in seconds."""
+        self.count += len(durations)
+        self.total += sum(durations)
+        self.greatest = max(self.greatest, *durations) if durations else self.greatest
+        for seconds in durations:
+            self._buckets[bisect_left(_BOUNDS, seconds)] += 1
 
     @property
     def mean(self) -> float | None:
@@ -90,12 +90,11 @@ class Template:
         self.waits = Durations()
         self.loads = Durations()
 
-    def hold(self, seconds: float) -> None:
-        """A lease or claim ended after *seconds*."""
-        self.held += 1
-        self.held_total += seconds
-        if seconds > self.held_most:
-            self.held_most = seconds
+    def hold(self, durations: Sequence[float]) -> None:
+        """Leases or claims ended, after so many seconds each."""
+        self.held += len(durations)
+        self.held_total += sum(durations)
+        self.held_most = max(self.held_most, *durations) if durations else self.held_most
 
     @property
     def hit_rate(self) -> float | None:
@@ -131,29 +130,73 @@ class Outage:
         return {"began": self.began, "ended": self.ended, "cause": self.cause, "calls": self.calls}
 
 
+class _Series:
+    """Events of one kind and name, guarded or not, which are counted together from time to time."""
+
+    __slots__ = ("_is_reply", "_statistics", "_waiting", "guarded", "kind", "template")
+
+    def __init__(
+        self, statistics: "Statistics", kind: Kind, template: Template, *, guarded: bool | None
+    ) -> None:
+        self._statistics = statistics
+        self.kind = kind
+        self.template = template
+        self.guarded = guarded
+        self._is_reply = bool(guarded) and kind in _ANSWERED
+        self._waiting: list[float | None] = []
+        """The durations of those that were not counted yet."""
+
+    def count(self, seconds: float | None) -> None:
+        """One more event."""
+        waiting = self._waiting
+        waiting.append(seconds)
+        if self._is_reply and self._statistics.is_out:
+            self._statistics.answered(time())
+        if len(waiting) >= _BATCH:
+            self._statistics.count_soon(self)
+
+    def taken(self) -> list[float | None]:
+        """The durations of all that were not counted yet; they are forgotten."""
+        waiting = self._waiting
+        number = len(waiting)
+        taken = waiting[:number]
+        del waiting[:number]  # others may have appended meanwhile
+        return taken
+
+
 class Statistics:
     """A listener that counts events by template, and remembers the last outages.
 
     It may be called from any thread and never raises. At most 100 names are counted apart.
     """
 
+    counted: frozenset[Kind] = KINDS - {"outage", "recovered", "switched"}
+    """Of these kinds it needs no events."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: deque[Event] = deque(maxlen=_MOST_PENDING)
         self._templates: dict[str, Template] = {}
+        self._series: dict[tuple[Kind, str, bool | None], _Series] = {}
         self._outages: deque[Outage] = deque(maxlen=MOST_OUTAGES)
         self._open: Outage | None = None
+        self.is_out = False
+        """Whether an outage is under way."""
         self._switches = 0
 
     def __call__(self, event: Event) -> None:
-        """Count *event*, now or with the next ones."""
-        pending = self._pending
-        pending.append(event)
-        if len(pending) >= _BATCH and self._lock.acquire(blocking=False):
-            try:  # not while another thread counts, nor in a child that was forked meanwhile
-                self._count_pending()
-            finally:
-                self._lock.release()
+        """Count *event*."""
+        self._follow_outage(event)
+        seconds = getattr(event, DURATIONS.get(event.kind, ""), None)
+        self.counter(event.kind, event.name, guarded=event.guarded)(seconds)
+
+    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
+        """What counts events of *kind*."""
+        template = self._templates.get(name) or self._admit(name)
+        key = kind, template.name, guarded
+        found = self._series.get(key)
+        if found is None:
+            found = _Series(self, kind, template, guarded=guarded)
+        return self._series.setdefault(key, found).count
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self._templates)} names>"
@@ -161,7 +204,8 @@ class Statistics:
     def facts(self) -> dict[str, Any]:
         """Everything that was counted, as JSON has it."""
         with self._lock:
-            self._count_pending()
+            for series in list(self._series.values()):
+                _count(series)
             templates = sorted(self._templates.values(), key=lambda each: each.name)
             return {
                 "templates": [each.facts() for each in templates],
@@ -169,65 +213,74 @@ class Statistics:
                 "switches": self._switches,
             }
 
-    def _count_pending(self) -> None:
-        pending = self._pending
-        self._count([pending.popleft() for _ in range(len(pending))])
-
-    def _count(self, events: Iterable[Event]) -> None:
-        templates = self._templates
-        for event in events:
-            kind = event.kind
-            template = templates.get(event.name) or self._admit(event.name)
-            counts = template.counts
-            counts[kind] = counts.get(kind, 0) + 1
-            if kind in _HELD:
-                if event.held is not None and event.guarded:
-                    template.hold(event.held)
-            elif kind in _WAITED and event.waited:
-                template.waits.add(event.waited)
-            elif kind in _LOADED and event.took is not None:
-                template.loads.add(event.took)
-            if event.guarded is False and kind not in _HELD:
-                template.unguarded += 1
-            if self._open is not None or kind in ("outage", "recovered", "switched"):
-                self._follow_outage(event)
+    def count_soon(self, series: _Series) -> None:
+        """Count its events, but not while another thread counts, nor in a forked child."""
+        if self._lock.acquire(blocking=False):
+            try:
+                _count(series)
+            finally:
+                self._lock.release()
 
     def _admit(self, name: str) -> Template:
         """The template for *name*: its own, up to `MOST_NAMES`."""
         templates = self._templates
         known = name if len(templates) < MOST_NAMES else OTHER
-        found = templates.get(known) or Template(known[:LONGEST_NAME])
-        templates[known] = found
-        return found
+        return templates.setdefault(known, Template(known[:LONGEST_NAME]))
+
+    # ---- outages
+
+    def answered(self, at: float) -> None:
+        """The server has answered: an outage is over."""
+        is_open, self._open, self.is_out = self._open, None, False
+        if is_open is not None:
+            is_open.ended = at
 
     def _follow_outage(self, event: Event) -> None:
-        kind, is_open = event.kind, self._open
+        kind = event.kind
         if kind == "outage":
-            if is_open is None:
-                is_open = self._open = Outage(event.at, event.cause or "")
-                self._outages.append(is_open)
-            is_open.calls += 1
+            self._begin(event.at, event.cause).calls += 1
         elif kind == "recovered":
             self._recovered(event)
         elif kind == "switched":
             self._switches += 1
-        elif is_open is not None and kind in _ANSWERED and event.guarded:
-            self._close(event.at)
+        elif kind in _ANSWERED and event.guarded:
+            self.answered(event.at)
+
+    def _begin(self, at: float, cause: str | None) -> Outage:
+        is_open = self._open
+        if is_open is None:
+            is_open = self._open = Outage(at, cause or "")
+            self._outages.append(is_open)
+            self.is_out = True
+        return is_open
 
     def _recovered(self, event: Event) -> None:
         began = event.at - (event.lasted or 0.0)
-        if self._open is None:
-            last = self._outages[-1] if self._outages else None
-            if last is not None and last.ended is not None and last.ended >= began:
-                return  # an answer has ended it already
-            self._open = Outage(began, event.cause or "")
-            self._outages.append(self._open)
-        self._open.began = min(self._open.began, began)
-        self._close(event.at)
+        last = self._outages[-1] if self._outages else None
+        if self._open is None and last is not None and (last.ended or 0.0) >= began:
+            return  # an answer has ended it already
+        is_open = self._begin(began, event.cause)
+        is_open.began = min(is_open.began, began)
+        self.answered(event.at)
 
-    def _close(self, at: float) -> None:
-        assert self._open is not None
-        self._open.ended, self._open = at, None
+
+def _count(series: _Series) -> None:
+    """Add its events to its template. The caller has the lock."""
+    durations, template, kind = series.taken(), series.template, series.kind
+    if not durations:
+        return
+    template.counts[kind] = template.counts.get(kind, 0) + len(durations)
+    if series.guarded is False and kind not in _HELD:
+        template.unguarded += len(durations)
+    if kind in _WAITED:
+        durations = [seconds for seconds in durations if seconds]
+    known = [seconds for seconds in durations if seconds is not None]
+    if kind in _HELD and series.guarded:
+        template.hold(known)
+    elif kind in _WAITED:
+        template.waits.add(known)
+    elif kind in _LOADED:
+        template.loads.add(known)
 
 
 def statistics_of(dibs: Any) -> Statistics:

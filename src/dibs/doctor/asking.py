@@ -6,12 +6,22 @@ from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Any
 
-from .._core.capabilities import RESP2, Dialect, Negotiation
-from .._core.request import ErrorReply, Reply, Request, pack
-from .._transport import redis_internals
-from .._transport.faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
-from .._transport.targets import Address
-from .._transport.thread_connection import ThreadConnection
+from .._diagnostics import (
+    CONNECTION_ERRORS,
+    RESP2,
+    Address,
+    Dialect,
+    ErrorReply,
+    Negotiation,
+    Reply,
+    Request,
+    ThreadConnection,
+    close_failed_socket,
+    connected_socket,
+    is_closed_by_server,
+    is_hello_refused,
+    pack,
+)
 from .failures import Step
 
 Words = tuple[str | bytes | int, ...]
@@ -97,7 +107,7 @@ def _opened(address: Address, dialect: Dialect, limit: float) -> Session:
     try:
         connection.connect()
     except CONNECTION_ERRORS as error:
-        redis_internals.close_failed_socket(error)
+        close_failed_socket(error)
         raise
     return Session(connection, dialect, limit)
 
@@ -111,7 +121,7 @@ def _read_alert(address: Address, limit: float) -> None:
     connection = address.connection(limit, RESP2.protocol)
     if "SSL" not in type(connection).__name__:
         return
-    with redis_internals.connected_socket(connection) as connected:
+    with connected_socket(connection) as connected:
         connected.settimeout(min(limit, 0.3))
         with contextlib.suppress(TimeoutError):
             connected.recv(1)

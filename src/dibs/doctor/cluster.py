@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from .._core.request import ErrorReply, Reply
-from .._transport.targets import Address
+from .._diagnostics import Address, ErrorReply, Reply
 from .asking import lines, refusal, session, text
 from .facts import ClusterFacts, Failure, Node
 from .failures import Step, failure_of, overdue

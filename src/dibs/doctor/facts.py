@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .._core.engine import OLDEST, Engine
+from .._diagnostics import OLDEST, Engine
 
 Kind = Literal["server", "cluster", "sentinel", "embedded"]
 Verdict = Literal["allowed", "denied", "missing"]

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Literal
 
-from .._transport.faults import cause_of, settings_error
+from .._diagnostics import cause_of, settings_error
 from .facts import Failure
 
 Step = Literal["resolve", "connect", "handshake", "ask"]

@@ -12,15 +12,17 @@ from time import monotonic
 
 import redis
 
-from .._core.keys import checked_namespace, expand
-from .._transport.targets import (
+from .._diagnostics import (
     Address,
     Cluster,
     Embedded,
     SentinelService,
     Target,
     address_of,
+    checked_namespace,
+    expand,
     find,
+    start_embedded,
 )
 from ..errors import DibsError
 from .cluster import SeedGatherer
@@ -83,10 +85,8 @@ def _addressed(target: Target) -> Generator[Address | Cluster | SentinelService 
     if not isinstance(target, Embedded):
         yield target
         return
-    from .._server.embedded import start
-
     try:
-        server = start(target.folder)
+        server = start_embedded(target.folder)
     except DibsError as error:
         yield Failure("embedded", str(error))
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from .._interface import printable
+from .._diagnostics import printable
 from .facts import Clock, Facts, ServerFacts
 from .finding import ORDER, Finding, Severity, milliseconds
 from .findings import exit_code

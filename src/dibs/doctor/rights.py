@@ -7,9 +7,7 @@ by trying it on a key that does not exist; none of the tries writes anything.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .._core.causes import code_of_reply
-from .._core.engine import Engine
-from .._core.request import ErrorReply, Reply, pack
+from .._diagnostics import Engine, ErrorReply, Reply, code_of_reply, pack
 from .facts import ServerFacts, Verdict
 
 _NO_SCRIPT = "0" * 40

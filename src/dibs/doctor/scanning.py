@@ -4,8 +4,7 @@ import re
 from collections import Counter
 from time import monotonic
 
-from .._core.request import ErrorReply
-from .._transport.targets import Address
+from .._diagnostics import Address, ErrorReply
 from .asking import Session, refusal, session, text
 from .facts import Asked, KeyFacts
 from .server import STEP_LIMIT

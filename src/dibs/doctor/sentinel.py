@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from .._core.request import ErrorReply, Reply
-from .._transport.targets import Address
+from .._diagnostics import Address, ErrorReply, Reply
 from .asking import pairs, session, text
 from .facts import Failure, SentinelFacts
 from .failures import Step, failure_of, overdue

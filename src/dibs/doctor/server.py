@@ -6,11 +6,7 @@ from dataclasses import replace
 from time import monotonic, time
 from typing import Any
 
-from .._core.capabilities import ASK, read_engine
-from .._core.causes import code_of_reply
-from .._core.engine import OLDEST
-from .._core.request import ErrorReply, Reply, pack
-from .._transport.targets import Address
+from .._diagnostics import ASK, OLDEST, Address, ErrorReply, Reply, code_of_reply, pack, read_engine
 from . import rights
 from .asking import Session, host_and_port, lines, pairs, refusal, session, text
 from .facts import Asked, Clock, Failure, ServerFacts, Verdict

@@ -20,22 +20,17 @@ from arq.jobs import Job as ArqJob
 from arq.jobs import JobStatus
 
 from .. import AsyncDibs, Duplicate, UsageError
-from ._jobs import (
-    AsyncUniqueJobs,
-    Job,
-    UniqueKey,
-    UniqueKeywords,
-    UniqueOptions,
-    without_parameters,
-)
+from ._jobs import AsyncUniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
 __all__ = ["enqueue_job", "unique"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TOKEN = "dibs_token"
-"""The keyword argument that brings the token to the worker."""
+TOKEN, KEY = "dibs_token", "dibs_key"
+"""The keyword arguments that bring the token to the worker, and the key: arguments that were
+serialized may give another one."""
 _RETRY_KEY = "arq:dibs:"
 """… and a key on the server for the token of a retry, whose arguments cannot be changed."""
 
@@ -91,9 +86,8 @@ async def enqueue_job(
                 return there
             token = await stack.enter_async_context(queueing())
         enqueue: Any = pool.enqueue_job
-        job = await enqueue(
-            function.__qualname__, *args, _job_id=job_id, **kwargs, **{TOKEN: token}
-        )
+        claimed = {TOKEN: token, KEY: key}
+        job = await enqueue(function.__qualname__, *args, _job_id=job_id, **kwargs, **claimed)
         if job is None:
             await jobs.give_back(key, token)
         return job
@@ -133,14 +127,14 @@ def _delay(options: dict[str, Any]) -> float:
 def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:
     @functools.wraps(function)
     async def guarded(ctx: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        token = kwargs.pop(TOKEN, None)
+        token, key = kwargs.pop(TOKEN, None), kwargs.pop(KEY, None)
         job_id = ctx.get("job_id")
         if job_id is None or ctx.get("dibs_is_running"):
             return await function(ctx, *args, **kwargs)
         if ctx.get("job_try", 1) > 1:
             token = await _retry_token(ctx["redis"], job_id) or token
         try:
-            run = await jobs.start(jobs.key_of(args, kwargs), Job(job_id, token))
+            run = await jobs.start(key or jobs.key_of(args, kwargs), Job(job_id, token))
         except Duplicate:
             return None
         async with run:

@@ -21,12 +21,14 @@ from celery.exceptions import Ignore
 from celery.signals import task_revoked
 
 from .. import Dibs, Duplicate, Unavailable
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Run, UniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]
 
 TOKEN, KEY = "dibs_token", "dibs_key"
-"""The headers of a message: a worker that drops a task sees them, and not its arguments."""
+"""The headers of a message. Its arguments may give another key where they have been decoded, and a
+worker that drops a task does not see them."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]) -> type[Task]:
@@ -74,23 +76,30 @@ class _UniqueTask(Task):
         send = functools.partial(super().apply_async, args, kwargs)
         with ExitStack() as stack:
             try:
-                token = self._handed_on(key, task_id, delay)
+                claimed = self._handed_on(key, task_id, delay)
                 new_id = task_id or uuid()
-                if token is _NOT_RUNNING:
+                if claimed is None:
                     token = stack.enter_context(self.dibs_jobs.queueing(key, new_id, delay))
+                    claimed = {TOKEN: token, KEY: key}
             except Duplicate as error:
                 return self._answer(error, task_id, options)
-            headers = {**(options.pop("headers", None) or {}), TOKEN: token, KEY: key}
+            headers = {**(options.pop("headers", None) or {}), **claimed}
             return send(new_id, *positional, headers=headers, **options)
         return None
 
-    def _handed_on(self, key: str, task_id: str | None, delay: float) -> str | None:
-        """The claim of the task that runs here and is sent once more, by itself: a retry."""
+    def _handed_on(self, key: str, task_id: str | None, delay: float) -> dict[str, Any] | None:
+        """The claim of the task that runs here and is sent once more, by itself: a retry.
+
+        None: it is another task, or has other arguments.
+        """
         request = self._traced()
-        if request is None or request.id != task_id or _header(request, KEY) not in (None, key):
-            return _NOT_RUNNING
+        if request is None or request.id != task_id:
+            return None
+        if key != self._dibs_key(request.args, request.kwargs):
+            return None
         run: Run | None = getattr(request, "dibs_run", None)
-        return _header(request, TOKEN) if run is None else run.hand_on(delay)
+        token = _header(request, TOKEN) if run is None else run.hand_on(delay)
+        return {TOKEN: token, KEY: _header(request, KEY) or key}
 
     def _dibs_key(self, args: Any, kwargs: Any) -> str:
         return self.dibs_jobs.key_of(tuple(args or ()), dict(kwargs or {}))
@@ -116,7 +125,8 @@ class _UniqueTask(Task):
         comes_again = bool(self.acks_late) and not request.is_eager
         job = Job(request.id, _header(request, TOKEN), request.retries, comes_again)
         try:
-            run = self.dibs_jobs.start(self._dibs_key(args, kwargs), job)
+            key = _header(request, KEY) or self._dibs_key(args, kwargs)
+            run = self.dibs_jobs.start(key, job)
         except Duplicate as error:
             self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
             raise Ignore(f"not run: {error}") from error
@@ -138,9 +148,6 @@ class _UniqueTask(Task):
         """The request that a worker (or `apply`) runs in this thread; None: there is none."""
         request = cast(Any, self.request_stack).top
         return None if request is None or request.called_directly else request
-
-
-_NOT_RUNNING: Any = object()
 
 
 def _header(request: Any, name: str) -> str | None:

@@ -18,12 +18,14 @@ from dramatiq import Actor, Middleware
 from dramatiq.middleware import SkipMessage
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Run, UniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["unique"]
 
-TOKEN = "dibs_token"
-"""The option of a message that has the token."""
+TOKEN, KEY = "dibs_token", "dibs_key"
+"""The options of a message that have the token, and the key: arguments that were encoded may give
+another one."""
 
 
 def unique(
@@ -50,7 +52,8 @@ class _UniqueActor(Actor[Any, Any]):
         self.dibs_runs = _runs_of(self.broker)
 
     def key_of(self, message: Any) -> str:
-        return self.dibs_jobs.key_of(tuple(message.args), dict(message.kwargs))
+        sent: str | None = message.options.get(KEY)
+        return sent or self.dibs_jobs.key_of(tuple(message.args), dict(message.kwargs))
 
     def send_with_options(
         self,
@@ -64,9 +67,8 @@ class _UniqueActor(Actor[Any, Any]):
         if isinstance(delay, timedelta):
             delay = int(delay.total_seconds() * 1000)
         message = cast(Any, self).message_with_options(args=args, kwargs=kwargs, **options)
-        queueing = self.dibs_jobs.queueing(
-            self.key_of(message), message.message_id, (delay or 0) / 1000
-        )
+        key = self.key_of(message)
+        queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
         with ExitStack() as stack:
             try:
                 token = stack.enter_context(queueing)
@@ -75,7 +77,7 @@ class _UniqueActor(Actor[Any, Any]):
                     raise
                 return message.copy(message_id=error.note)
             broker: Any = self.broker
-            return broker.enqueue(message.copy(options={TOKEN: token}), delay=delay)
+            return broker.enqueue(message.copy(options={TOKEN: token, KEY: key}), delay=delay)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""

@@ -6,7 +6,8 @@ docs/tracing.md has every span, attribute and metric. Keys are never written, on
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from time import monotonic
 
 try:
     from opentelemetry import context, metrics, trace
@@ -14,7 +15,6 @@ try:
     from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
     from opentelemetry.trace import Link, Status, StatusCode, TracerProvider
     from opentelemetry.trace import Span as OtelSpan
-    from opentelemetry.util.types import Attributes
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         'opentelemetry-api is not installed: pip install "dibs[opentelemetry]"', name=error.name
@@ -22,8 +22,8 @@ except ModuleNotFoundError as error:
 
 from .. import __version__
 from ..claims import open_claims
-from ..events import KINDS, Event, Kind, SpanKind
-from ._names import OTHER, Names, printable
+from ..events import DURATIONS, KINDS, Counter, Event, Kind, SpanKind
+from ._names import Names, printable
 
 __all__ = ["OpenTelemetryListener"]
 
@@ -31,12 +31,12 @@ _LIBRARY = "dibs"
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 """Those of the semantic conventions for database clients, and three more: holds may be long."""
 
-_DURATIONS: dict[str, tuple[str, str]] = {
-    "dibs.hold.duration": ("held", "Time for which leases and claims were held."),
-    "dibs.wait.duration": ("waited", "Time that callers waited for other holders or loads."),
-    "dibs.load.duration": ("took", "Time that loads of cached values took."),
-    "dibs.run.duration": ("took", "Time that scheduled functions ran."),
-    "dibs.outage.duration": ("lasted", "Time for which Redis was unavailable."),
+_DURATIONS = {
+    "dibs.hold.duration": "Time for which leases and claims were held.",
+    "dibs.wait.duration": "Time that callers waited for other holders or loads.",
+    "dibs.load.duration": "Time that loads of cached values took.",
+    "dibs.run.duration": "Time that scheduled functions ran.",
+    "dibs.outage.duration": "Time for which Redis was unavailable.",
 }
 _RECORDED: dict[Kind, str] = {
     "released": "dibs.hold.duration",
@@ -114,6 +114,11 @@ class _NoSpan:
 _NO_SPAN = _NoSpan()
 
 
+def _is_real(provider: TracerProvider) -> bool:
+    """False: of the API only, without an SDK."""
+    return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+
+
 def _class_of(error: BaseException) -> str:
     kind = type(error)
     return (
@@ -144,16 +149,34 @@ class OpenTelemetryListener:
         self._names = Names(most_names)
         self._tracer = trace.get_tracer(_LIBRARY, __version__, tracer_provider)
         self._attributes: dict[tuple[str, str | None], dict[str, str]] = {}
-        self.kinds: frozenset[Kind] = KINDS if metrics else frozenset()
-        """The events that it wants."""
-        self.makes_spans = traces
-        """False: `span` is not called."""
-        if metrics:
-            self._metrics = _Metrics(meter_provider, self._names)
+        self._traces = False if not traces else None if tracer_provider is None else True
+        """None: it depends on what the application sets for all libraries, which may come later."""
+        self._look_at = 0.0
+        self.counted: frozenset[Kind] = KINDS if metrics else frozenset()
+        """It needs no events, only their number and their durations."""
+        self.kinds: frozenset[Kind] = self.counted
+        self._metrics = _Metrics(meter_provider, self._names) if metrics else None
 
     def __call__(self, event: Event) -> None:
         """Count *event*."""
-        self._metrics.count(event)
+        seconds = getattr(event, DURATIONS.get(event.kind, ""), None)
+        self.counter(event.kind, event.name, guarded=event.guarded)(seconds)
+
+    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
+        """What counts events of *kind*."""
+        assert self._metrics is not None
+        return self._metrics.counter(kind, name, guarded=guarded)
+
+    @property
+    def makes_spans(self) -> bool:
+        """False: there is no SDK, so that nobody would see them.
+
+        It is looked for ten times a second at most: a look costs as much as counting an event.
+        """
+        if self._traces is None and monotonic() >= self._look_at:
+            self._look_at = monotonic() + 0.1
+            self._traces = _is_real(trace.get_tracer_provider()) or None
+        return bool(self._traces)
 
     def span(
         self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
@@ -193,31 +216,35 @@ _Key = tuple[Kind, str, bool | None]
 class _Series:
     """What is counted of events of one kind and name, guarded or not."""
 
-    __slots__ = ("attributes", "count", "counted", "fact", "record")
+    __slots__ = ("_attributes", "_lock", "_record", "attributes", "number")
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: _Key, lock: threading.RLock, histogram: Histogram | None) -> None:
         kind, name, guarded = key
-        self.count = 0
-        self.counted: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
+        self._lock = lock
+        self.number = 0
+        self.attributes: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
         if guarded is not None:
-            self.counted["dibs.guarded"] = guarded
-        self.attributes = {"dibs.name": name, "dibs.outcome": kind}
-        self.fact = ""
-        """The field that has a duration; "": there is none."""
-        self.record: Callable[[float, Attributes], None] | None = None
+            self.attributes["dibs.guarded"] = guarded
+        self._attributes = {"dibs.name": name, "dibs.outcome": kind}
+        self._record = None if histogram is None else histogram.record
+
+    def count(self, seconds: float | None) -> None:
+        """One more."""
+        with self._lock:
+            self.number += 1
+        if seconds and self._record is not None:
+            self._record(seconds, self._attributes)
 
 
 class _Metrics:
     def __init__(self, provider: MeterProvider | None, names: Names) -> None:
         meter = metrics.get_meter(_LIBRARY, __version__, provider)
         self._names = names
-        self._lock = threading.Lock()
-        self._known: dict[_Key, _Series] = {}
-        """By kind and name, as they come: names beyond the limit share a series."""
+        # A signal handler that uses dibs may interrupt whoever has it.
+        self._lock = threading.RLock()
         self._series: dict[_Key, _Series] = {}
         self._durations = {
-            name: _histogram(meter, name, description)
-            for name, (_, description) in _DURATIONS.items()
+            name: _histogram(meter, name, description) for name, description in _DURATIONS.items()
         }
         # Observed when metrics are exported, because counting here is ten times as fast.
         meter.create_observable_counter(
@@ -227,37 +254,22 @@ class _Metrics:
             "dibs.claim.open", [_observe_claims], "{claim}", "Open claims of this process."
         )
 
-    def count(self, event: Event) -> None:
-        """Count *event*, and record its duration."""
-        key = event.kind, event.name, event.guarded
-        series = self._known.get(key) or self._learn(key)
+    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
+        """What counts such events; names beyond the limit share one."""
+        key = kind, self._names(name), guarded
         with self._lock:
-            series.count += 1
-        if series.record is not None:
-            seconds = getattr(event, series.fact)
-            if seconds:
-                series.record(seconds, series.attributes)
-
-    def _learn(self, key: _Key) -> _Series:
-        kind, name, guarded = key
-        called = self._names(name)
-        with self._lock:
-            series = self._series.get((kind, called, guarded))
+            series = self._series.get(key)
             if series is None:
-                series = self._series[kind, called, guarded] = _Series((kind, called, guarded))
-                recorded = _RECORDED.get(kind)
-                if recorded is not None and guarded is not False:
-                    series.fact = _DURATIONS[recorded][0]
-                    series.record = self._durations[recorded].record
-            if called is not OTHER:
-                self._known[key] = series
-        return series
+                recorded = None if guarded is False else _RECORDED.get(kind)
+                histogram = None if recorded is None else self._durations[recorded]
+                series = self._series[key] = _Series(key, self._lock, histogram)
+        return series.count
 
     def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            counts = [(series.count, series.counted) for series in self._series.values()]
-        for count, attributes in counts:
-            yield Observation(count, attributes)
+            counts = [(series.number, series.attributes) for series in self._series.values()]
+        for number, attributes in counts:
+            yield Observation(number, attributes)
 
 
 def _observe_claims(options: CallbackOptions) -> Iterable[Observation]:

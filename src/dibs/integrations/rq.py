@@ -18,19 +18,21 @@ from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from rq import Queue, Retry, get_current_job
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Job as RQJob
 
 from .. import Dibs, Duplicate
-from ._jobs import Job, Run, UniqueJobs, UniqueKey, UniqueKeywords, UniqueOptions
+from ._jobs import Run, UniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
 __all__ = ["UniqueQueue", "unique"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TOKEN = "dibs_token"
-"""In `job.meta`: the claim of a job that waits."""
+TOKEN, KEY = "dibs_token", "dibs_key"
+"""In `job.meta`: the claim of a job that waits, and its key: arguments that were serialized may
+give another one."""
 DUPLICATE_OF = "duplicate_of"
 """In `job.meta`: the job because of which this one was not run."""
 
@@ -97,7 +99,7 @@ class UniqueQueue(Queue):
                 if not self._was_cancelled(there, jobs, key):
                     return there
                 token = stack.enter_context(jobs.queueing(key, job.id, delay))
-            job.meta[TOKEN] = token
+            job.meta[TOKEN], job.meta[KEY] = token, key
             return send()
 
     def _there(self, error: Duplicate) -> Any:
@@ -112,8 +114,11 @@ class UniqueQueue(Queue):
 
     def _was_cancelled(self, job: Any, jobs: UniqueJobs, key: str) -> bool:
         """Whether *job* will not run any more; its key is free now."""
-        token = job.meta.get(TOKEN) if job.is_canceled else None
-        return token is not None and jobs.give_back(key, token)
+        token = job.meta.get(TOKEN)
+        try:
+            return token is not None and job.is_canceled and jobs.give_back(key, token)
+        except InvalidJobOperation:  # it was deleted at this moment
+            return False
 
 
 def _now(like: datetime) -> datetime:
@@ -136,7 +141,7 @@ def _jobs_of(job: Any) -> UniqueJobs | None:
 def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None]:
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T | None:
-        job = _running_job(guarded)
+        job = _running_job(jobs)
         if job is None:
             return function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
@@ -153,7 +158,7 @@ def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None
 def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[..., Any]:
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        job = _running_job(guarded)
+        job = _running_job(jobs)
         if job is None:
             return await function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
@@ -167,10 +172,15 @@ def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[.
     return guarded
 
 
-def _running_job(guarded: Any) -> Any:
-    """The job that calls *guarded*; None: something else calls it, also inside of a job."""
+def _running_job(jobs: UniqueJobs) -> Any:
+    """The job whose function *jobs* belongs to; None: something else calls it, even in a job.
+
+    That function may have other decorators around the one of this module.
+    """
     job: Any = get_current_job()
-    if job is None or job.func is not guarded or getattr(job, "dibs_is_running", False):
+    if job is None or getattr(job, "dibs_is_running", False):
+        return None
+    if getattr(job.func, "dibs_jobs", None) is not jobs:
         return None
     job.dibs_is_running = True
     return job
@@ -179,7 +189,8 @@ def _running_job(guarded: Any) -> Any:
 def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | None:
     """The run of *job*; None: it is a duplicate."""
     try:
-        return jobs.start(jobs.key_of(args, kwargs), Job(job.id, job.meta.get(TOKEN)))
+        key = job.meta.get(KEY) or jobs.key_of(args, kwargs)
+        return jobs.start(key, Job(job.id, job.meta.get(TOKEN)))
     except Duplicate as error:
         job.meta[DUPLICATE_OF] = error.note
         job.save_meta()

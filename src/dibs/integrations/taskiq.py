@@ -29,22 +29,16 @@ from taskiq.kicker import AsyncKicker
 from taskiq_dependencies.dependency import Dependency
 
 from .. import AsyncDibs, Duplicate
-from ._jobs import (
-    AsyncRun,
-    AsyncUniqueJobs,
-    Job,
-    UniqueKey,
-    UniqueKeywords,
-    UniqueOptions,
-    without_parameters,
-)
+from ._jobs import AsyncRun, AsyncUniqueJobs
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
 __all__ = ["unique"]
 
 Task = TypeVar("Task", bound="AsyncTaskiqDecoratedTask[..., Any]")
 
-TOKEN = "dibs_token"
-"""The label of a message that has the token."""
+TOKEN, KEY = "dibs_token", "dibs_key"
+"""The labels of a message that have the token, and the key: arguments that were encoded may give
+another one."""
 
 
 def unique(
@@ -101,7 +95,7 @@ class _UniqueKicker(AsyncKicker[..., Any]):
                 if error.note is None:
                     raise
                 return AsyncTaskiqTask(error.note, self.broker.result_backend, self.return_type)
-            self.with_task_id(task_id).with_labels(**{TOKEN: token})
+            self.with_task_id(task_id).with_labels(**{TOKEN: token, KEY: key})
             return await super().kiq(*args, **kwargs)
 
 
@@ -172,7 +166,8 @@ async def _started(jobs: AsyncUniqueJobs, message: TaskiqMessage, broker: AsyncB
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
     job = Job(message.task_id, labels.get(TOKEN) or None, attempt)
     try:
-        return await jobs.start(jobs.key_of(tuple(message.args), message.kwargs), job)
+        key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
+        return await jobs.start(key, job)
     except Duplicate as error:
         delay = await jobs.comes_again_in(error, job)
         if delay is not None:

@@ -37,7 +37,7 @@ DRAFTS = [
 
 def a_busy_day(line: LocalLine) -> tuple[list[bytes], Counter[str]]:
     """The bodies, each event once and a third twice, shuffled; how many events each person has."""
-    dice = random.Random(5)
+    rng = random.Random(5)
     people = [line.somebody() for _ in range(PEOPLE)]
     distinct = WEBHOOKS * 2 // 3
     made = [
@@ -46,12 +46,12 @@ def a_busy_day(line: LocalLine) -> tuple[list[bytes], Counter[str]]:
     ]
     again = [
         event | {"deliveryContext": {"isRedelivery": True}}
-        for event in dice.sample(made, WEBHOOKS - distinct)
+        for event in rng.sample(made, WEBHOOKS - distinct)
     ]
     bodies = [
         json.dumps({"destination": "U0", "events": [event]}).encode() for event in made + again
     ]
-    dice.shuffle(bodies)
+    rng.shuffle(bodies)
     return bodies, Counter(event["source"]["userId"] for event in made)
 
 

@@ -186,9 +186,9 @@ def test_the_one_of_this_process(valkey: Server, monkeypatch: pytest.MonkeyPatch
     finally:
         processing_lock_service.close()
     monkeypatch.setenv("REDIS_URL", "redis://me:pass-word@host:port")
-    with pytest.raises(SettingsError, match=r"^REDIS_URL: ") as told:
+    with pytest.raises(SettingsError, match=r"^REDIS_URL: ") as raised:
         processing_lock_service.try_acquire_lock(KEY, 5)
-    assert "pass-word" not in repr(told.value)
+    assert "pass-word" not in repr(raised.value)
 
 
 # ------------------------------------------------------------------------------- for tasks
@@ -250,14 +250,14 @@ async def test_switched_off(valkey: Server, caplog: pytest.LogCaptureFixture) ->
     assert valkey.keys() == [] and caplog.text == ""
 
 
-async def test_only_the_first_is_told(valkey: Server) -> None:
-    """With `first`, one refusal of a window is told, in all processes; a new window, a new one."""
+async def test_one_refusal_of_a_window_is_answered(valkey: Server) -> None:
+    """With `first`, one refusal of each window is answered, in all processes together."""
     source = OurSource("user", "U1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
         one = ProcessingLock(dibs, busy_reply="first", ttl=1.5, counted_in=Metrics())
         two = ProcessingLock(elsewhere, busy_reply="first", ttl=1.5, counted_in=Metrics())
 
-        async def told() -> int:
+        async def waiting_replies() -> int:
             async with one.turn(source) as turn:
                 assert turn.granted
                 found = 0
@@ -267,11 +267,11 @@ async def test_only_the_first_is_told(valkey: Server) -> None:
                         found += refused.asks_to_wait
                 return found
 
-        assert await told() == 1
+        assert await waiting_replies() == 1
         async with asyncio.timeout(10):
             while valkey.keys():
                 await asyncio.sleep(0.01)
-        assert await told() == 1
+        assert await waiting_replies() == 1
 
 
 async def test_no_ids_in_what_the_lock_logs(

@@ -1,4 +1,4 @@
-"""Settings: names, defaults, and mistakes that are told in one line each, without secrets."""
+"""Settings: names, defaults, and mistakes that are reported in one line each, without secrets."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def test_what_is_copied_with_spaces(env: pytest.MonkeyPatch) -> None:
 def test_a_mistake_is_one_line(env: pytest.MonkeyPatch, name: str, value: str) -> None:
     """It names the setting, and never says what it was."""
     env.setenv(name, value)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings()
-    [line] = told.value.mistakes
+    [line] = raised.value.mistakes
     assert line.startswith(f"{name}: ") and "\n" not in line
     for secret in (value, "pass-word", "a-secret", "a-token"):
-        assert secret not in str(told.value) or len(secret) < 5
+        assert secret not in str(raised.value) or len(secret) < 5
 
 
 def test_all_mistakes_at_once(env: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_all_mistakes_at_once(env: pytest.MonkeyPatch) -> None:
     env.delenv("LINE_CHANNEL_ACCESS_TOKEN")
     env.setenv("PROCESSING_LOCK_TIMEOUT", "-5")
     env.setenv("REDIS_URL", "nowhere")
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings()
-    names = sorted(line.partition(":")[0] for line in told.value.mistakes)
+    names = sorted(line.partition(":")[0] for line in raised.value.mistakes)
     assert names == ["LINE_CHANNEL_ACCESS_TOKEN", "LINE_CHANNEL_SECRET",
                      "PROCESSING_LOCK_TIMEOUT_SECONDS", "REDIS_URL"]  # fmt: skip
 

@@ -180,9 +180,9 @@ async def test_a_database_that_is_gone(postgres: Postgres) -> None:
         await users.set_place(ME, "home", "63000020")
         postgres.stop()
         try:
-            with pytest.raises(UsersUnavailable) as told:
+            with pytest.raises(UsersUnavailable) as raised:
                 await users.meet(ME)
-            assert ME not in repr(told.value)
+            assert ME not in repr(raised.value)
         finally:
             await asyncio.to_thread(postgres.start)
         assert (await users.meet(ME)).home == "63000020"

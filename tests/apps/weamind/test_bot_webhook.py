@@ -352,7 +352,7 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 EVENTS = st.lists(st.dictionaries(NAMES, VALUES, max_size=9) | VALUES, max_size=4)
-MENDED = st.fixed_dictionaries(
+REPAIRED = st.fixed_dictionaries(
     {},
     optional={
         "type": st.sampled_from(["message", "postback", "follow", "unfollow", "join"]),
@@ -385,7 +385,7 @@ def test_whatever_line_may_send(open_house: Open) -> None:
             loop = asyncio.get_running_loop()
 
             @settings(max_examples=100, suppress_health_check=list(HealthCheck))
-            @given(EVENTS | st.lists(MENDED, max_size=4))
+            @given(EVENTS | st.lists(REPAIRED, max_size=4))
             def fuzz(made: list[Any]) -> None:
                 sending = asyncio.run_coroutine_threadsafe(house.deliver(*made), loop)
                 assert sending.result(20).status_code == 200

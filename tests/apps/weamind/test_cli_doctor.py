@@ -1,4 +1,4 @@
-"""`doctor`: what works is said so, what does not has exactly one fix, and no secret is told."""
+"""`doctor`: what works is said so, what does not has exactly one fix, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_all_is_well(
 
 async def test_nothing_is_well(env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A token of nobody, no Redis, no database: what must work is ✗, what depends on it is not
-    looked at, and neither tokens nor passwords are told."""
+    looked at, and neither tokens nor passwords are shown."""
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
         env.setenv("LINE_API_BASE", line.api_base)
         env.setenv("LINE_CHANNEL_ACCESS_TOKEN", "a-token-of-nobody")
@@ -104,7 +104,7 @@ async def test_nothing_is_well(env: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     signs = {line[2:16].strip(): line[0] for line in out.splitlines() if line[:1] in "✓✗–" and line}
     assert signs == dict(zip(NAMES, "✓✗–––––✗✓–", strict=True))
-    assert out.count("→") == 3 and "2 to be mended" in out
+    assert out.count("→") == 3 and "2 to be fixed" in out
     for secret in ("a-token-of-nobody", "pass-word", "somebody", SECRET):
         assert secret not in out
 
@@ -133,7 +133,7 @@ async def test_settings_first(env: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert first.startswith("✗ settings") and "REDIS_URL" in first + second
     assert "LINE_CHANNEL_SECRET: is missing" in first + second
     assert "Set " in fix and "Set " in other_fix
-    assert rest.startswith("– everything else") and end.startswith("2 to be mended")
+    assert rest.startswith("– everything else") and end.startswith("2 to be fixed")
     assert "pass-word" not in out
 
 
@@ -147,10 +147,10 @@ async def test_a_check_that_never_ends() -> None:
     async def well() -> Finding:
         return ok("c", "fine")
 
-    checks = [Check("a", never, fix="Mend it."), Check("b", well, "a"), Check("c", well)]
+    checks = [Check("a", never, fix="Fix it."), Check("b", well, "a"), Check("c", well)]
     found = [finding async for finding in results(checks, longest=0.05)]
     assert found == [
-        Finding("a", "failed", "no answer within 0.05 s", "Mend it.", answers=False),
+        Finding("a", "failed", "no answer within 0.05 s", "Fix it.", answers=False),
         skipped("b", "it needs a"),
         ok("c", "fine"),
     ]
@@ -191,7 +191,7 @@ def test_a_fix_for_what_is_broken() -> None:
         ([ok("a", "x")], 0, "All is well."),
         ([ok("a", "x"), skipped("b", "y")], 0, "All is well."),
         ([degraded("a", "x", "f")], 0, "The bot works; 1 could be better."),
-        ([degraded("a", "x", "f"), failed("b", "x", "f")], 1, "1 to be mended before the bot"),
+        ([degraded("a", "x", "f"), failed("b", "x", "f")], 1, "1 to be fixed before the bot"),
     ],
 )
 def test_the_verdict(findings: list[Finding], code: int, last: str) -> None:
@@ -219,7 +219,7 @@ def test_a_webhook_that_is_wrong(webhook: Webhook | None, fix: str) -> None:
 
 
 def test_a_webhook_behind_a_path() -> None:
-    """What stands before the bot may have a path before ours; what may be secret is not told."""
+    """What stands before the bot may have a path before ours; what may be secret is not shown."""
     finding = account.judge_webhook(Webhook("https://c:d@a.example/b/line/webhook?e=1", True))
     assert finding == ok("webhook", "https://a.example/b/line/webhook")
 
@@ -324,7 +324,7 @@ async def test_a_server_that_is_full(start_server: Callable[..., Server]) -> Non
 
 
 async def test_a_server_with_a_password(own_server: Server) -> None:
-    """Without it, or with a wrong one, nobody is let in; it is not told."""
+    """Without it, or with a wrong one, nobody is let in; it is not shown."""
     server = own_server
     with redis.Redis.from_url(server.url) as client:
         client.config_set("requirepass", "right-word")

@@ -95,7 +95,7 @@ def test_settings_that_are_missing(
 
 
 @pytest.mark.parametrize(
-    ("menus", "default", "told"),
+    ("menus", "default", "shown"),
     [
         ([], None, "no menu that was set by the API"),
         ([], "gone", "an unknown menu"),
@@ -104,6 +104,6 @@ def test_settings_that_are_missing(
         ([Menu("1", "x")], "1", "somebody else's menu"),
     ],
 )
-def test_whose_menu_it_is(menus: list[Menu], default: str | None, told: str) -> None:
+def test_whose_menu_it_is(menus: list[Menu], default: str | None, shown: str) -> None:
     """What everybody sees, in words."""
-    assert described(State(tuple(menus), default))[0] == f"everybody sees: {told}"
+    assert described(State(tuple(menus), default))[0] == f"everybody sees: {shown}"

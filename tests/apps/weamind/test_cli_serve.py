@@ -142,7 +142,7 @@ def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_place_to_listen() -> None:
-    """A port that is taken, and a host that is not ours, are told in a sentence."""
+    """A port that is taken, and a host that is not ours, are reported in a sentence."""
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(OSError, match=rf"^port {port} of 127.0.0.1: .*in use.*--port$"):
@@ -185,9 +185,9 @@ async def running(folder: Path, **settings: str) -> AsyncIterator[tuple[str, Pro
         await process.wait()
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
-async def test_told_to_end_it_finishes_what_it_began(
-    told: signal.Signals, tmp_path: Path, valkey: Server
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+async def test_a_signal_to_end_lets_it_finish_what_it_began(
+    number: signal.Signals, tmp_path: Path, valkey: Server
 ) -> None:
     """While a forecast is made: LINE gets the forecast, and the exit code is 0."""
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
@@ -201,7 +201,7 @@ async def test_told_to_end_it_finishes_what_it_began(
                 assert (await http.get("/")).status_code == 404
             line.webhook_url = f"{url}/line/webhook"
             assert (await line.say("板橋")).is_ok
-            process.send_signal(told)
+            process.send_signal(number)
             async with asyncio.timeout(60):
                 assert await process.wait() == 0
             [answer] = line.chat().sent

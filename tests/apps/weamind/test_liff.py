@@ -47,7 +47,7 @@ CHANNEL, LIFF_ID = "1234", "1234-abcd"
 LIFF = {"liff_id": LIFF_ID, "line_login_channel_id": CHANNEL}
 ANN, BEN = "U" + "a" * 32, "U" + "b" * 32
 ANNS, BENS = "a-token-of-ann", "a-token-of-ben"
-ROOM = 20.0
+TIMEOUT = 20.0
 
 Json = dict[str, Any]
 
@@ -148,7 +148,7 @@ async def visiting(open_house: Open, **options: Any) -> AsyncIterator[Visit]:
 
 @asynccontextmanager
 async def visiting_page(
-    database: str, *, memory: TokenMemory | None = None, longest: float = ROOM, base: str = ""
+    database: str, *, memory: TokenMemory | None = None, longest: float = TIMEOUT, base: str = ""
 ) -> AsyncIterator[Visit]:
     """The page alone, where the test decides how long LINE may take."""
     async with AsyncExitStack() as stack:
@@ -160,7 +160,7 @@ async def visiting_page(
         page = SettingsPage(LIFF_ID, tokens=tokens, users=users)
         app = Starlette(routes=[Mount("/liff", page.pages), Mount("/users", page.people)])
         at = await stack.enter_async_context(served(app))
-        client = httpx.AsyncClient(base_url=at, timeout=ROOM, trust_env=False)
+        client = httpx.AsyncClient(base_url=at, timeout=TIMEOUT, trust_env=False)
         yield Visit(await stack.enter_async_context(client), line)
 
 
@@ -471,13 +471,13 @@ def test_a_liff_app_needs_its_channel(monkeypatch: pytest.MonkeyPatch, tmp_path:
         monkeypatch.setenv(f"LINE_CHANNEL_{name}", value)
     monkeypatch.setenv("LIFF_ID", LIFF_ID)
     monkeypatch.delenv("LINE_LOGIN_CHANNEL_ID", raising=False)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings()
-    assert told.value.mistakes == ["LINE_LOGIN_CHANNEL_ID: is needed for LIFF_ID"]
+    assert raised.value.mistakes == ["LINE_LOGIN_CHANNEL_ID: is needed for LIFF_ID"]
     monkeypatch.setenv("LINE_LOGIN_CHANNEL_ID", "my channel")
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings()
-    [line] = told.value.mistakes
+    [line] = raised.value.mistakes
     assert line.startswith("LINE_LOGIN_CHANNEL_ID: ") and "my channel" not in line
     monkeypatch.setenv("LINE_LOGIN_CHANNEL_ID", CHANNEL)
     assert read_settings().line_login_channel_id == CHANNEL
@@ -488,7 +488,7 @@ def test_a_liff_app_needs_its_channel(monkeypatch: pytest.MonkeyPatch, tmp_path:
 SDK_STAND_IN = """
 window.calls = [];
 const options = JSON.parse(sessionStorage.getItem("liff") || "{}");
-const told = (name, answer) => (...given) => { calls.push([name, ...given]); return answer; };
+const recorded = (name, answer) => (...given) => { calls.push([name, ...given]); return answer; };
 window.liff = {
   init: (given) => {
     calls.push(["init", given]);
@@ -497,8 +497,8 @@ window.liff = {
   isLoggedIn: () => !options.loggedOut,
   isInClient: () => !options.outside,
   getAccessToken: () => options.token,
-  login: told("login"), logout: told("logout"),
-  closeWindow: told("closeWindow"), sendMessages: told("sendMessages", Promise.resolve()),
+  login: recorded("login"), logout: recorded("logout"),
+  closeWindow: recorded("closeWindow"), sendMessages: recorded("sendMessages", Promise.resolve()),
 };
 """
 
@@ -518,7 +518,7 @@ class Stage:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(ROOM)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
 
     async def _start(self, folder: Path, redis_url: str) -> None:
         self.line, base = await self._open.enter_async_context(line_login())
@@ -557,9 +557,9 @@ class Phone:
     token: str
 
     def open(self, **options: Any) -> None:
-        """*options*: what the stand-in for LINE's SDK is told."""
-        told = json.dumps({"token": self.token} | options)
-        script = f"sessionStorage.setItem('liff', {json.dumps(told)})"
+        """*options*: what the stand-in for LINE's SDK is given."""
+        given = json.dumps({"token": self.token} | options)
+        script = f"sessionStorage.setItem('liff', {json.dumps(given)})"
         self.page.add_init_script(script)
         self.page.goto(f"{self.stage.url}/liff/settings")
 
@@ -593,7 +593,7 @@ class Phone:
 @pytest.fixture
 def phone(browser: Any, stage: Stage) -> Iterator[Phone]:
     context = browser.new_context(viewport={"width": 360, "height": 740}, locale="zh-TW")
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     answer = {"body": SDK_STAND_IN, "content_type": "text/javascript"}
     context.route(SDK, lambda route: route.fulfill(**answer))
     page, mistakes = context.new_page(), []
@@ -621,7 +621,7 @@ def is_mistake(said: Any) -> bool:
 def expect(locator: Any) -> Any:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=ROOM * 1000)
+    expect.set_options(timeout=TIMEOUT * 1000)
     return expect(locator)
 
 
@@ -766,7 +766,7 @@ def test_the_page_runs_no_other_scripts(phone: Phone) -> None:
     away = "https://elsewhere.example/"
     assert sorted(blocked) == sorted([f"{away}x.js", other, "inline", away])
     assert phone.page.evaluate("typeof inline") == "undefined"
-    phone.mistakes.clear()  # the browser has told of each
+    phone.mistakes.clear()  # the browser has reported each
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -793,7 +793,7 @@ def test_the_page_on_local_line(browser: Any, tmp_path: Path, servers: Servers) 
         app = create_app(settings, counted_in=Metrics())
         bot = line.connect(app, path="/line/webhook").removesuffix("/line/webhook")
         context = browser.new_context(viewport={"width": 390, "height": 740}, locale="zh-TW")
-        context.set_default_timeout(ROOM * 1000)
+        context.set_default_timeout(TIMEOUT * 1000)
         page, mistakes = context.new_page(), []
         page.on("console", lambda said: mistakes.append(said.text) if is_mistake(said) else None)
         page.goto(f"{bot}/liff/settings")

@@ -392,7 +392,7 @@ def test_the_zone_of_now_does_not_matter() -> None:
 
 
 def test_quick_replies() -> None:
-    """Up to thirteen, below the card; more is a mistake, told at once."""
+    """Up to thirteen, below the card; more is a mistake, reported at once."""
     item = {"type": "action", "action": {"type": "message", "label": "臺北市", "text": "臺北市"}}
     message = forecast_message(forecast(), now=NOW, quick_reply=[item] * 13)
     assert_line_message(message)

@@ -286,7 +286,7 @@ def test_one_temperature_alone_is_neither_the_lowest_nor_the_highest() -> None:
 @settings(max_examples=250)
 @given(body=mutated(TOWNSHIP), minutes=st.integers(-60, 2 * 24 * 60))
 def test_a_broken_township_is_never_a_wrong_number(body: Any, minutes: int) -> None:
-    """Whatever is missing or replaced: no forecast, or one whose every number was told, for the
+    """Whatever is missing or replaced: no forecast, or one whose every number was reported, for the
     time that it is shown at."""
     try:
         forecast = read_township(body, BANQIAO, now=NOW + timedelta(minutes=minutes))
@@ -308,13 +308,13 @@ def test_a_broken_county_is_never_a_wrong_number(body: Any, hours: int) -> None:
     except WeatherUnavailable:
         return
     for step in forecast.steps:
-        told = [
+        reported = [
             number(parameter["parameterName"])
             for start, end, parameter in everything_said(body)
             if (start, end) == (step.start, step.end) and "parameterName" in parameter
         ]
         for shown in (step.low, step.high, step.rain):
-            assert shown is None or shown in told
+            assert shown is None or shown in reported
         assert step.low is None or step.high is None or step.low <= step.high
 
 
@@ -332,12 +332,12 @@ def check_steps(said: list[Any], forecast: Forecast) -> None:
 
 def check_days(said: list[Any], forecast: Forecast) -> None:
     for day in forecast.days:
-        told = [
+        reported = [
             number(values["Temperature"])
             for start, end, values in said
             if end is None and start.date() == day.on and "Temperature" in values
         ]
-        believable = [value for value in told if value is not None and -30 <= value <= 50]
+        believable = [value for value in reported if value is not None and -30 <= value <= 50]
         assert day.low in believable and day.high in believable
 
 

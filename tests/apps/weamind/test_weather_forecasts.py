@@ -78,7 +78,7 @@ def expire(valkey: Server) -> None:
 
 
 async def ask_for_many(redis_url: str, weather_url: str, people: int) -> int:
-    """What a process of the bot does with a crowd; tells how many different answers it got."""
+    """What a process of the bot does with many callers; says how many different answers it got."""
     import asyncio
 
     from apps.weamind.places.place import Place
@@ -203,7 +203,7 @@ async def test_there_is_none(valkey: Server) -> None:
     assert len(upstream.asked) == 1
 
 
-async def test_a_crowd_is_told_together(valkey: Server) -> None:
+async def test_many_callers_share_one_failure(valkey: Server) -> None:
     """A hundred people, a service that fails: one call."""
     async with Upstream(saying(b"oops", 502, after=0.2)) as upstream:
         async with bot(valkey.url, upstream) as one:
@@ -281,7 +281,7 @@ async def test_without_a_store(valkey: Server, proxy: FaultProxy) -> None:
 
 
 async def test_without_a_store_or_a_service(valkey: Server) -> None:
-    """The service's own failure is told."""
+    """The service's own failure is reported."""
     async with Upstream(saying(b"", 503)) as upstream:
         async with bot("redis://127.0.0.1:1", upstream) as one:
             assert (await failure(one.get)).reason is Reason.STATUS

@@ -72,7 +72,7 @@ def test_a_step_is_told_by_its_own_hours() -> None:
 
 
 def test_days_are_from_the_daily_block() -> None:
-    """The lowest, the highest and the wettest, as they were told."""
+    """The lowest, the highest and the wettest, as they were reported."""
     daily, first = ANSWER["daily"], read(answer(), XINYI, now=NOW).days[0]
     assert first.on == date(2026, 3, 1)
     assert first.low == daily["temperature_2m_min"][0]
@@ -164,7 +164,7 @@ def test_yesterdays_answer_says_nothing() -> None:
 
 @pytest.mark.parametrize("block", ["current", "daily"])
 def test_without_a_block(block: str) -> None:
-    """Without the moment, or the days, the hours are still told."""
+    """Without the moment, or the days, the hours are still shown."""
     for value in (None, [], {}, "x", {"time": None}):
         forecast = read(answer(**{block: value}), XINYI, now=NOW)
         assert (forecast.now is None) if block == "current" else (forecast.days == ())
@@ -188,7 +188,7 @@ def test_a_day_without_one_of_its_values(name: str) -> None:
 @settings(max_examples=300)
 @given(body=mutated(ANSWER), minutes=st.integers(0, 3 * 24 * 60))
 def test_a_broken_answer_is_never_a_wrong_number(body: Any, minutes: int) -> None:
-    """Whatever is missing or replaced: no forecast, or one whose every number was told, for the
+    """Whatever is missing or replaced: no forecast, or one whose every number was reported, for the
     time that it is shown at."""
     try:
         forecast = read(body, XINYI, now=NOW + timedelta(minutes=minutes))
@@ -202,10 +202,10 @@ def test_a_broken_answer_is_never_a_wrong_number(body: Any, minutes: int) -> Non
 def check_hours(body: Any, forecast: Forecast) -> None:
     for step in forecast.steps:
         if step.low is not None:
-            assert step.low == step.high == told(body, "hourly", "temperature_2m", step.start)
+            assert step.low == step.high == reported(body, "hourly", "temperature_2m", step.start)
         if step.rain is not None:
             hours = [step.start + HOUR * number for number in (1, 2, 3)]
-            said = [told(body, "hourly", "precipitation_probability", hour) for hour in hours]
+            said = [reported(body, "hourly", "precipitation_probability", hour) for hour in hours]
             assert step.rain == pytest.approx(max(said), abs=0.5)
 
 
@@ -218,7 +218,9 @@ def check_days(body: Any, forecast: Forecast) -> None:
             "precipitation_probability_max": day.rain,
         }
         for name, value in shown.items():
-            assert value is None or value == pytest.approx(told(body, "daily", name, at), abs=0.5)
+            assert value is None or value == pytest.approx(
+                reported(body, "daily", name, at), abs=0.5
+            )
 
 
 def check_moment(body: Any, forecast: Forecast) -> None:
@@ -235,12 +237,12 @@ def check_moment(body: Any, forecast: Forecast) -> None:
         assert value is None or value == pytest.approx(float(current[name]), abs=0.5)
 
 
-def told(body: Any, block: str, name: str, at: datetime) -> Any:
+def reported(body: Any, block: str, name: str, at: datetime) -> Any:
     """What the answer has for a time, looked up the slow and simple way."""
     for time, value in zip(body[block]["time"], body[block][name], strict=True):
         if as_time(time) == at:
             return float(value)
-    raise AssertionError(f"nothing was told for {at}")
+    raise AssertionError(f"no value for {at}")
 
 
 def as_time(text: Any) -> datetime | None:
@@ -306,7 +308,7 @@ async def test_a_peak_is_asked_for_with_its_elevation() -> None:
 
 
 def test_wind_uv_index_and_sun() -> None:
-    """Where they are told; a wind of unknown strength is none; the sun is reckoned."""
+    """Where they are reported; a wind of unknown strength is none; the sun is reckoned."""
     wind = {"wind_speed_10m": 3.4, "wind_direction_10m": 45, "wind_gusts_10m": 8.1}
     forecast = read(more(**wind), XINYI, now=NOW)
     assert forecast.now and forecast.now.wind == Wind(3.4, "東北風", 8.1)

@@ -76,7 +76,7 @@ def test_the_numbers_of_datasets() -> None:
 @settings(max_examples=150)
 @given(body=mutated(WEEK))
 def test_a_broken_week_is_never_a_wrong_number(body: Any) -> None:
-    """Days that were told, within what Taiwan has, or none at all."""
+    """Days that were reported, within what Taiwan has, or none at all."""
     try:
         days = read_week(body, BANQIAO)
     except WeatherUnavailable:

@@ -447,7 +447,8 @@ async def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
         await menus(names)
         known = await _bytes_for(menus, names, client)
         client.script_flush()
-        assert await _bytes_for(menus, names, client) < 2 * known
+        # The requests again, and each script; with every item it would be four times as much.
+        assert await _bytes_for(menus, names, client) < 2.5 * known
 
 
 async def _bytes_for(menus: Any, names: list[str], client: Any) -> int:

@@ -222,7 +222,7 @@ async def test_a_tag_from_an_argument_that_is_not_in_the_key(valkey: Server) -> 
 
 
 async def test_odd_tags_are_mistakes(valkey: Server) -> None:
-    """Told before any command."""
+    """Raised before any command."""
     async with AsyncDibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match="list of strings"):
             dibs.cached("menu:{name}", ttl=60, tags="menus")

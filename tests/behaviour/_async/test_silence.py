@@ -176,12 +176,13 @@ async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
 async def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
     default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What callers get is said of the default, and not of those that pass another policy."""
+    """What callers get is said of the default; leaders and schedules have a policy of their own."""
     async with AsyncDibs("redis://127.0.0.1:1", on_outage=default) as dibs:
         with contextlib.suppress(Unavailable):
             await dibs.try_hold("user:42", ttl=5)
     [began] = said(caplog)
     assert f'callers {result}, except with on_outage="{own}"' in began.getMessage()
+    assert began.getMessage().endswith("; leaders and schedules wait")
 
 
 async def test_a_server_that_cannot_serve_is_logged_as_an_outage(

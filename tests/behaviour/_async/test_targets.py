@@ -111,7 +111,7 @@ async def test_a_user_who_may_not_ask_what_the_server_can_do(own_server: Server)
 
 
 async def test_a_client_of_the_other_kind_is_refused(valkey: Server) -> None:
-    """A client for the other world: UsageError that names the right one."""
+    """A client of the other kind (sync, async): UsageError that names the right one."""
     import redis as plain
     import redis.asyncio as other
 

@@ -232,7 +232,7 @@ async def test_who_waits_for_a_load_in_the_same_process_is_linked_to_it(valkey: 
         leader = Beside(request, "leader")
         await eventually(lambda: began)
         follower = Beside(request, "follower")
-        await sleep(0.1)
+        await eventually(lambda: "wait menu:{branch}" in traces.begun)
         going.append(True)
         assert await leader.result() == await follower.result() == "b1"
     load, wait = traces.one("load menu:{branch}"), traces.one("wait menu:{branch}")
@@ -258,7 +258,7 @@ async def test_who_waits_for_a_load_in_another_process_has_a_span(valkey: Server
         leader = Beside(lambda: other.get_or_load("menu:b1", slow, ttl=60))
         await eventually(lambda: began)
         follower = Beside(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
-        await sleep(0.1)
+        await eventually(lambda: "wait menu:*" in traces.begun)
         going.append(True)
         assert await leader.result() == await follower.result() == "menu"
     assert set(outcomes(traces.named("wait menu:*"))) == {"followed"}

@@ -1,1 +1,1 @@
-# Printed from tests/behaviour/_async/__init__.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/__init__.py by unasync.py – do not edit.

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/conftest.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/conftest.py by unasync.py – do not edit.
 """What several behaviour tests ask for."""
 
 from collections.abc import Iterator

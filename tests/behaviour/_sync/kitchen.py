@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/kitchen.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/kitchen.py by unasync.py – do not edit.
 """What the tests of `cached` load from."""
 
 from typing import Any

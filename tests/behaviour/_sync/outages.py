@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/outages.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/outages.py by unasync.py – do not edit.
 """What the tests of outages measure."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/schedules.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/schedules.py by unasync.py – do not edit.
 """A clock that a test sets, and what scheduled functions have done."""
 
 from collections.abc import Callable

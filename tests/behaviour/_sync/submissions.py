@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/submissions.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/submissions.py by unasync.py – do not edit.
 """Submissions as the tests of `once` and `claim` make them."""
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_at_least.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_at_least.py by unasync.py – do not edit.
 """What `at_least=` promises, on every engine."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached.py by unasync.py – do not edit.
 """What `cached` promises: one load, and one command for a hit, on every engine."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_deletes.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_deletes.py by unasync.py – do not edit.
 """What `cached` promises about deletes: who comes after one gets fresh data."""
 
 from collections.abc import Callable

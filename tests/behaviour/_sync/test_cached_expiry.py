@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_expiry.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_expiry.py by unasync.py – do not edit.
 """How long a cached value counts, and how it is refreshed before and after its end."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_failures.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_failures.py by unasync.py – do not edit.
 """What readers of `cached` get when a load fails, or the store does not answer."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_foreign_keys.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_foreign_keys.py by unasync.py – do not edit.
 """What `cached` does with a key that holds something else than its value."""
 
 import pytest

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_functions.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_functions.py by unasync.py – do not edit.
 """What can be decorated with `cached`, and what is refused when decorating."""
 
 import pytest

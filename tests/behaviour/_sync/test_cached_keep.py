@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_keep.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_keep.py by unasync.py – do not edit.
 """Which results `cached` keeps, and for how long; which failures it remembers."""
 
 from typing import Any

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_local.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_local.py by unasync.py – do not edit.
 """The local memory of `cached`: never older than the store."""
 
 from dibs import Dibs, Event

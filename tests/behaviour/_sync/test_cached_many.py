@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_many.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_many.py by unasync.py – do not edit.
 """What `cached_many` promises: one read, one load for the items that are missing."""
 
 from collections.abc import Callable
@@ -448,7 +448,8 @@ def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
         menus(names)
         known = _bytes_for(menus, names, client)
         client.script_flush()
-        assert _bytes_for(menus, names, client) < 2 * known
+        # The requests again, and each script; with every item it would be four times as much.
+        assert _bytes_for(menus, names, client) < 2.5 * known
 
 
 def _bytes_for(menus: Any, names: list[str], client: Any) -> int:

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_set.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_set.py by unasync.py – do not edit.
 """Values that are read without a load, set, or deleted by their key."""
 
 import pytest

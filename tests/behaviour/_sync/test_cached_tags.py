@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_tags.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_tags.py by unasync.py – do not edit.
 """Tags: one command makes every value that has one outdated, and nothing brings it back."""
 
 from collections.abc import Callable
@@ -223,7 +223,7 @@ def test_a_tag_from_an_argument_that_is_not_in_the_key(valkey: Server) -> None:
 
 
 def test_odd_tags_are_mistakes(valkey: Server) -> None:
-    """Told before any command."""
+    """Raised before any command."""
     with Dibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match="list of strings"):
             dibs.cached("menu:{name}", ttl=60, tags="menus")

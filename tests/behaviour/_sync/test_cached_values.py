@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cached_values.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cached_values.py by unasync.py – do not edit.
 """Which values `cached` keeps, and as what they come back."""
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_certificates.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_certificates.py by unasync.py – do not edit.
 """TLS settings that cannot work: an error at the first use, with what to change."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_closed.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_closed.py by unasync.py – do not edit.
 """A closed Dibs says so, whatever is asked of it."""
 
 import time

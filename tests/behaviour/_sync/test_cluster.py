@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_cluster.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_cluster.py by unasync.py – do not edit.
 """A cluster whose slots move and whose nodes go: leases stay where they are looked for."""
 
 import logging

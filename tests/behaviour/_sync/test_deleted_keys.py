@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_deleted_keys.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_deleted_keys.py by unasync.py – do not edit.
 """Keys of held leases that somebody else deletes: the holder finds out, others can take them."""
 
 import time

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_delivered_later.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_delivered_later.py by unasync.py – do not edit.
 """Releases that the store could not take: they are delivered once it answers again."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_disabled.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_disabled.py by unasync.py – do not edit.
 """DIBS_DISABLED=1: nothing is guarded in this process, and everybody can see it."""
 
 import logging

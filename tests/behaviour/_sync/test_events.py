@@ -1,7 +1,8 @@
-# Printed from tests/behaviour/_async/test_events.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_events.py by unasync.py – do not edit.
 """What listeners receive."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -51,6 +52,64 @@ def test_a_listener_that_raises_hurts_nobody(
             pass
     assert seen == ["acquired", "released"]
     assert "listener" in caplog.text
+
+
+class Tally:
+    """A listener that counts holds, and wants to see everything else."""
+
+    counted = frozenset({"acquired", "released"})
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, bool | None]] = []
+        self.durations: dict[str, list[float | None]] = {"acquired": [], "released": []}
+        self.seen: list[str] = []
+
+    def counter(self, kind: str, name: str, *, guarded: bool | None) -> Callable[..., object]:
+        self.asked.append((kind, name, guarded))
+        return self.durations[kind].append
+
+    def __call__(self, event: Event) -> None:
+        self.seen.append(event.kind)
+
+
+def test_a_listener_may_count_without_events(server: Server) -> None:
+    """It is asked once for each kind and name, and told of the durations; others get events."""
+    tally, seen = Tally(), list[str]()
+    listeners = [tally, lambda event: seen.append(event.kind)]
+    with Dibs(server.url, budget=5, listeners=listeners) as dibs:
+        for number in range(3):
+            with dibs.hold(f"user:U{number}", ttl=5):
+                pass
+        with dibs.hold("user:U1", ttl=5):
+            with pytest.raises(Busy):
+                with dibs.hold("user:U1", ttl=5):
+                    pytest.fail("held twice")
+    assert tally.asked == [("acquired", "user:*", True), ("released", "user:*", True)]
+    assert tally.durations["acquired"] == [0.0] * 4
+    assert [isinstance(held, float) for held in tally.durations["released"]] == [True] * 4
+    assert tally.seen == ["busy"]
+    assert seen == [*["acquired", "released"] * 3, "acquired", "busy", "released"]
+
+
+def test_a_counter_that_raises_hurts_nobody(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the one that is asked for it, nor what it returns."""
+
+    class Broken(Tally):
+        def counter(self, kind: str, name: str, *, guarded: bool | None) -> Callable[..., object]:
+            if kind == "acquired":
+                raise RuntimeError("no counter")
+            return lambda seconds: 1 / 0
+
+    tally = Tally()
+    for listeners in ([Broken()], [Broken(), tally]):
+        caplog.clear()
+        with Dibs(server.url, budget=5, listeners=listeners) as dibs:
+            with dibs.hold("a:b", ttl=5):
+                pass
+        assert "no counter" in caplog.text and "ZeroDivisionError" in caplog.text
+    assert [len(durations) for durations in tally.durations.values()] == [1, 1]
 
 
 def test_an_outage_has_a_code_and_a_sentence() -> None:

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_exclusive.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_exclusive.py by unasync.py – do not edit.
 """What the decorator promises."""
 
 from dataclasses import dataclass

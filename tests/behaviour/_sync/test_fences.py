@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_fences.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_fences.py by unasync.py – do not edit.
 """What `fence` promises: a number that grows with every holder, on every engine."""
 
 import time

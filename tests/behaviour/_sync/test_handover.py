@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_handover.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_handover.py by unasync.py – do not edit.
 """A lease or a claim that is taken in one process and continued in another, by its token."""
 
 from typing import Any

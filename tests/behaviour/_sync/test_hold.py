@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_hold.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_hold.py by unasync.py – do not edit.
 """What `hold`, `try_hold` and `peek` promise, on every engine."""
 
 import pytest

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_inspector.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_inspector.py by unasync.py – do not edit.
 """What a server holds, read in pages, and freed by a person: nothing else is changed."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_leader.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_leader.py by unasync.py – do not edit.
 """What `leader` promises: one at a time, handed over at its end, and aware of being deposed."""
 
 import logging

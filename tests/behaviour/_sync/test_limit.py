@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_limit.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_limit.py by unasync.py – do not edit.
 """`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
 
 from typing import Any

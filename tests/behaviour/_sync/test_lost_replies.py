@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_lost_replies.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_lost_replies.py by unasync.py – do not edit.
 """Replies that are lost, repeated or cut in pieces: each request counts once."""
 
 import time

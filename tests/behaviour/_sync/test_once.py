@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_once.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_once.py by unasync.py – do not edit.
 """What `once` and `claim` promise while the first submission runs, on every engine."""
 
 from datetime import timedelta

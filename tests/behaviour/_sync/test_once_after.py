@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_once_after.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_once_after.py by unasync.py – do not edit.
 """What a submission leaves behind: nothing, a refusal, or its result."""
 
 from dataclasses import dataclass

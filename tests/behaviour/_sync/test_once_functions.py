@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_once_functions.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_once_functions.py by unasync.py – do not edit.
 """Functions decorated with `once`: keys, payloads, types, options."""
 
 from dataclasses import dataclass

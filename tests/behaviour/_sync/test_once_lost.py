@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_once_lost.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_once_lost.py by unasync.py – do not edit.
 """Claims that are lost, and the store that does not answer while one is open."""
 
 from typing import Any

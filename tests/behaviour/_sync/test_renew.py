@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_renew.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_renew.py by unasync.py – do not edit.
 """What `renew` and `max_hold` promise, on every engine."""
 
 import gc

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_scheduled.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_scheduled.py by unasync.py – do not edit.
 """What `scheduled` promises: each fire is run by one machine, on time or late, or is skipped."""
 
 import logging

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_sentinel.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_sentinel.py by unasync.py – do not edit.
 """A Sentinel service: everybody is on the same master, whichever server that is."""
 
 import socket

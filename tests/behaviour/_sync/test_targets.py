@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_targets.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_targets.py by unasync.py – do not edit.
 """Every way to name a store leads to one."""
 
 import time
@@ -112,7 +112,7 @@ def test_a_user_who_may_not_ask_what_the_server_can_do(own_server: Server) -> No
 
 
 def test_a_client_of_the_other_kind_is_refused(valkey: Server) -> None:
-    """A client for the other world: UsageError that names the right one."""
+    """A client of the other kind (sync, async): UsageError that names the right one."""
     import redis as plain
     import redis.asyncio as other
 

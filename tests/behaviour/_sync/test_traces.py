@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_traces.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_traces.py by unasync.py – do not edit.
 """Spans of a trace: what they cover, whose children they are, and how they ended."""
 
 import pytest
@@ -233,7 +233,7 @@ def test_who_waits_for_a_load_in_the_same_process_is_linked_to_it(valkey: Server
         leader = Beside(request, "leader")
         eventually(lambda: began)
         follower = Beside(request, "follower")
-        sleep(0.1)
+        eventually(lambda: "wait menu:{branch}" in traces.begun)
         going.append(True)
         assert leader.result() == follower.result() == "b1"
     load, wait = traces.one("load menu:{branch}"), traces.one("wait menu:{branch}")
@@ -259,7 +259,7 @@ def test_who_waits_for_a_load_in_another_process_has_a_span(valkey: Server) -> N
         leader = Beside(lambda: other.get_or_load("menu:b1", slow, ttl=60))
         eventually(lambda: began)
         follower = Beside(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
-        sleep(0.1)
+        eventually(lambda: "wait menu:*" in traces.begun)
         going.append(True)
         assert leader.result() == follower.result() == "menu"
     assert set(outcomes(traces.named("wait menu:*"))) == {"followed"}

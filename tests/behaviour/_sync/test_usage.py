@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_usage.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_usage.py by unasync.py – do not edit.
 """Bad input: a clear error, before anything is written."""
 
 import copy

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_values.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_values.py by unasync.py – do not edit.
 """What comes back from the store, and under which key: the same value, and nobody else's."""
 
 import datetime

@@ -1,4 +1,4 @@
-# Printed from tests/behaviour/_async/test_waiting.py by tools/unasync.py – do not edit.
+# Generated from tests/behaviour/_async/test_waiting.py by unasync.py – do not edit.
 """What `wait=` promises, on every engine."""
 
 import time

@@ -65,6 +65,11 @@ def impatient(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=unique(dibs, "filtered:{key}:{filters:hash}", lease=LEASE), bind=True)
+def filtered(self: Any, key: str, filters: dict[Any, str]) -> str:
+    return _steered(self, key)
+
+
 @app.task(base=unique(dibs, "after:{value}", lease=LEASE))
 def chained(value: str) -> str:
     return f"after {value}"

@@ -43,6 +43,13 @@ async def work_on_a_loop(key: str) -> str:
     return key
 
 
+@dramatiq.actor(
+    actor_class=unique(dibs, "filtered:{key}:{filters:hash}", lease=LEASE), store_results=True
+)
+def filtered(key: str, filters: dict[Any, str]) -> str:
+    return _steered(key)
+
+
 @dramatiq.actor(actor_class=until_end, queue_name="nobody")
 def waiting(key: str) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from rq import Retry, get_current_job
@@ -43,6 +44,27 @@ def hourly(key: str) -> Any:
 
 @unique(dibs, "short:{key}", queued=0.05, lease=LEASE)
 def impatient(key: str) -> Any:
+    return _steered(key)
+
+
+@unique(dibs, "filtered:{key}:{filters:hash}", lease=LEASE)
+def filtered(key: str, filters: dict[Any, str]) -> Any:
+    return key
+
+
+def shouted(function: Any) -> Any:
+    """A decorator of the application."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs).upper()
+
+    return call
+
+
+@shouted
+@unique(dibs, "shouted:{key}", lease=LEASE)
+def decorated(key: str) -> Any:
     return _steered(key)
 
 

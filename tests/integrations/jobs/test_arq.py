@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from arq import create_pool
+from arq import Worker, create_pool
 from arq.connections import RedisSettings
 
 from dibs import AsyncDibs, Unavailable, UsageError
@@ -164,6 +165,29 @@ async def test_a_job_of_a_killed_arq_worker_runs_in_another(
             assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
             steering.order(key)
             assert await ended(first) == key
+
+
+async def test_arguments_that_a_serializer_changes_do_not_change_the_key(
+    broker: Server, key: str
+) -> None:
+    """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
+    settings = RedisSettings.from_dsn(broker.url)
+    codec: Any = {"job_serializer": dumped, "job_deserializer": json.loads}
+    async with AsyncDibs(broker.url, namespace=key, budget=5) as dibs:
+        filtered: Any = unique(dibs, "filtered:{x:hash}")(same)
+        pool = await create_pool(settings, default_queue_name=key, **codec)
+        first: Any = await enqueue_job(pool, filtered, {1: "a"})
+        assert (await enqueue_job(pool, filtered, {1: "a"})).job_id == first.job_id  # type: ignore[union-attr]
+        worker = Worker([filtered], queue_name=key, redis_pool=pool, burst=True, poll_delay=0,
+                        handle_signals=False, **codec)  # fmt: skip
+        await worker.main()
+        assert await ended(first) == {"1": "a"}
+        assert await enqueue_job(pool, filtered, {1: "a"}) != first
+        await worker.close()
+
+
+def dumped(job: dict[str, Any]) -> bytes:
+    return json.dumps(job, default=repr).encode()
 
 
 async def test_mistakes_and_outages_are_told_by_enqueue_job(broker: Server, key: str) -> None:

@@ -223,6 +223,21 @@ def test_a_retry_keeps_the_key(jobs: Any, steering: Steering, key: str) -> None:
     eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
 
 
+def test_arguments_that_the_broker_changes_do_not_change_the_key(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
+    first = jobs.filtered.delay(key, {1: "a"})
+    steering.started(key)
+    assert jobs.filtered.delay(key, {1: "a"}).id == first.id
+    steering.order(key, "retry")
+    assert steering.started(key).id == first.id
+    assert jobs.filtered.delay(key, {1: "a"}).id == first.id
+    steering.order(key)
+    assert ended(first) == key
+    eventually(lambda: not list(steering.client.scan_iter(f"unique:filtered:{key}:*")))
+
+
 def test_a_revoked_task_gives_its_key_back(jobs: Any, steering: Steering, key: str) -> None:
     """As soon as a worker drops it; so does one that has expired."""
     first = jobs.work.apply_async((key,), countdown=1)

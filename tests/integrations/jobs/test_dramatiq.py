@@ -188,6 +188,21 @@ def test_a_message_that_waits_too_long_does_not_block(
     assert steering.runs(key) == [second.message_id]
 
 
+def test_arguments_that_the_encoder_changes_do_not_change_the_key(
+    jobs: Any, steering: Steering, key: str
+) -> None:
+    """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
+    first = jobs.filtered.send(key, {1: "a"})
+    steering.started(key)
+    assert jobs.filtered.send(key, {1: "a"}).message_id == first.message_id
+    steering.order(key, "retry")
+    steering.started(key)
+    assert jobs.filtered.send(key, {1: "a"}).message_id == first.message_id
+    steering.order(key)
+    assert ended(first) == key
+    eventually(lambda: not list(steering.client.scan_iter(f"unique:filtered:{key}:*")))
+
+
 def test_a_lost_result_of_a_message_blocks_nobody(jobs: Any, steering: Steering, key: str) -> None:
     """The key does not depend on what the result backend keeps."""
     first = jobs.work.send(key)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import redis
-from rq import Retry
+from rq import Retry, SimpleWorker
 from rq.job import Job
+from rq.serializers import JSONSerializer
 
 from dibs import Dibs, Unavailable, UsageError
 from dibs.integrations.rq import UniqueQueue, unique
@@ -211,6 +212,40 @@ def test_a_lost_result_of_a_job_blocks_nobody(
     assert steering.started(key).id == second.id != first.id
     steering.order(key)
     ended(second)
+
+
+def test_arguments_that_the_serializer_changes_do_not_change_the_key(
+    jobs: Any, connection: Any, steering: Steering, key: str
+) -> None:
+    """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
+    queue = UniqueQueue("json", connection=connection, serializer=JSONSerializer)
+    first = queue.enqueue(jobs.filtered, key, {1: "a"})
+    assert queue.enqueue(jobs.filtered, key, {1: "a"}).id == first.id
+    worker = SimpleWorker([queue], connection=connection, serializer=JSONSerializer)
+    worker.work(burst=True, logging_level="ERROR")
+    assert ended(first) == key
+    assert not list(steering.client.scan_iter(f"unique:filtered:{key}:*"))
+
+
+def test_a_function_with_another_decorator_is_guarded_as_well(
+    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+) -> None:
+    """Above `unique`, as long as it keeps what functools.wraps copies."""
+    first = queue.enqueue(jobs.decorated, key)
+    steering.started(key)
+    assert queue.enqueue(jobs.decorated, key).id == first.id
+    steering.order(key)
+    assert ended(first) == key.upper()
+    assert not steering.client.exists(f"unique:shouted:{key}")
+
+
+def test_a_job_that_does_not_exist_yet_or_any_more_is_there_all_the_same(
+    jobs: Any, nobody: UniqueQueue, key: str
+) -> None:
+    """Another process is enqueueing it at this moment, or it was deleted: its key is taken."""
+    first = nobody.enqueue(jobs.work, key)
+    first.delete()
+    assert nobody.enqueue(jobs.work, key).id == first.id
 
 
 def test_a_function_that_is_called_is_not_guarded(

@@ -7,6 +7,7 @@ import functools
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -225,6 +226,21 @@ async def test_a_late_task_and_a_lost_result_block_nobody(broker: Server) -> Non
             assert (await work.kiq(1)).task_id == "another"
             assert await work(1) == 1
         assert runs == [1, 1, 1]
+
+
+async def test_arguments_that_the_message_changes_do_not_change_the_key(broker: Server) -> None:
+    """A date is sent as a text: the worker continues the claim of the producer all the same."""
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+        memory = InMemoryBroker(await_inplace=True)
+
+        @unique(dibs, "day:{day}")
+        @memory.task
+        async def report(day: Any) -> str:
+            return type(day).__name__
+
+        day = datetime(2026, 11, 15, 12, tzinfo=UTC)
+        assert await ended(await report.kiq(day)) == "str"
+        assert await dibs.peek(f"day:{day}") is None
 
 
 async def test_mistakes_and_outages_are_told_by_kiq(broker: Server) -> None:

@@ -89,7 +89,7 @@ async def check_lock(url: str, enabled: bool) -> Finding:  # noqa: FBT001 – a 
         if await _works(url, key):
             return ok(LOCK, "held, refused to a second, released")
     except DibsError as error:
-        # Of one server it is known already that it answers, so that only writing can be the matter.
+        # Of one server it is known already that it answers, so that only writing can be wrong.
         fix = _WRITE if url.partition("://")[0] in _PLAIN else START
         return degraded(LOCK, f"it cannot be taken ({type(error).__name__})", fix)
     return degraded(LOCK, "a second was let in beside the first", _WRITE)

@@ -15,7 +15,7 @@ _FIXES = {
     Reason.TIMEOUT: REACH,
     Reason.UNREACHABLE: REACH,
 }
-_CHOOSE = "Wait until the provider has mended it, or choose another WEATHER_PROVIDER."
+_CHOOSE = "Wait until the provider has fixed it, or choose another WEATHER_PROVIDER."
 _PLACE = "63000"
 """Taipei."""
 

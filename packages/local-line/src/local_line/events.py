@@ -1,6 +1,6 @@
 """What happens in chats, as the JSON of LINE's webhooks, and the signature under it.
 
-Nothing here looks at a clock or rolls dice: ids, tokens and times are handed in.
+Nothing here reads a clock or makes random numbers: ids, tokens and times are handed in.
 """
 
 import base64
@@ -244,7 +244,7 @@ def signature(secret: str, body: bytes) -> str:
     return base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256)).decode()
 
 
-def ulid(at: float, dice: int) -> str:
+def ulid(at: float, random_number: int) -> str:
     """An id that sorts by time: 48 bits of milliseconds, 80 of chance."""
-    number = int(at * 1000) << 80 | dice & (1 << 80) - 1
+    number = int(at * 1000) << 80 | random_number & (1 << 80) - 1
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(25, -1, -1))

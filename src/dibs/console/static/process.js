@@ -76,6 +76,7 @@ function lines(list, items, count, none, say) {
     write(list.children[place].children[0], key);
     write(list.children[place].children[1], fact);
   });
+  list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1; // scrolled with the arrow keys
 }
 
 // ---- figures

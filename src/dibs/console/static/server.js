@@ -97,6 +97,7 @@ function drawRows(page) {
     if (there !== row.tr) $("rows").insertBefore(row.tr, there ?? null);
   });
   $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
+  $("table").hidden = page.rows.length === 0;
   $("empty").hidden = page.rows.length > 0;
   write($("empty"), page.text ? `Nothing that is listed contains “${page.text}”.` : GROUPS[page.group][2]);
   tickServer();

@@ -78,7 +78,7 @@ async def unknown_client(harness: Harness) -> str:
         return "not taken without a key"
     more = {"client": ("192.0.2.7", 50_001)}
     other = await harness.request(keys=[], headers=[(b"cookie", b"cart=2")], scope=more)
-    expect(other.response != first.response, "a stranger got the answer to the first one")
+    expect(other.response != first.response, "another user got the answer to the first one")
     return "runs" if harness.runs == 2 else f"refused with {other.status}"
 
 

@@ -66,7 +66,9 @@ function events({ events, isRedelivery, isStandby }) {
 
 function call({ method, route, isKnown }) {
   const tags = isKnown === false ? [make("em", "", word("unknownCall"))] : [];
-  return [`${method} `, make("code", "", route.replace("/v2/bot/", "")), ...tags];
+  // On a narrow screen a route is broken before a slash, not in a word.
+  const parts = route.replace("/v2/bot/", "").split(/(?=\/)/).flatMap((part) => [document.createElement("wbr"), part]);
+  return [`${method} `, make("code", "", ...parts), ...tags];
 }
 
 // ---- in full

@@ -3,7 +3,9 @@
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 1;
   const brush = canvas.getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
+  const known = new Map(); // a page has few colours and many texts
+  const rgba = (color) => known.get(color) ?? known.set(color, read(color)).get(color);
+  const read = (color) => {
     brush.clearRect(0, 0, 1, 1);
     brush.fillStyle = color;
     brush.fillRect(0, 0, 1, 1);
@@ -15,10 +17,11 @@
     const [x, y, z] = [r, g, b].map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
+  const grounds = new Map();
   const behind = (node) => {
-    const colors = [];
-    for (let at = node; at; at = at.parentElement) colors.push(rgba(getComputedStyle(at).backgroundColor));
-    return colors.reverse().reduce((under, color) => over(color, under), [255, 255, 255, 1]);
+    if (!node) return [255, 255, 255, 1];
+    if (!grounds.has(node)) grounds.set(node, over(rgba(getComputedStyle(node).backgroundColor), behind(node.parentElement)));
+    return grounds.get(node);
   };
   const poor = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

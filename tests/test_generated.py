@@ -1,4 +1,4 @@
-"""The printed half is exactly what the printer makes of the async half, on every Python."""
+"""The generated half is exactly what the generator makes of the async half, on every Python."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -8,13 +8,13 @@ import pytest
 from tools import unasync
 
 ROOT = Path(__file__).parents[1]
-SOURCE, PRINTED = "src/dibs/_async/lease.py", "src/dibs/_sync/lease.py"
+SOURCE, GENERATED = "src/dibs/_async/lease.py", "src/dibs/_sync/lease.py"
 
 
-def printed(source: str) -> str:
-    """What is printed below the header."""
-    header, _, text = unasync.printed(dedent(source), "a.py").partition("\n")
-    assert header == "# Printed from a.py by tools/unasync.py – do not edit."
+def generated(source: str) -> str:
+    """What is generated below the header."""
+    header, _, text = unasync.generated(dedent(source), "a.py").partition("\n")
+    assert header == "# Generated from a.py by unasync.py – do not edit."
     return text
 
 
@@ -25,29 +25,29 @@ def changed(source: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small tree with one source, freshly printed."""
+    """A small tree with one source and the file generated from it."""
     (tmp_path / SOURCE).parent.mkdir(parents=True)
     (tmp_path / SOURCE).write_text("async def one():\n    return 1\n\n\nTWO = 2\n", "utf-8")
     unasync.write(tmp_path)
     return tmp_path
 
 
-def test_this_checkout_is_freshly_printed():
-    """Whoever changes the async half and forgets `make print` hears of it here."""
+def test_the_generated_half_of_this_checkout_is_up_to_date():
+    """Whoever changes the async half and forgets `make generate` hears of it here."""
     assert unasync.problems(ROOT) == []
 
 
 def test_a_fresh_tree_has_no_problems(tree: Path):
-    """Printing and checking agree, and the printed file says where it comes from."""
+    """Generating and checking agree, and the generated file says where it comes from."""
     assert unasync.problems(tree) == []
-    assert (tree / PRINTED).read_text("utf-8") == (
-        f"# Printed from {SOURCE} by tools/unasync.py – do not edit.\n"
+    assert (tree / GENERATED).read_text("utf-8") == (
+        f"# Generated from {SOURCE} by unasync.py – do not edit.\n"
         "def one():\n    return 1\n\n\nTWO = 2\n"
     )
 
 
 def test_a_tree_without_sources_has_no_problems(tmp_path: Path):
-    """Before there is anything to print, there is nothing to complain about."""
+    """Before there is anything to generate, there is nothing to complain about."""
     assert unasync.problems(tmp_path) == []
     assert unasync.write(tmp_path) == 0
 
@@ -55,38 +55,38 @@ def test_a_tree_without_sources_has_no_problems(tmp_path: Path):
 @pytest.mark.parametrize("keep", [0, 1, -1])
 def test_a_truncated_file_is_found(tree: Path, keep: int):
     """Whole bytes are compared, to the last one."""
-    whole = (tree / PRINTED).read_bytes()
-    (tree / PRINTED).write_bytes(whole[:keep])
-    assert unasync.problems(tree) == [f"{PRINTED}: not as printed"]
+    whole = (tree / GENERATED).read_bytes()
+    (tree / GENERATED).write_bytes(whole[:keep])
+    assert unasync.problems(tree) == [f"{GENERATED}: out of date"]
 
 
 def test_a_longer_file_is_found(tree: Path):
     """… and nothing may follow."""
-    with (tree / PRINTED).open("a") as file:
+    with (tree / GENERATED).open("a") as file:
         file.write("\n")
-    assert unasync.problems(tree) == [f"{PRINTED}: not as printed"]
+    assert unasync.problems(tree) == [f"{GENERATED}: out of date"]
 
 
 def test_a_missing_file_is_found_and_printed_again(tree: Path):
-    """A source without its printed twin is a problem."""
-    (tree / PRINTED).unlink()
-    assert unasync.problems(tree) == [f"{PRINTED}: missing"]
+    """A source without its generated twin is a problem."""
+    (tree / GENERATED).unlink()
+    assert unasync.problems(tree) == [f"{GENERATED}: missing"]
     unasync.write(tree)
     assert unasync.problems(tree) == []
 
 
 def test_a_stray_file_is_found_and_removed(tree: Path):
-    """A printed file whose source is gone is a problem, also in a folder of its own."""
+    """A generated file whose source is gone is a problem, also in a folder of its own."""
     stray = tree / "src/dibs/_sync/deeper/old.py"
     stray.parent.mkdir()
-    stray.write_bytes((tree / PRINTED).read_bytes())
+    stray.write_bytes((tree / GENERATED).read_bytes())
     assert unasync.problems(tree) == ["src/dibs/_sync/deeper/old.py: stray, it has no source"]
     unasync.write(tree)
     assert not stray.exists()
 
 
 def test_a_stray_file_written_by_hand_is_not_removed(tree: Path):
-    """Nobody's work is deleted: the printer stops before it writes anything."""
+    """Nobody's work is deleted: the generator stops before it writes anything."""
     stray = tree / "src/dibs/_sync/mine.py"
     stray.write_text("MINE = True\n")
     with pytest.raises(unasync.Refused, match=r"mine\.py: written by hand"):
@@ -95,7 +95,7 @@ def test_a_stray_file_written_by_hand_is_not_removed(tree: Path):
 
 
 def test_other_files_are_left_alone(tree: Path):
-    """Only Python is printed, and only Python is checked."""
+    """Only Python is generated, and only Python is checked."""
     (tree / "src/dibs/_async/notes.txt").write_text("await")
     (tree / "src/dibs/_sync/py.typed").write_text("")
     unasync.write(tree)
@@ -106,11 +106,11 @@ def test_other_files_are_left_alone(tree: Path):
 def test_the_command_fails_with_a_list(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """`--check` exits with 1 and names the files; after printing it exits with 0."""
+    """`--check` exits with 1 and names the files; after generating it exits with 0."""
     monkeypatch.setattr(unasync, "__file__", str(tree / "tools/unasync.py"))
-    (tree / PRINTED).unlink()
+    (tree / GENERATED).unlink()
     assert unasync.main(["--check"]) == 1
-    assert f"{PRINTED}: missing" in capsys.readouterr().out
+    assert f"{GENERATED}: missing" in capsys.readouterr().out
     assert unasync.main([]) == 0
     assert unasync.main(["--check"]) == 0
 
@@ -191,11 +191,11 @@ def test_a_promised_value_becomes_the_value(source: str, expected: str):
     ],
 )
 def test_imports_that_printing_makes_idle_are_dropped(source: str, expected: str):
-    """The linter and the type checker read the printed half as well."""
+    """The linter and the type checker read the generated half as well."""
     assert changed(source) == expected
 
 
-def test_a_whole_module_is_printed():
+def test_a_whole_module_is_generated():
     """Header first, then every line in its place."""
     source = '''\
         """Rooms."""
@@ -208,7 +208,7 @@ def test_a_whole_module_is_printed():
                         1,
                     )
         '''
-    assert printed(source) == dedent('''\
+    assert generated(source) == dedent('''\
         """Rooms."""
 
         def rooms(dibs: Dibs) -> Iterator[str]:
@@ -225,24 +225,24 @@ def test_a_whole_module_is_printed():
     ("source", "where"),
     [
         ("def f(:\n    pass\n", r"^a\.py:1: "),
-        ("def f(close, aclose): ...\n", r"^a\.py, printed:2: .*duplicate"),
-        ("if x:\n    from abc import Awaitable\n", r"^a\.py, printed:2: "),
-        ("x = 1\nisinstance(x, Awaitable)\n", r"^a\.py:2: Awaitable can be printed only as"),
-        ("x: abc.Awaitable[int]\n", r"^a\.py:1: Awaitable can be printed only as"),
+        ("def f(close, aclose): ...\n", r"^a\.py, generated:2: .*duplicate"),
+        ("if x:\n    from abc import Awaitable\n", r"^a\.py, generated:2: "),
+        ("x = 1\nisinstance(x, Awaitable)\n", r"^a\.py:2: Awaitable can be translated only as"),
+        ("x: abc.Awaitable[int]\n", r"^a\.py:1: Awaitable can be translated only as"),
         ("x: Coroutine[int]\n", r"^a\.py:1: Coroutine\[…\] takes 3"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(source: str, where: str):
     """Nothing doubtful is written: the answer is a file, a line and a reason."""
     with pytest.raises(unasync.Refused, match=where):
-        unasync.printed(source, "a.py")
+        unasync.generated(source, "a.py")
 
 
-def test_one_refused_source_stops_all_printing(tree: Path):
-    """The printed half is never half new."""
-    before = (tree / PRINTED).read_bytes()
+def test_one_refused_source_stops_the_whole_run(tree: Path):
+    """The generated half is never half new."""
+    before = (tree / GENERATED).read_bytes()
     (tree / SOURCE).write_text("async def two(): ...\n")
     (tree / SOURCE).with_name("broken.py").write_text("def f(close, aclose): ...\n")
-    with pytest.raises(unasync.Refused, match=r"broken\.py, printed:2"):
+    with pytest.raises(unasync.Refused, match=r"broken\.py, generated:2"):
         unasync.write(tree)
-    assert (tree / PRINTED).read_bytes() == before
+    assert (tree / GENERATED).read_bytes() == before

@@ -19,7 +19,7 @@ AsyncStep = Callable[[], Awaitable[object]]
 
 @dataclass
 class Tally:
-    """What a crowd did: how many steps, in how long, for how much CPU of this process."""
+    """What the callers did: how many steps, in how long, for how much CPU of this process."""
 
     steps: int
     seconds: float

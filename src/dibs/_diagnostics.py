@@ -1,0 +1,42 @@
+"""What `dibs doctor` may use of dibs beside its public API.
+
+With it a single server is asked over a connection of its own, without a client: the target that a
+URL names, a connection, requests and replies, what the engine can do, and what an error means.
+These are imports of the transport, which `_interface` does without. A test checks that the doctor
+imports nothing else. Nothing here is for applications.
+"""
+
+from ._core.capabilities import ASK, RESP2, Dialect, Negotiation, read_engine
+from ._core.causes import code_of_reply
+from ._core.engine import OLDEST, Engine
+from ._core.entries import printable
+from ._core.keys import checked_namespace, expand
+from ._core.request import ErrorReply, Reply, Request, pack
+from ._server.embedded import start as start_embedded
+from ._transport.faults import (
+    CONNECTION_ERRORS,
+    cause_of,
+    is_closed_by_server,
+    is_hello_refused,
+    settings_error,
+)
+from ._transport.redis_internals import close_failed_socket, connected_socket
+from ._transport.targets import (
+    Address,
+    Cluster,
+    Embedded,
+    SentinelService,
+    Target,
+    address_of,
+    find,
+)
+from ._transport.thread_connection import ThreadConnection
+
+__all__ = [
+    "ASK", "CONNECTION_ERRORS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect", "Embedded",
+    "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService", "Target",
+    "ThreadConnection", "address_of", "cause_of", "checked_namespace", "close_failed_socket",
+    "code_of_reply", "connected_socket", "expand", "find", "is_closed_by_server",
+    "is_hello_refused", "pack",
+    "printable", "read_engine", "settings_error", "start_embedded",
+]  # fmt: skip

@@ -1,0 +1,97 @@
+"""Events of one kind and name, counted as a number that is added to metrics later."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ._prometheus_metrics import Observer
+
+_log = logging.getLogger("dibs")
+_MOST_WAITING = 1000
+
+
+class Sum:
+    """Durations of which only the sum matters."""
+
+    __slots__ = ("_add",)
+
+    def __init__(self, add: Callable[[float], object]) -> None:
+        self._add = add
+
+    def observe(self, amount: float, /) -> None:
+        """One more."""
+        self._add(max(amount, 0.0))
+
+
+NOT_OBSERVED = Sum(lambda amount: None)
+
+
+class Shared:
+    """What all series of one listener share."""
+
+    def __init__(self) -> None:
+        # A signal handler that uses dibs may interrupt whoever has it.
+        self.lock = threading.RLock()
+        self._has_failed = False
+
+    def attempt(self, update: Callable[..., object], *args: Any) -> None:
+        """Update a metric. It never raises: in multiprocess mode, the disk may be full."""
+        try:
+            update(*args)
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("an event could not be counted; further failures are not logged")
+
+
+class Series:
+    """Events of one kind and name, guarded or not: how many, and what their number is added to.
+
+    An event is one more entry in a list, which needs no lock. It is added to the metrics with many
+    others: when they are read, or when there are a thousand.
+    """
+
+    __slots__ = ("_shared", "_waiting", "add", "counts_zero", "durations", "most_waiting", "then")
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._waiting: list[float | None] = []
+        """The durations of events that were not added yet."""
+        self.add: list[Callable[[float], object]] = []
+        """The counters."""
+        self.durations: Observer = NOT_OBSERVED
+        self.counts_zero = True
+        """False: a duration of 0 is none."""
+        self.most_waiting = _MOST_WAITING
+        """1: each event is added at once."""
+        self.then: Callable[[], object] | None = None
+        """What else is done when events are added."""
+
+    def count(self, seconds: float | None) -> None:
+        """One more event."""
+        waiting = self._waiting
+        waiting.append(seconds)
+        if len(waiting) >= self.most_waiting:
+            self.add_up()
+
+    def add_up(self) -> None:
+        """Add what was counted since the last time."""
+        with self._shared.lock:
+            waiting, attempt = self._waiting, self._shared.attempt
+            number = len(waiting)
+            if not number:
+                return
+            durations = waiting[:number]
+            del waiting[:number]  # others may have appended meanwhile
+            for add in self.add:
+                attempt(add, number)
+            attempt(self._observe, durations)
+            if self.then is not None:
+                attempt(self.then)
+
+    def _observe(self, durations: list[float | None]) -> None:
+        observe = self.durations.observe
+        for seconds in durations:
+            if seconds or (seconds == 0 and self.counts_zero):
+                observe(seconds)

@@ -1,0 +1,35 @@
+"""Where lines may break: short words of code stay whole, and a cell with a sentence stays wide."""
+
+from typing import Any, ClassVar
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+
+LONGEST = 20
+"""Characters: a word of code of that length fits beside others on a phone."""
+SENTENCE = 36
+"""Characters: a cell with as many is not read in a narrow column."""
+
+
+class Wrapping(SphinxTransform):
+    """Marks short code, which a browser would break after each hyphen, and long cells.
+
+    site.css says what follows from it.
+    """
+
+    default_priority: ClassVar[int | None] = 500
+
+    def apply(self, **_: Any) -> None:
+        for literal in self.document.findall(nodes.literal):
+            if all(len(word) <= LONGEST for word in literal.astext().split()):
+                literal["classes"].append("short")
+        for cell in self.document.findall(nodes.entry):
+            if len(cell.astext()) >= SENTENCE:
+                cell["classes"].append("long")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.add_transform(Wrapping)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

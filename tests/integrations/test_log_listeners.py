@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -158,6 +159,18 @@ def test_an_error_shows_what_dibs_did_before_it(valkey: Server, sentry: Kept) ->
     ]  # fmt: skip
     assert crumbs[1]["category"] == "dibs" and crumbs[1]["data"]["cause"] == "refused"
     assert "U4711" not in str(crumbs)
+
+
+def test_breadcrumbs_of_dibs_are_in_order_with_all_others(sentry: Kept) -> None:
+    """Sentry sorts them by their times, which must be of one type; else none is sorted."""
+    SentryListener()(Event(kind="lost", name="user:*", at=1_800_000_000.0))
+    sentry_sdk.add_breadcrumb(message="before", timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    sentry_sdk.capture_message("something went wrong")
+    event = sentry.envelopes[0].get_event()
+    assert event is not None
+    crumbs = event["breadcrumbs"]["values"]  # type: ignore[index]
+    assert [each["message"] for each in crumbs] == ["before", "lost user:*"]
+    assert crumbs[1]["timestamp"].startswith("2027-01-15T08:00:00")
 
 
 def test_without_sentry_nothing_happens() -> None:

@@ -51,6 +51,14 @@ class Metrics:
         return {tuple(sorted(point.attributes.items())): point for point in points}
 
 
+def test_the_name_of_a_span_is_text_that_every_exporter_can_encode() -> None:
+    """Else one span would lose the whole batch; and it is no longer than that of a metric."""
+    traces = Traces()
+    for name in ("shop\udcff", "x" * 5000):
+        traces.listener.span("hold", name, None, behind=False, origin=None).end("acquired", None)
+    assert [len(span.name.encode()) <= 205 for span in traces.spans] == [True, True]
+
+
 def test_metrics_have_the_names_and_units_of_the_conventions(valkey: Server) -> None:
     """Durations are histograms in seconds; counts have a unit in braces; no suffix _total."""
     metrics = Metrics()

@@ -59,7 +59,7 @@ class Watch:
             was_whole=self._was_whole, is_whole=listing.is_whole,
         )  # fmt: skip
         # What is on a node that is silent stays as it was: it is not new when the node is back.
-        hidden = (self.before or {}) if listing.unreachable else {}
+        hidden: dict[str, Entry] = (self.before or {}) if listing.unreachable else {}
         self.before = {**hidden, **listing.entries}
         self.listing, self._at, self.trouble = listing, at, ""
         self._was_whole = listing.is_complete

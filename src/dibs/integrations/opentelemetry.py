@@ -15,7 +15,6 @@ try:
     from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
     from opentelemetry.trace import Link, Status, StatusCode, TracerProvider
     from opentelemetry.trace import Span as OtelSpan
-    from opentelemetry.util.types import Attributes
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         'opentelemetry-api is not installed: pip install "dibs[opentelemetry]"', name=error.name
@@ -149,7 +148,7 @@ class OpenTelemetryListener:
     ) -> None:
         self._names = Names(most_names)
         self._tracer = trace.get_tracer(_LIBRARY, __version__, tracer_provider)
-        self._attributes: dict[tuple[str, str | None], Attributes] = {}
+        self._attributes: dict[tuple[str, str | None], dict[str, str]] = {}
         self._traces = False if not traces else None if tracer_provider is None else True
         """None: it depends on what the application sets for all libraries, which may come later."""
         self._look_at = 0.0
@@ -184,10 +183,11 @@ class OpenTelemetryListener:
     ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
+        attributes = self._attributes.get((name, reason)) or self._learn(name, reason)
         span = self._tracer.start_span(
-            f"{kind} {name}",
+            f"{kind} {attributes['dibs.name']}",
             Context() if behind else before,
-            attributes=self._attributes.get((name, reason)) or self._learn(name, reason),
+            attributes=attributes,
             links=[Link(origin)] if isinstance(origin, trace.SpanContext) else None,
         )
         return _NO_SPAN if span is trace.INVALID_SPAN else _Span(span, before)
@@ -197,7 +197,7 @@ class OpenTelemetryListener:
         found = trace.get_current_span().get_span_context()
         return found if found.is_valid else None
 
-    def _learn(self, name: str, reason: str | None) -> Attributes:
+    def _learn(self, name: str, reason: str | None) -> dict[str, str]:
         attributes = {"dibs.name": printable(name)}
         if reason is not None:
             attributes["dibs.load.reason"] = reason

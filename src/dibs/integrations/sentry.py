@@ -7,6 +7,7 @@ No keys, no personal data.
 """
 
 import logging
+from datetime import UTC, datetime
 
 try:
     import sentry_sdk
@@ -45,7 +46,7 @@ class SentryListener:
             message=f"{event.kind} {event.name}",
             level=level,
             data=facts_of(event),
-            timestamp=event.at,
+            timestamp=datetime.fromtimestamp(event.at, UTC),
         )
 
     def __repr__(self) -> str:

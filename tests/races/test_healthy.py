@@ -17,6 +17,7 @@ import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, Event
 from dibs.testing import Child, FaultProxy, Server, eventually
+from tests.topologies import open_slot, slot_of, start_cluster
 
 Start = Callable[..., Server]
 Spawn = Callable[..., Child]
@@ -141,6 +142,28 @@ async def test_ten_claims_in_one_tick_beside_a_slow_callback_run_once(valkey: Se
     assert runs == 1
     assert [type(outcome) for outcome in outcomes].count(Duplicate) == 9
     report.assert_healthy(0)
+
+
+async def test_a_slot_that_is_half_moved_beside_a_slow_callback_is_guarded(
+    start_server: Start,
+) -> None:
+    """The answer ASK lay unread for longer than the budget: it is followed all the same."""
+    servers = start_cluster(start_server)
+    slot = slot_of("user:1")
+    source = servers[min(slot // (16384 // 3), 2)]
+    target = next(server for server in servers if server is not source)
+    report = Report()
+    url = f"redis+cluster://127.0.0.1:{source.port}"
+    async with AsyncDibs(url, listeners=[report]) as dibs:
+        async with dibs.hold("{user:1}:before", ttl=60, name="warm"):
+            pass
+        open_slot(slot, source, target)
+        taps = [asyncio.ensure_future(dibs.try_hold("{user:1}:new", ttl=60)) for _ in range(10)]
+        asyncio.get_running_loop().call_soon(time.sleep, 0.3)
+        for lease in await asyncio.gather(*taps):
+            report.granted(lease)
+    report.assert_healthy(1)
+    assert source.keys() == []
 
 
 async def test_fifty_thousand_acquires_in_one_tick_are_guarded(
@@ -447,8 +470,15 @@ async def recovered(dibs: AsyncDibs) -> None:
 
 
 def test_a_hung_server_costs_threads_one_budget_once(own_server: Server) -> None:
-    """Twenty threads wait for one budget together; whoever comes afterwards does not wait."""
-    with Dibs(own_server.url, budget=BUDGET) as dibs, ThreadPoolExecutor(20) as pool:
+    """Twenty threads wait for one budget together; whoever comes afterwards does not wait.
+
+    What they are told is that the server is silent, not that there are too many of them.
+    """
+    report = Report()
+    with (
+        Dibs(own_server.url, budget=BUDGET, listeners=[report]) as dibs,
+        ThreadPoolExecutor(20) as pool,
+    ):
         with dibs.hold("warm:up", ttl=5):
             pass
         own_server.freeze()
@@ -460,6 +490,7 @@ def test_a_hung_server_costs_threads_one_budget_once(own_server: Server) -> None
         assert [lease is not None and lease.guarded for lease in leases] == [False] * 40
         assert BUDGET * 0.9 <= first <= BUDGET + SLACK
         assert both <= BUDGET + SLACK
+        assert report.causes and "saturated" not in report.causes
         own_server.thaw()
         eventually(lambda: (lease := dibs.try_hold("after:1", ttl=5)) and lease.guarded, within=10)
 

@@ -6,6 +6,7 @@ from itertools import repeat
 from typing import Any
 
 from .._core.breaker import Outage
+from .._core.connection import TimeLimit
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import (
     Ask,
@@ -55,7 +56,7 @@ class AsyncClusterTransport(AsyncClusterMap):
                     break
             else:
                 return reply
-        return await self._follow(request, reply, route, now)
+        return await self._follow(request, reply, route)
 
     async def _send_to(self, route: AsyncRoute, request: Request, now: float) -> Any:
         """The reply of that node."""
@@ -77,17 +78,20 @@ class AsyncClusterTransport(AsyncClusterMap):
             self._undelivered.add(route.node, request, monotonic())
         raise error
 
-    async def _follow(self, request: Request, reply: Any, route: AsyncRoute, now: float) -> Any:
+    async def _follow(self, request: Request, reply: Any, route: AsyncRoute) -> Any:
         """The reply from where the key is, if *reply* says that it is elsewhere.
 
         Each node has a budget of its own: the time that another one took is not its silence.
+        Nor is the time in which this process did not read an answer that had come.
         """
+        limit, is_over = TimeLimit(self._limits.budget), False
         for _ in range(_HOPS):
             redirect = read_redirect(first_error(reply), route.node)
             if redirect is None:
                 return reply
-            if monotonic() - now > self._limits.budget and not isinstance(redirect, Moved):
-                raise Outage(str(first_error(reply)), sent=True, code="tryagain")
+            if is_over and not isinstance(redirect, Moved):
+                break
+            since = monotonic()
             if isinstance(redirect, Ask):
                 self._moving.add(redirect.slot)
                 there = self._route(redirect.node)
@@ -97,6 +101,7 @@ class AsyncClusterTransport(AsyncClusterMap):
                     return reply
             route = await self._next(redirect, request.key)
             reply = await self._send_to(route, request, monotonic())
+            is_over = limit.count(monotonic() - since)
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
 
     async def _next(self, redirect: Redirect, key: bytes) -> AsyncRoute:

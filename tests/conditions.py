@@ -141,6 +141,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
             "test_four_processes_fifty_tasks_one_load",
             "test_local_memory_is_kept_true_by_the_server",
             "test_many_values_in_memory_cost_no_command",
+            "test_signals_do_not_hide_a_silent_connection",
         },
     ),
     (

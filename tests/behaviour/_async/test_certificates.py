@@ -52,16 +52,6 @@ async def test_a_certificate_for_another_host_is_a_mistake(tls: Server) -> None:
     assert "host name" in await first_use(f"{url}&ssl_check_hostname=true")
 
 
-async def test_a_missing_client_certificate_is_a_mistake(
-    start_server: Callable[..., Server],
-) -> None:
-    """Over TLS 1.3 the server says so after the handshake; the sentence names the options."""
-    server = start_server("redis7", tls="mutual")
-    url, _, options = server.tls_url.partition("?")
-    authority = next(each for each in options.split("&") if each.startswith("ssl_ca_certs="))
-    assert "ssl_certfile" in await first_use(f"{url}?{authority}")
-
-
 async def test_what_worked_before_is_an_outage_afterwards(
     tls: Server, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

@@ -209,6 +209,9 @@ def weamind_card(browser: Any, file: Path) -> None:
             page.locator("#bot-name", has_text="My bot").wait_for()
             say(page, "玉山")
             page.locator(".fx-carousel .fx-bubble").nth(2).wait_for()
+            page.locator(".face").evaluate_all(
+                'all => all.forEach(each => (each.style.visibility = "hidden"))'
+            )
             box = page.locator(".fx-carousel").bounding_box()
             last = page.locator(".fx-carousel .fx-bubble").nth(2).bounding_box()
             width = last["x"] + last["width"] - box["x"]

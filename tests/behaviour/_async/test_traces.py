@@ -336,3 +336,18 @@ async def test_no_event_is_made_that_no_listener_wants(valkey: Server) -> None:
                 assert await dibs.try_hold("user:1", ttl=5) is None
     assert some.seen == ["busy", "busy"]
     assert everything == ["acquired", "busy", "released"]
+
+
+async def test_a_listener_that_begins_to_trace_meanwhile(valkey: Server) -> None:
+    """An SDK was set while work was on its way to the background: it has no origin there."""
+    late, traces = Traces(), Traces()
+    late.listener._traces = False  # type: ignore[assignment]
+    async with AsyncDibs(valkey.url, budget=5, listeners=[late.listener, traces.listener]) as dibs:
+        events = dibs._events
+        with traces.tracer.start_as_current_span("request"):
+            origins = events.origins()
+        late.listener._traces = True
+        events.begin_behind(origins)
+        events.span("load", "menu:*").end("loaded")
+    assert is_linked(traces.one("load menu:*"), traces.one("request"))
+    assert late.one("load menu:*").links == ()

@@ -27,7 +27,7 @@ from apps.weamind.weather.sample import make_up
 from dibs import Dibs
 from dibs.testing import Server
 from dibs.testing.servers import free_port
-from tests.apps.browser import ROOM, launched
+from tests.apps.browser import TIMEOUT, launched
 from tests.apps.playground_process import running
 from tests.local_line.test_chat_page import Json, Stage, flex, say, text
 
@@ -52,7 +52,7 @@ def _opened(browser: Any, url: str, width: int, height: int, **rest: Any) -> Ite
     context = browser.new_context(
         viewport={"width": width, "height": height}, reduced_motion="reduce", **rest
     )
-    context.set_default_timeout(ROOM * 1000)
+    context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
     page.goto(url)
     yield page
@@ -81,7 +81,7 @@ def console(browser: Any, file: Path) -> None:
 def _reload_until_it_answers(page: Any, url: str) -> None:
     from playwright.sync_api import Error
 
-    for _ in range(round(ROOM)):
+    for _ in range(round(TIMEOUT)):
         try:
             page.goto(url)
             return

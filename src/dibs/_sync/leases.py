@@ -238,7 +238,7 @@ class Leases:
         call, now = lease.call, monotonic()
         lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
         lease.is_over = True
-        if self.table.get(lease.entry) is lease:
+        if self.table.get(lease.entry) is lease:  # as `forget` does, without a call
             self.table.pop(lease.entry, None)
         if not lease.guarded:
             self.events.ended(ended, call.name, now - lease.since, guarded=False)

@@ -147,7 +147,7 @@ def _leave(
     error: BaseException | None,
     outcome: Callable[[], str],
 ) -> None:
-    """Leave a block, and end its span with what came of it; *error*: what the block raised."""
+    """Leave a block, and end its span with its outcome; *error*: what the block raised."""
     try:
         leave()
     except BaseException as other:

@@ -14,7 +14,7 @@ from time import time
 from typing import Any
 
 from .._process import add_listener, listeners_of
-from ..events import DURATIONS, KINDS, Counter, Event, Kind
+from ..events import KINDS, Counter, Event, Kind, duration_of
 
 OTHER = "other"
 """The name under which all names beyond `MOST_NAMES` are counted together."""
@@ -23,6 +23,8 @@ MOST_OUTAGES = 50
 LONGEST_NAME = 120
 _BATCH = 512
 """How many events are kept before they are counted: appending one is cheaper than counting it."""
+_MOST_WAITING = 10_000
+"""How many are kept where they cannot be counted."""
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -155,6 +157,10 @@ class _Series:
         if len(waiting) >= _BATCH:
             self._statistics.count_soon(self)
 
+    def keep_newest(self, number: int) -> None:
+        """Forget all but *number*: there may be nobody who will ever count them."""
+        del self._waiting[:-number]
+
     def taken(self) -> list[float | None]:
         """The durations of all that were not counted yet; they are forgotten."""
         waiting = self._waiting
@@ -186,8 +192,7 @@ class Statistics:
     def __call__(self, event: Event) -> None:
         """Count *event*."""
         self._follow_outage(event)
-        seconds = getattr(event, DURATIONS.get(event.kind, ""), None)
-        self.counter(event.kind, event.name, guarded=event.guarded)(seconds)
+        self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
 
     def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
         """What counts events of *kind*."""
@@ -220,6 +225,8 @@ class Statistics:
                 _count(series)
             finally:
                 self._lock.release()
+        else:
+            series.keep_newest(_MOST_WAITING)
 
     def _admit(self, name: str) -> Template:
         """The template for *name*: its own, up to `MOST_NAMES`."""

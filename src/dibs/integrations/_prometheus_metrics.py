@@ -39,7 +39,7 @@ class Observer(Protocol):
 
 
 class _DurationsByName:
-    """A histogram of this process. To add a duration takes a fifth of prometheus_client's time."""
+    """A histogram of this process, cheaper to add to than that of prometheus_client."""
 
     def __init__(self, name: str, documentation: str) -> None:
         self._name = name

@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 
 from .. import __version__
 from ..claims import open_claims
-from ..events import DURATIONS, KINDS, Counter, Event, Kind, SpanKind
+from ..events import KINDS, Counter, Event, Kind, SpanKind, duration_of
 from ._names import Names, printable
 
 __all__ = ["OpenTelemetryListener"]
@@ -159,8 +159,7 @@ class OpenTelemetryListener:
 
     def __call__(self, event: Event) -> None:
         """Count *event*."""
-        seconds = getattr(event, DURATIONS.get(event.kind, ""), None)
-        self.counter(event.kind, event.name, guarded=event.guarded)(seconds)
+        self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
 
     def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
         """What counts events of *kind*."""

@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from ..claims import open_claims
 from ..errors import UsageError
-from ..events import DURATIONS, KINDS, Counter, Event, Kind
+from ..events import KINDS, Counter, Event, Kind, duration_of
 from ._names import OTHER, Names
 from ._prometheus_metrics import Metrics, is_multiprocess
 from ._prometheus_series import NOT_OBSERVED, Series, Shared, Sum
@@ -97,8 +97,7 @@ class PrometheusListener:
 
     def __call__(self, event: Event) -> None:
         """Count *event*."""
-        seconds = getattr(event, DURATIONS.get(event.kind, ""), None)
-        self.counter(event.kind, event.name, guarded=event.guarded)(seconds)
+        self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
         if event.kind in _NEED_EVENTS:
             self._shared.attempt(self._note, event, self._names(event.name))
 

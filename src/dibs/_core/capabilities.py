@@ -222,6 +222,8 @@ class Negotiation:
         self._until = 0.0
         self._known = RESP3
         self._at_scripts = 0
+        self.has_worked = False
+        """True: a connection was opened before."""
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
@@ -250,5 +252,6 @@ class Negotiation:
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
         self._at_scripts = 0
+        self.has_worked = True
         if dialect.protocol == 2 and now >= self._until:
             self._known, self._until = dialect._replace(again=False), now + self.LASTS

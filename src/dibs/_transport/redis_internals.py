@@ -31,6 +31,28 @@ def connected_socket(connection: Any) -> socket.socket:
     return connection._connect()
 
 
+async def read_only(connection: Any) -> None:
+    """Open a redis.asyncio connection, and read until bytes or its end come; nothing is written."""
+    await connection._connect()
+    await connection._reader.read(1)
+
+
+# ---- TLS
+
+
+def uses_tls(connection: Any) -> bool:
+    """True: it is a connection over TLS."""
+    return is_async(connection) or hasattr(connection, "_wrap_socket_with_ssl")
+
+
+def is_async(connection: Any) -> bool:
+    """True: it is one of redis.asyncio, over TLS."""
+    return hasattr(connection, "ssl_context")
+
+
+# ---- tasks
+
+
 def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:
     """The transport of a connected redis.asyncio connection, and bytes that it has received."""
     writer = getattr(connection, "_writer", None)

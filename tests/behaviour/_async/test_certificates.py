@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import Server
+
+from ..resets import line_that_resets
 
 
 @pytest.fixture
@@ -18,7 +21,7 @@ def tls(start_server: Callable[..., Server]) -> Server:
 async def first_use(url: str) -> str:
     """What the first hold raises."""
     events: list[Event] = []
-    async with AsyncDibs(url, budget=5, listeners=[events.append]) as dibs:
+    async with AsyncDibs(url, budget=5, connect=20, listeners=[events.append]) as dibs:
         with pytest.raises(UsageError) as caught:
             async with dibs.hold("job:1", ttl=5):
                 pytest.fail("let through")
@@ -50,6 +53,22 @@ async def test_a_certificate_for_another_host_is_a_mistake(tls: Server) -> None:
     """It is trusted, but made for 127.0.0.1: this is the same address by another name."""
     url = tls.tls_url.replace("127.0.0.1", "127.1")
     assert "host name" in await first_use(f"{url}&ssl_check_hostname=true")
+
+
+async def test_a_missing_client_certificate_is_a_mistake(
+    start_server: Callable[..., Server],
+) -> None:
+    """The server asks for one. With TLS 1.3 it says so after the handshake, and may reset."""
+    server = start_server("redis7", tls="mutual")
+    url, _, query = server.tls_url.partition("?")
+    url = f"{url}?{query.partition('&')[0]}"
+    assert "ssl_certfile" in await first_use(url)
+    port = urlsplit(url).port
+    assert port is not None
+    with line_that_resets(port) as line:
+        assert "ssl_certfile" in await first_use(url.replace(str(port), str(line)))
+    async with AsyncDibs(server.tls_url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
+        assert lease.guarded
 
 
 async def test_what_worked_before_is_an_outage_afterwards(

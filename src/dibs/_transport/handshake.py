@@ -12,6 +12,7 @@ from .async_connection import AsyncConnection, OnLost, OnPush
 from .faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
 from .targets import Address
 from .thread_connection import ThreadConnection
+from .tls_contexts import share_context
 
 
 async def open_async(
@@ -96,6 +97,7 @@ def _open_for_threads_as(dialect: Dialect, connection: Any, limits: Limits) -> T
 
 def _connection(address: Address, limit: float | None, dialect: Dialect) -> Any:
     connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
+    share_context(connection, address.options)
     return connection
 
 

@@ -1,6 +1,7 @@
 # Generated from tests/behaviour/_async/test_certificates.py by unasync.py – do not edit.
 """TLS settings that cannot work: an error at the first use, with what to change."""
 
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,6 +71,33 @@ def test_a_missing_client_certificate_is_a_mistake(
         assert "ssl_certfile" in first_use(url.replace(str(port), str(line)))
     with Dibs(server.tls_url, budget=5) as dibs, dibs.hold("job:1", ttl=5) as lease:
         assert lease.guarded
+
+
+def test_certificates_are_read_once_and_again_when_they_change(
+    tls: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for every connection: it takes longer than all the rest of opening one."""
+    url, _, ca = tls.tls_url.partition("?ssl_ca_certs=")
+    copy = tmp_path / "ca.pem"
+    copy.write_bytes(Path(ca).read_bytes())
+    made: list[ssl.SSLContext] = []
+    make = ssl.create_default_context
+
+    def counted() -> ssl.SSLContext:
+        made.append(make())
+        return made[-1]
+
+    def is_guarded() -> bool:
+        with Dibs(f"{url}?ssl_ca_certs={copy}", budget=5, connect=20) as dibs:
+            with dibs.hold("job:1", ttl=5) as lease:
+                return lease.guarded
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    assert [is_guarded() for _ in range(3)] == [True] * 3
+    assert len(made) == 1
+    copy.write_bytes(Path(ca).read_bytes() + b"\n")
+    assert [is_guarded() for _ in range(3)] == [True] * 3
+    assert len(made) == 2
 
 
 def test_what_worked_before_is_an_outage_afterwards(

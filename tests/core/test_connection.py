@@ -162,6 +162,22 @@ def test_an_allowance_is_spent_in_slices() -> None:
     assert not time_limit.count(60.0)
 
 
+def looks_until_outage(size: int) -> int:
+    """How often the server is looked at before the silence after such a request is an outage."""
+    machine, channel = connected()
+    sent(channel, Waiter(), Request(bytes(size), 1, b"k"))
+    machine.started()
+    looks = 1
+    while machine.look(SLICE, channel.written) is not Next.TRIP:
+        looks += 1
+    return looks
+
+
+def test_a_large_request_gives_the_server_more_time() -> None:
+    """While a server stores a hundred megabytes, it answers nobody: 2 s more than the budget."""
+    assert looks_until_outage(100_000_000) - looks_until_outage(1) == round(2.0 / SLICE)
+
+
 # ---- requests
 
 

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import SLICES, TimeLimit
+from .._core.connection import SLICES, TimeLimit, allowance
 from .._core.engine import Engine
 from .._core.request import MORE, Reply, Request, make_parser
 from . import redis_internals
@@ -77,6 +77,8 @@ class ThreadConnection:
         if self._parser.has_data():
             raise EOFError
         self.write(request)
+        if len(request.payload) > _PIECE:
+            limit = (self._limit if limit is None else limit) + allowance(len(request.payload))
         return self.read(request, limit)
 
     def write(self, request: Request) -> None:

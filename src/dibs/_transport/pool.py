@@ -228,7 +228,7 @@ class Pool:
             self.drop_idle()
 
     def sweep(self, now: float) -> None:
-        """Close idle connections that the server has closed.
+        """Close idle connections that the server has closed, and check the time-outs of the others.
 
         The last one that was given back is taken first. So a server that ends idle connections
         would leave those at the bottom open here for ever.
@@ -238,6 +238,8 @@ class Pool:
             with contextlib.suppress(ValueError):  # another thread has taken it
                 self.idle.remove(connection)
                 connection.close()
+        for connection in list(self.idle):
+            connection.look_again()
 
     def drop_idle(self) -> None:
         """One connection broke or hangs: its neighbours are no better."""

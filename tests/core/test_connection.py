@@ -11,12 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
+    MOST_CLOSED,
     SLICES,
     Attempt,
     Circuit,
     Next,
     Outbox,
     TimeLimit,
+    pause_after,
     unserved,
 )
 from dibs._core.multiplexer import Multiplexer
@@ -176,6 +178,13 @@ def looks_until_outage(size: int) -> int:
 def test_a_large_request_gives_the_server_more_time() -> None:
     """While a server stores a hundred megabytes, it answers nobody: 2 s more than the budget."""
     assert looks_until_outage(100_000_000) - looks_until_outage(1) == round(2.0 / SLICE)
+
+
+def test_the_pauses_between_attempts_take_less_than_a_budget() -> None:
+    """And no two of them are the same."""
+    pauses = [pause_after(number) for number in range(1, MOST_CLOSED)]
+    assert sum(pauses) < BUDGET
+    assert len(set(pauses)) == len(pauses)
 
 
 # ---- requests

@@ -26,10 +26,22 @@ MOST_LOSSES = 3
 
 Not how many break in all: a proxy that restarts ends the connections of all threads at once.
 """
+MOST_CLOSED = 8
+"""How many attempts in a row may end with a closed connection before it is an outage."""
+_PAUSE = 0.005
 _BYTES_PER_SECOND = 50_000_000
 """How fast a server processes a request at least. While it does, it answers nobody."""
 MOST_UNDELIVERED = 10_000
 """Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
+
+
+def pause_after(closed: int) -> float:
+    """Seconds until the next attempt to open a connection, after *closed* of them were closed.
+
+    All of them together are shorter than the default budget. They differ, so that they do not keep
+    step with somebody who ends connections at regular intervals.
+    """
+    return _PAUSE * closed
 
 
 def allowance(size: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MOST_LOSSES, Circuit, Next, TimeLimit, allowance, is_unserved
+from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, is_unserved
 from .request import Channel, Pending, Request, fail, is_wanted, repeated
 
 
@@ -144,7 +144,7 @@ class Multiplexer(Circuit, Generic[C]):
     def failed_to_open(self, *, was_closed: bool = False) -> Next:
         """A connection could not be opened. *was_closed*: the server closed it; try again first."""
         self._failures += 1
-        if was_closed and self._failures < MOST_LOSSES:
+        if was_closed and self._failures < MOST_CLOSED:
             return Next.NOTHING
         return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
 

@@ -6,11 +6,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
 from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
-from .._core.connection import MOST_LOSSES, TimeLimit
+from .._core.connection import MOST_CLOSED, TimeLimit, pause_after
 from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection
@@ -101,7 +101,8 @@ class Pool:
                 raise
             except Exception as error:
                 self._why = cause_of(error)
-                if self._why.code == "disconnected" and number < MOST_LOSSES:
+                if self._why.code == "disconnected" and number < MOST_CLOSED:
+                    sleep(pause_after(number))
                     continue  # it was closed while it was being opened, perhaps with all others
                 if not self._has_others():
                     raise

@@ -60,11 +60,10 @@ def use_context(
 
     With the options for OCSP, redis-py does more than to make a context: then it does it itself.
     """
-    kind: Any = type(connection)
     if is_async(connection):
         connection.ssl_context.context = context
         made(connection.ssl_context.get())
-    elif kind._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
+    elif connection.__class__._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
         connection._wrap_socket_with_ssl = functools.partial(_wrap, connection, context, made)
 
 
@@ -83,8 +82,7 @@ def _wrap(
 ) -> ssl.SSLSocket:
     if context is not None:
         return context.wrap_socket(sock, server_hostname=connection.host)
-    kind: Any = type(connection)
-    wrapped = kind._wrap_socket_with_ssl(connection, sock)
+    wrapped = connection.__class__._wrap_socket_with_ssl(connection, sock)
     made(wrapped.context)
     return wrapped
 

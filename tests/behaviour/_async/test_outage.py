@@ -12,8 +12,9 @@ from .._tasks import Beside, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
-MARGIN = 0.5
-"""What a busy machine may add, in seconds; the benchmark reports the real figure."""
+MARGIN = 1.5
+"""What a busy machine may add, in seconds; with it a budget still ends before the 2 s that opening
+a connection may take. The benchmark reports the real figure."""
 
 
 async def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:

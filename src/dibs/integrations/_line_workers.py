@@ -60,7 +60,7 @@ class WorkerPool(Generic[E]):
         While it drains none is accepted.
         """
         if self._is_draining or len(self._tasks) + len(events) > self._limit:
-            _refuse(self._ended, len(events))
+            _refuse(self._ended, len(events), is_draining=self._is_draining)
             return False
         for event in events:
             task = asyncio.create_task(self._run(event), name="line event")
@@ -156,7 +156,7 @@ class ThreadWorkerPool(Generic[E]):
         for future in started:
             future.add_done_callback(self._gone)
         if not fits:
-            _refuse(self._ended, len(events))
+            _refuse(self._ended, len(events), is_draining=self._is_drained)
         return fits
 
     def drain(self, within: float) -> int:
@@ -189,9 +189,10 @@ class ThreadWorkerPool(Generic[E]):
             self._ended(outcome, 1)
 
 
-def _refuse(ended: Ended, number: int) -> None:
+def _refuse(ended: Ended, number: int, *, is_draining: bool) -> None:
     ended("refused", number)
-    _log.error("no room for %d more events: the webhook is refused", number)
+    why = "the process is ending" if is_draining else "the queue is full"
+    _log.error("%s: a webhook of %d events is refused", why, number)
 
 
 def _failed(error: Exception) -> str:

@@ -32,7 +32,7 @@ _Key = tuple[Kind, str, bool | None]
 _MOST_COUNTERS = 10_000
 """Names come from templates, but a program may make them up."""
 
-_behind: ContextVar[Origins | None] = ContextVar("dibs_behind", default=None)
+_background: ContextVar[Origins | None] = ContextVar("dibs_background", default=None)
 """Set in work that nobody waits for, until it has begun its first span."""
 
 
@@ -157,9 +157,9 @@ class EventSink:
 
     def span(self, kind: SpanKind, name: str, reason: str | None = None) -> "Spans":
         """Begin a span in the trace of each listener that makes them."""
-        origins = _behind.get()
+        origins = _background.get()
         if origins is not None:
-            _behind.set(None)
+            _background.set(None)
         spans: list[Span | None] = []
         for number, tracer in enumerate(self._tracers):
             if not tracer.makes_spans:
@@ -167,25 +167,25 @@ class EventSink:
                 continue
             origin = None if origins is None else origins[number]
             try:
-                behind = origins is not None
-                spans.append(tracer.span(kind, name, reason, behind=behind, origin=origin))
+                background = origins is not None
+                spans.append(tracer.span(kind, name, reason, background=background, origin=origin))
             except Exception:
                 _log.exception("a dibs listener could not begin a span")
                 spans.append(None)
         return Spans(spans)
 
     def origins(self) -> Origins:
-        """What work is linked to that begins behind the caller. None for each without a trace."""
+        """What work is linked to that begins in the background. None for each without a trace."""
         tracers = self._tracers
         return tuple([_attempt(each.origin) if each.makes_spans else None for each in tracers])
 
-    def begin_behind(self, origins: Origins) -> None:
+    def begin_in_background(self, origins: Origins) -> None:
         """In a thread or task of its own: the next span begins a trace, linked to *origins*."""
-        _behind.set(origins)
+        _background.set(origins)
 
 
 class Spans:
-    """The spans of one piece of work. A listener that raises an exception hurts nobody else."""
+    """The spans of one piece of work. A listener that raises does not affect the others."""
 
     __slots__ = ("_spans",)
 
@@ -256,7 +256,7 @@ def _counting_with(counters: list[Counter], kind: Kind) -> Counter:
 
 
 def _failed(kind: Kind) -> None:
-    """A listener raised an exception: it hurts nobody else."""
+    """A listener raised an exception: it does not affect the others."""
     _log.exception("a dibs listener raised an exception for the event %r", kind)
 
 

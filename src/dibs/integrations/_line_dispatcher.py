@@ -222,7 +222,7 @@ class Dispatcher(_Routes):
 async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
     """The result of *sending* a reply. A caller that is cancelled waits for it first.
 
-    Half a reply is a token spent for nothing.
+    A reply that is cancelled while it is sent would use up the token without an answer.
     """
     task = asyncio.create_task(sending, name="line reply")
     try:

@@ -1,6 +1,6 @@
-"""Where events are worked on after LINE has had its 200: side by side, bounded, to the end.
+"""Where events are worked on after LINE was answered: concurrently, bounded, drained at the end.
 
-The rule beyond the bound: a webhook whose events do not all fit is refused as a whole, with 503.
+Where the limit is exceeded, a webhook whose events do not all fit is refused as a whole, with 503.
 LINE counts that as an error of the bot, and delivers it again where redelivery is switched on.
 """
 
@@ -23,7 +23,7 @@ Ended = Callable[[str, int], object]
 
 
 class WorkerPool(Generic[E]):
-    """Events under way, as tasks. One that fails, hangs or is cut short hurts no other.
+    """Events under way, as tasks. One that fails, hangs or is cancelled does not affect the others.
 
     *work* does what an event asks for and returns what became of it, in a word. *ended* is called
     with that word, or "failed", "late", "cut", "refused"; *queued* with the number of events that
@@ -93,7 +93,7 @@ class WorkerPool(Generic[E]):
         for task in left:
             task.cancel()
         if left:
-            _log.error("%d events were not done within %g s, and are cut", len(left), within)
+            _log.error("%d events were not done within %g s, and are cancelled", len(left), within)
             await asyncio.wait(left)
         cut = [event for task, event in left.items() if task.cancelled()]
         if cut and keep is not None:

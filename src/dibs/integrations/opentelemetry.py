@@ -178,14 +178,14 @@ class OpenTelemetryListener:
         return bool(self._traces)
 
     def span(
-        self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
+        self, kind: SpanKind, name: str, reason: str | None, *, background: bool, origin: object
     ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
         attributes = self._attributes.get((name, reason)) or self._learn(name, reason)
         span = self._tracer.start_span(
             f"{kind} {attributes['dibs.name']}",
-            Context() if behind else before,
+            Context() if background else before,
             attributes=attributes,
             links=[Link(origin)] if isinstance(origin, trace.SpanContext) else None,
         )

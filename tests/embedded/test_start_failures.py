@@ -114,7 +114,7 @@ def test_supervisor_that_cannot_run_is_given_up(
 def test_lock_that_is_never_given_back_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that stopped while it held the lock delays others, and does not block them for ever."""
+    """A process that was stopped while it held the lock delays others, but not for ever."""
     (tmp_path / ".dibs").mkdir(mode=0o700)
     monkeypatch.setattr(embedded, "_START_WITHIN", -0.9)  # and one second for the way
     with (tmp_path / ".dibs" / "supervisor.lock").open("w") as lock:

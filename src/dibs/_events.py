@@ -15,6 +15,7 @@ from .events import (
     Counter,
     CountingListener,
     Event,
+    EventKey,
     Kind,
     Listener,
     Span,
@@ -27,8 +28,6 @@ _log = logging.getLogger("dibs")
 Origins = tuple[object, ...]
 """What each listener that makes spans wants them to be linked to."""
 
-_Key = tuple[Kind, str, bool | None]
-"""Kind and name of an event, and whether it is guarded."""
 _MOST_COUNTERS = 10_000
 """Names come from templates, but a program may make them up."""
 
@@ -51,7 +50,7 @@ class EventSink:
         self.listeners = listeners
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
         self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
-        self._counters: dict[_Key, Counter] = {}
+        self._counters: dict[EventKey, Counter] = {}
         self.hears = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
         """False: nobody wants to know of events of that kind."""
         self.hears_holds = self.hears["acquired"] or self.hears["busy"]
@@ -87,7 +86,7 @@ class EventSink:
             return self.emit("busy", name, waited=waited, retry_after=outcome.remaining)
         guarded = outcome.guarded
         if self._counting["acquired"]:
-            key: _Key = "acquired", name, guarded
+            key: EventKey = "acquired", name, guarded
             count = self._counters.get(key) or self._find(key)
             try:
                 count(waited)
@@ -103,7 +102,7 @@ class EventSink:
     def ended(self, kind: Kind, name: str, held: float, *, guarded: bool) -> None:
         """A lease is over."""
         if self._counting[kind]:
-            key: _Key = kind, name, guarded
+            key: EventKey = kind, name, guarded
             count = self._counters.get(key) or self._find(key)
             try:
                 count(held)
@@ -125,7 +124,7 @@ class EventSink:
 
     def _emit(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
         if self._counting[kind]:
-            key: _Key = kind, name, facts.get("guarded")
+            key: EventKey = kind, name, facts.get("guarded")
             count = self._counters.get(key) or self._find(key)
             try:
                 count(facts.get(DURATIONS.get(kind, "")))
@@ -134,7 +133,7 @@ class EventSink:
         if wanted := self._wanted[kind]:
             _hand_over(wanted, kind, name, facts)
 
-    def _find(self, key: _Key) -> Counter:
+    def _find(self, key: EventKey) -> Counter:
         """What counts such events, for all listeners that do."""
         kind, name, guarded = key
         found: list[Counter] = []

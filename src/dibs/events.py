@@ -45,8 +45,26 @@ def duration_of(event: "Event") -> float | None:
     return getattr(event, DURATIONS.get(event.kind, ""), None)
 
 
+EventKey = tuple[Kind, str, bool | None]
+"""Kind and name of an event, and whether it is guarded: what is counted together."""
+
 Counter = Callable[[float | None], object]
 """Called for each event of one kind and name, with its duration, see `DURATIONS`."""
+
+
+class PendingDurations(list[float | None]):
+    """Durations of events that a listener has not counted yet: counting many at once is cheaper.
+
+    Any thread may append, without a lock; one thread at a time may take.
+    """
+
+    __slots__ = ()
+
+    def take(self) -> list[float | None]:
+        """All of them; they are removed."""
+        taken = self[:]
+        del self[: len(taken)]  # others may have appended meanwhile
+        return taken
 
 
 class CountingListener(Protocol):

@@ -63,7 +63,7 @@ pytest: setup
 	@$(UNDER) $(or $(ARGS),$(ENGINES))
 
 # What belongs to every run: conditions that have found defects, for the tests that every caller
-# depends on. A busy process: tests/races/test_healthy.py. All of it: test-conditions.
+# depends on. A busy process: tests/races/test_no_false_outages.py. All of it: test-conditions.
 some-conditions: setup
 	@$(UNDER) --condition tls --condition dribble --engine redis7 --sync-engine valkey \
 		$(call behaviour,_async _sync)

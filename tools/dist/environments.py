@@ -6,12 +6,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from .projects import Project
 
 Resolution = Literal["lowest-direct", "highest"]
 SMOKE = Path(__file__).with_name("smoke.py")
+LONGEST = 600.0
+"""What a smoke test may take, in seconds; on an idle machine it is a few."""
 
 
 def requirement_sets(project: Project) -> Iterator[tuple[str, Resolution, list[str]]]:
@@ -52,9 +54,11 @@ class Environment:
         """What went wrong in the smoke test; nothing, if nothing did."""
         command = [self._python, "-I", "-W", "ignore::DeprecationWarning", str(SMOKE)]
         arguments = [project.name, extra, url, *(Path(p).name for p in project.packages)]
-        done = subprocess.run(
-            [*command, *arguments], cwd=self._folder.name, capture_output=True, text=True, timeout=120
-        )  # fmt: skip
+        given: Any = {"cwd": self._folder.name, "capture_output": True, "text": True}
+        try:
+            done = subprocess.run([*command, *arguments], timeout=LONGEST, **given)
+        except subprocess.TimeoutExpired:
+            return f"the smoke test was not done within {LONGEST:g} s"
         return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()
 
     def versions(self, direct: list[str]) -> str:

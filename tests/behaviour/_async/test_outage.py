@@ -172,7 +172,7 @@ async def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_serve
 
 
 async def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     async with (
         AsyncDibs(own_server.url, budget=BUDGET) as one,
         AsyncDibs(own_server.url, budget=BUDGET) as two,

@@ -173,7 +173,7 @@ def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Ser
 
 
 def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     with (
         Dibs(own_server.url, budget=BUDGET) as one,
         Dibs(own_server.url, budget=BUDGET) as two,

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from .projects import Project
 
@@ -54,9 +54,14 @@ class Environment:
         """What went wrong in the smoke test; nothing, if nothing did."""
         command = [self._python, "-I", "-W", "ignore::DeprecationWarning", str(SMOKE)]
         arguments = [project.name, extra, url, *(Path(p).name for p in project.packages)]
-        given: Any = {"cwd": self._folder.name, "capture_output": True, "text": True}
         try:
-            done = subprocess.run([*command, *arguments], timeout=LONGEST, **given)
+            done = subprocess.run(
+                [*command, *arguments],
+                cwd=self._folder.name,
+                capture_output=True,
+                text=True,
+                timeout=LONGEST,
+            )
         except subprocess.TimeoutExpired:
             return f"the smoke test was not done within {LONGEST:g} s"
         return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()

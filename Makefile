@@ -35,7 +35,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
-	generate drawing dashboard pins clean dist build-dist release
+	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -149,6 +149,9 @@ dist: ## wheels and sdists in dist/, checked, installed alone, each extra tried;
 
 build-dist: setup
 	@$(BIN)/python -m tools.dist --uv $(UV) --url "$(PROJECT_URL)"
+
+try-release: setup ## after dist: uploads it to a registry on this machine, and installs it from there
+	@$(BIN)/python -m tools.try_release --uv $(UV)
 
 # Who publishes has UV_PUBLISH_TOKEN in the environment.
 release: ## dist, then all of it to the registry; needs PROJECT_URL

@@ -62,7 +62,7 @@ class Renewer:
 
     def open(self) -> None:
         """Begin without leases; again in a forked child."""
-        self._due: list[tuple[float, int, LeaseState]] = []
+        self._heap: list[tuple[float, int, LeaseState]] = []
         self._doubtful: list[LeaseState] = []
         self._sweep_at = _SWEEP
         self._wake = Signal()
@@ -77,8 +77,8 @@ class Renewer:
         """
         with self.guard:
             number = self._plan_next(lease, lease.since + lease.call.options.ttl / 3)
-            due = self._due
-            is_next = due[0][1] == number or len(due) > self._sweep_at
+            heap = self._heap
+            is_next = heap[0][1] == number or len(heap) > self._sweep_at
         # Else it sleeps on: waking a thread costs more than the whole lease.
         if is_next or not self._is_running or self._work.is_cut_off:
             try:
@@ -163,7 +163,7 @@ class Renewer:
 
     def _plan_next(self, lease: LeaseState, at: float) -> int:
         number = next(self._numbers)
-        heapq.heappush(self._due, (min(at, lease.deadline), number, lease))
+        heapq.heappush(self._heap, (min(at, lease.deadline), number, lease))
         return number
 
     def _run(self, number: int, wake: Signal) -> None:
@@ -184,7 +184,7 @@ class Renewer:
         with self.guard:
             if number != self._run_number:
                 return False
-            has_work = bool(self._due or self._doubtful)
+            has_work = bool(self._heap or self._doubtful)
             self._is_running = has_work and not self._closed
             return self._is_running
 
@@ -199,20 +199,20 @@ class Renewer:
             self._renew(due, now)
         elif self._doubtful:
             self._check_all()
-        elif self._due:
-            wake.wait(self._due[0][0] - now)
+        elif self._heap:
+            wake.wait(self._heap[0][0] - now)
 
     def _pop_due(self, now: float) -> list[LeaseState]:
         due: list[LeaseState] = []
         with self.guard:
-            if len(self._due) > self._sweep_at:
+            if len(self._heap) > self._sweep_at:
                 self._sweep()
-            while self._due:
-                at, _, lease = self._due[0]
+            while self._heap:
+                at, _, lease = self._heap[0]
                 is_over = lease.is_over or lease.is_lost
                 if at > now and not is_over:
                     break
-                heapq.heappop(self._due)
+                heapq.heappop(self._heap)
                 if not is_over:
                     due.append(lease)
         for lease in due:
@@ -222,9 +222,9 @@ class Renewer:
 
     def _sweep(self) -> None:
         """Forget leases that are over: behind one that lives long they would pile up."""
-        alive = [entry for entry in self._due if not entry[2].is_over]
+        alive = [entry for entry in self._heap if not entry[2].is_over]
         heapq.heapify(alive)
-        self._due = alive
+        self._heap = alive
         self._sweep_at = 2 * len(alive) + _SWEEP
 
     def _check_all(self) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from ..errors import UsageError
 from .causes import code_of_reply
 from .engine import Engine, run_script, run_whole_script
-from .keys import beside, public_name
+from .keys import companion_key, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
@@ -167,7 +167,7 @@ def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Requ
     *prefix*: what the key that counts them begins with.
     """
     life_ms = int(FENCE_LIFE * 1000)
-    fence_key = beside(prefix, key)
+    fence_key = companion_key(prefix, key)
     script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 

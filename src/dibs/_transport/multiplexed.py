@@ -174,7 +174,7 @@ class MultiplexedTransport(BaseTransport):
         self._watchers.pushed(push)
 
     def _keep_pinging(self) -> None:
-        """A connection that breaks without a word would bring no pushes, and nobody would know."""
+        """A connection that breaks without notice would bring no pushes, and nobody would know."""
         if self._pinger is None and self._loop is not None:
             self._pinger = self._loop.call_later(_PING_EVERY, self._ping)
 

@@ -12,7 +12,7 @@ import socket
 import ssl
 import traceback
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import redis
 
@@ -60,10 +60,11 @@ def use_context(
 
     With the options for OCSP, redis-py does more than to make a context: then it does it itself.
     """
+    kind = cast("Any", type(connection))
     if is_async(connection):
         connection.ssl_context.context = context
         made(connection.ssl_context.get())
-    elif connection.__class__._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
+    elif kind._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
         connection._wrap_socket_with_ssl = functools.partial(_wrap, connection, context, made)
 
 
@@ -82,7 +83,8 @@ def _wrap(
 ) -> ssl.SSLSocket:
     if context is not None:
         return context.wrap_socket(sock, server_hostname=connection.host)
-    wrapped = connection.__class__._wrap_socket_with_ssl(connection, sock)
+    kind = cast("Any", type(connection))
+    wrapped = kind._wrap_socket_with_ssl(connection, sock)
     made(wrapped.context)
     return wrapped
 

@@ -12,8 +12,9 @@ from .._tasks import Beside, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
-MARGIN = 0.5
-"""What a busy machine may add, in seconds; the benchmark reports the real figure."""
+MARGIN = 1.5
+"""What a busy machine may add, in seconds; with it a budget still ends before the 2 s that opening
+a connection may take. The benchmark reports the real figure."""
 
 
 async def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -186,7 +187,7 @@ async def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_serve
 
 
 async def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     async with (
         AsyncDibs(own_server.url, budget=BUDGET) as one,
         AsyncDibs(own_server.url, budget=BUDGET) as two,

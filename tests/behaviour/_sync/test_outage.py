@@ -13,8 +13,9 @@ from .._threads import Beside, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
-MARGIN = 0.5
-"""What a busy machine may add, in seconds; the benchmark reports the real figure."""
+MARGIN = 1.5
+"""What a busy machine may add, in seconds; with it a budget still ends before the 2 s that opening
+a connection may take. The benchmark reports the real figure."""
 
 
 def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -187,7 +188,7 @@ def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Ser
 
 
 def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     with (
         Dibs(own_server.url, budget=BUDGET) as one,
         Dibs(own_server.url, budget=BUDGET) as two,

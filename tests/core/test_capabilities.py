@@ -136,13 +136,15 @@ def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
     assert negotiation.first(3.0) == RESP3, "it does not work any more"
 
 
-def test_a_server_that_spoke_resp3_a_while_ago_is_not_asked_for_less() -> None:
+@pytest.mark.parametrize("dialect", [RESP3, RESP2, PLAIN])
+def test_a_dialect_that_worked_a_while_ago_is_not_given_up(dialect: Dialect) -> None:
     """Somebody ends its connections: that says nothing about HELLO, or about scripts."""
     negotiation = Negotiation()
-    negotiation.worked(RESP3, 1.0)
-    assert negotiation.first(2.0) == RESP3
-    assert negotiation.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
-    assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) is None
+    negotiation.worked(dialect, 1.0)
+    assert negotiation.first(2.0) == dialect
+    again = negotiation.after(dialect, refused=False, closed=True)
+    assert again == dialect._replace(again=True)
+    assert negotiation.after(again, refused=False, closed=True) is None
     assert negotiation.first(1.0 + Negotiation.LASTS) == RESP3
     assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
 

@@ -208,7 +208,7 @@ class Negotiation:
 
     Nothing is concluded from one connection that closes: a server that crashes does that, too.
     Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while. And
-    where RESP3 has worked a while ago, a connection that closes has nothing to do with it.
+    where a dialect has worked a while ago, a connection that closes has nothing to do with it.
     """
 
     LASTS = 60.0
@@ -224,14 +224,16 @@ class Negotiation:
         self._until = 0.0
         self._known = RESP3
         self._at_scripts = 0
-        self._resp3_until = 0.0
-        self._knows_resp3 = False
+        self._worked: tuple[Dialect, float] = (RESP3, 0.0)
+        """The dialect that worked last, and until when that says something."""
+        self._trusted: Dialect | None = None
         self._has_worked = False
         self._has_no_alert = False
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
-        self._knows_resp3 = now < self._resp3_until
+        worked, until = self._worked
+        self._trusted = worked if now < until else None
         return self._known if now < self._until else RESP3
 
     def after(
@@ -249,8 +251,8 @@ class Negotiation:
         closed = closed and not at_script
         if refused and dialect.protocol == 3:
             return RESP2
-        if closed and dialect == RESP3_AGAIN and self._knows_resp3:
-            return None
+        if closed and dialect._replace(again=False) == self._trusted:
+            return None if dialect.again else dialect._replace(again=True)
         if closed and dialect != PLAIN_AGAIN:
             return RESP3_AGAIN if dialect == RESP3 else PLAIN_AGAIN if dialect.plain else PLAIN
         self._until = 0.0
@@ -272,7 +274,7 @@ class Negotiation:
         """A connection was opened so."""
         self._at_scripts = 0
         self._has_worked = True
-        if dialect.protocol == 3:
-            self._resp3_until = now + self.LASTS
+        dialect = dialect._replace(again=False)
+        self._worked = (dialect, now + self.LASTS)
         if dialect.protocol == 2 and now >= self._until:
-            self._known, self._until = dialect._replace(again=False), now + self.LASTS
+            self._known, self._until = dialect, now + self.LASTS

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -82,8 +83,8 @@ async def test_certificates_are_read_once_and_again_when_they_change(
     made: list[ssl.SSLContext] = []
     make = ssl.create_default_context
 
-    def counted() -> ssl.SSLContext:
-        made.append(make())
+    def counted(*args: Any, **options: Any) -> ssl.SSLContext:
+        made.append(make(*args, **options))
         return made[-1]
 
     async def is_guarded() -> bool:

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.databases import Patience
+from apps.databases import Timeouts
 from apps.orders.service import LEASE, WINDOW
 from dibs.testing import Child, Server, ServerMissing
 from dibs.testing.servers import free_port
@@ -541,8 +541,8 @@ async def test_without_the_database(postgres: Postgres, valkey: Server) -> None:
 
 async def test_a_database_that_hangs_is_out(postgres: Postgres, valkey: Server) -> None:
     """503 for everybody, also for more than there are threads; afterwards orders are placed."""
-    patience = Patience(statement=1, pool=1, connect=2)
-    async with served(valkey.url, postgres.new_database(), patience=patience) as client:
+    timeouts = Timeouts(statement=1, pool=1, connect=2)
+    async with served(valkey.url, postgres.new_database(), timeouts=timeouts) as client:
         is_placed(await client.post("/orders", json=TEA))
         with postgres.frozen():
             async with asyncio.timeout(20):  # hung for ever, before

@@ -128,7 +128,7 @@ def move_in(page: Any) -> None:
 
 
 def slow_down(page: Any, seconds: int) -> None:
-    """The lever."""
+    """Moves the slider: how long the weather takes."""
     page.locator("#delay").fill(str(seconds))
     expect(page.locator("#note")).to_be_empty()
     expect(page.locator("#delay-now")).to_have_text(f"{seconds} s")

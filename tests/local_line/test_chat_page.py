@@ -342,12 +342,12 @@ def test_what_is_opened_in_the_wire_is_in_sight(page: Any, stage: Stage) -> None
 def test_three_phones_stand_side_by_side(page: Any, stage: Stage) -> None:
     """In one row, and the wire below them."""
     page.goto(f"{stage.line.page_url}?place=group&beside=ben&beside=cleo")
-    expect(page.locator("iframe.neighbour")).to_have_count(2)
-    boxes = [each.bounding_box() for each in page.locator(".phone, .neighbour").all()]
+    expect(page.locator("iframe.other-phone")).to_have_count(2)
+    boxes = [each.bounding_box() for each in page.locator(".phone, .other-phone").all()]
     assert len({round(box["y"]) for box in boxes}) == 1
     lefts = [box["x"] for box in boxes]
     assert lefts == sorted(lefts) and all(box["width"] > 330 for box in boxes)
-    assert page.locator(".backstage").bounding_box()["y"] > boxes[0]["y"] + boxes[0]["height"]
+    assert page.locator(".tools").bounding_box()["y"] > boxes[0]["y"] + boxes[0]["height"]
 
 
 def test_stickers_pictures_and_places_from_the_bot(page: Any, stage: Stage) -> None:
@@ -777,7 +777,7 @@ def test_two_phones_side_by_side(page: Any, stage: Stage) -> None:
     """Both are in the group and see each other; alone with the bot they are two people."""
     stage.bot.says = lambda event: [text("哈囉大家")] if event["type"] == "join" else []
     page.goto(f"{stage.line.page_url}?place=group&beside=ben")
-    ben = page.frame_locator("iframe.neighbour")
+    ben = page.frame_locator("iframe.other-phone")
     expect(page.locator("#owner")).to_have_text("Ann")
     expect(ben.locator("#owner")).to_have_text("Ben")
     expect(ben.locator(".row.bot .said")).to_have_text("哈囉大家")

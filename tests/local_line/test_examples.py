@@ -39,7 +39,7 @@ COMMANDS = {
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
     """Time for a bot on a busy machine."""
-    return {"webhook_patience": 30.0}
+    return {"webhook_timeout": 30.0}
 
 
 def configuration(line: BlockingLine) -> Any:

@@ -1,4 +1,4 @@
-"""Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
+"""Claiming a submission, the `with` block around it, and functions whose calls are claimed."""
 
 import functools
 from collections.abc import Callable, Coroutine
@@ -144,7 +144,7 @@ async def _resume(
 
 
 async def _wait(leases: AsyncLeases, submission: Submission, running: Duplicate) -> Outcome:
-    """What comes of it at the end of the first one, or of our patience (*running*)."""
+    """The outcome when the first one has ended, or when `wait` is over (*running*)."""
 
     async def attempt(call: HoldCall) -> Outcome | Holding:
         outcome = await _ask(leases, submission)
@@ -182,7 +182,7 @@ class AsyncClaiming:
             raise UsageError(_IN_USE)
         claim = self._given or await self.take()
         self._given = None
-        if self._claim is not None:  # somebody was quicker, with this very object
+        if self._claim is not None:  # another task or thread entered the same object first
             claim.release()
             await claim.finish()
             raise UsageError(_IN_USE)
@@ -203,7 +203,7 @@ class AsyncClaiming:
         try:
             await claim.fail()
         except Exception as failure:
-            # The body's own exception must reach the caller; this one rides along.
+            # The body's own exception must reach the caller; this one is added as a note.
             error.add_note(f"dibs could not end the claim on {claim.name}: {failure}")
 
 

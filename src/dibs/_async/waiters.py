@@ -155,7 +155,7 @@ class AsyncWaiters:
         self._store.transport.unwatch(key, queue.wake)
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, deadline: float) -> None:
-        """Until it is our turn to contend, or patience ends."""
+        """Until it is our turn to contend, or `wait` is over."""
         while queue.turns[0] is not turn:
             turn.clear()
             if queue.turns[0] is turn:

@@ -28,7 +28,7 @@ class Request:
 
 
 class ErrorReply(Exception):
-    """The server said no. It is a value, not raised: one bad reply must not hide its neighbours."""
+    """An error reply. It is a value, not raised: one error must not hide the other replies."""
 
     @property
     def code(self) -> str:
@@ -190,7 +190,7 @@ class Channel:
 
     def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
         """Hand out all replies that are complete. IndexError: a reply to nothing."""
-        # The hottest loop of all, hence in one piece.
+        # This runs for every reply, hence in one piece.
         queue, got = self.queue, self._got
         self.has_received = True
         before = len(queue)

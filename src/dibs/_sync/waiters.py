@@ -156,7 +156,7 @@ class Waiters:
         self._store.transport.unwatch(key, queue.wake)
 
     def _until_first(self, queue: Queue, turn: Signal, deadline: float) -> None:
-        """Until it is our turn to contend, or patience ends."""
+        """Until it is our turn to contend, or `wait` is over."""
         while queue.turns[0] is not turn:
             turn.clear()
             if queue.turns[0] is turn:

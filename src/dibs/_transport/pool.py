@@ -240,7 +240,7 @@ class Pool:
                 connection.close()
 
     def drop_idle(self) -> None:
-        """One connection broke or hangs: its neighbours are no better."""
+        """One connection broke or hangs: the other idle ones may be broken as well."""
         while self.idle:
             with contextlib.suppress(IndexError):
                 self.idle.pop().close()

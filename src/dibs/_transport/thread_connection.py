@@ -72,7 +72,7 @@ class ThreadConnection:
         """The reply, or a list where there are several. Silent: none came; it may still come.
 
         EOFError: the server closed, or replied to nothing: it cannot be trusted any more.
-        *limit*: the silence to bear, in seconds (default: as it was made with).
+        *limit*: how long the server may stay silent, in seconds (default: as it was made with).
         """
         if self._parser.has_data():
             raise EOFError
@@ -160,7 +160,7 @@ class ThreadConnection:
         return is_readable(self._sock)
 
     def close(self) -> None:
-        """Close. In a forked child only the child's copy, without a word to the server."""
+        """Close. In a forked child only the child's copy, without telling the server."""
         self.is_closed = True
         self._connection.disconnect()
 

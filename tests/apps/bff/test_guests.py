@@ -1,4 +1,4 @@
-"""The menu BFF, as its guests and its neighbours meet it: real processes, real HTTP, a real Valkey.
+"""The menu BFF, as guests and other services use it: real processes, real HTTP, a real Valkey.
 
 Two BFF processes share one store-service, as behind a load balancer.
 """

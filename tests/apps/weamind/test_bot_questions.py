@@ -32,7 +32,7 @@ from apps.weamind.weather.forecast import (
     Step,
 )
 
-from .conftest import XINYI, Open
+from .conftest import XINYI, RunBot
 from .test_bot_handlers import Talk, data_of, mentioning
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -264,64 +264,64 @@ def test_any_text_is_understood_somehow(words: str) -> None:
 # ------------------------------------------------------------------------------- as people see it
 
 
-async def test_a_question_survives_the_choice(open_house: Open) -> None:
+async def test_a_question_survives_the_choice(run_bot: RunBot) -> None:
     """信義區明天會下雨嗎: asked which, then answered what was asked, with the line as altText."""
-    async with open_house() as house:
-        asked = await Talk(house).say("信義區明天會下雨嗎")
-        await house.line.tap(data_of(asked, "基隆市信義區"))
-        line, card = (await house.replies(3))[1:]
+    async with run_bot() as bot:
+        asked = await Talk(bot).say("信義區明天會下雨嗎")
+        await bot.line.tap(data_of(asked, "基隆市信義區"))
+        line, card = (await bot.replies(3))[1:]
         assert line["text"].startswith("明天基隆市信義區") and "降雨機率" in line["text"]
         assert card["altText"] == line["text"]
 
 
-async def test_a_home_that_is_written(open_house: Open) -> None:
+async def test_a_home_that_is_written(run_bot: RunBot) -> None:
     """It is set, and what is asked next is about it; of two such places, one is chosen."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.say("把住家設成板橋"))["text"].startswith("✅")
-        await house.line.say("要帶傘嗎")
-        line, card = (await house.replies(3))[1:]
+        await bot.line.say("要帶傘嗎")
+        line, card = (await bot.replies(3))[1:]
         assert "新北市板橋區" in line["text"] and card["type"] == "flex"
-        which = Talk(house, house.line.somebody())
+        which = Talk(bot, bot.line.somebody())
         asked = await which.say("公司設為信義區")
         assert asked["text"] == texts.WHICH_TO_SET.format(kind="公司")
         done = await which.tap(data_of(asked, "臺北市信義區"))
         assert "公司設為 臺北市信義區" in done["text"]
 
 
-async def test_settings_are_not_for_groups(open_house: Open) -> None:
+async def test_settings_are_not_for_groups(run_bot: RunBot) -> None:
     """Who writes it there is told where to."""
-    async with open_house() as house:
-        group = Talk(house, Source.group(new_id("group"), house.line.somebody().chat_id))
+    async with run_bot() as bot:
+        group = Talk(bot, Source.group(new_id("group"), bot.line.somebody().chat_id))
         said = await group.send(mentioning("@WeaMind 把住家設成板橋"))
         assert said["text"] == texts.ONLY_IN_PRIVATE
 
 
 async def test_the_weather_is_out_and_comes_back(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The button to try again still knows the question."""
     from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
-    async with open_house(gated=True) as house:
-        house.gate.opened.set()
-        works = house.gate.fetch
+    async with run_bot(gated=True) as bot:
+        bot.gate.opened.set()
+        works = bot.gate.fetch
 
         async def fails(place: object) -> object:
             raise WeatherUnavailable("sample", Reason.STATUS, status=503)
 
-        monkeypatch.setattr(house.gate, "fetch", fails)
-        sorry = await Talk(house).say("明天板橋會下雨嗎")
-        monkeypatch.setattr(house.gate, "fetch", works)
-        await house.line.tap(data_of(sorry, "🔄 再試一次"))
-        line, _ = (await house.replies(3))[1:]
+        monkeypatch.setattr(bot.gate, "fetch", fails)
+        sorry = await Talk(bot).say("明天板橋會下雨嗎")
+        monkeypatch.setattr(bot.gate, "fetch", works)
+        await bot.line.tap(data_of(sorry, "🔄 再試一次"))
+        line, _ = (await bot.replies(3))[1:]
         assert line["text"].startswith("明天新北市板橋區")
 
 
-async def test_an_own_place_by_tap_knows_the_question(open_house: Open) -> None:
+async def test_an_own_place_by_tap_knows_the_question(run_bot: RunBot) -> None:
     """Data that a button carries is read with care: what makes no sense is left out."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
         card = await me.tap("action=weather&type=home&topic=nonsense&when=%00")
         assert card["type"] == "flex"

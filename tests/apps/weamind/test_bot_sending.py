@@ -21,7 +21,7 @@ from dibs import AsyncDibs
 from dibs.testing import Server
 from dibs.testing.servers import free_port
 
-from .conftest import ACCESS_TOKEN, SECRET, Open, is_forecast
+from .conftest import ACCESS_TOKEN, SECRET, RunBot, is_forecast
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 HELLO = [{"type": "text", "text": "哈囉"}]
@@ -214,13 +214,13 @@ async def test_in_doubt_nothing_is_pushed(own_server: Server) -> None:
         assert outbound.routes == [REPLY, REPLY]
 
 
-async def test_the_bot_pushes_where_it_may(open_house: Open) -> None:
+async def test_the_bot_pushes_where_it_may(run_bot: RunBot) -> None:
     """From the webhook to the chat: an answer whose token has expired, as a push."""
-    async with open_house(push_fallback=True, line={"reply_token_ttl": -1.0}) as house:
-        house.line.accounts.person(house.line.me.chat_id).is_friend = True
-        await house.line.say("板橋")
-        assert is_forecast((await house.replies(1))[0])
-        assert [entry.via for entry in house.line.chat().entries][-1] == "push"
+    async with run_bot(push_fallback=True, line={"reply_token_ttl": -1.0}) as bot:
+        bot.line.accounts.person(bot.line.me.chat_id).is_friend = True
+        await bot.line.say("板橋")
+        assert is_forecast((await bot.replies(1))[0])
+        assert [entry.via for entry in bot.line.chat().entries][-1] == "push"
 
 
 # ------------------------------------------------------------------------------- outcomes

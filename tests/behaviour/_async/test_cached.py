@@ -69,7 +69,7 @@ async def test_get_or_load(server: Server) -> None:
             assert (await dibs.get_or_load("menu:a", load, ttl=60))["load"] == 1
 
 
-async def test_a_followers_patience_ends(server: Server) -> None:
+async def test_a_follower_loads_for_itself_when_its_wait_is_over(server: Server) -> None:
     """wait: the follower loads for itself, one for its process, and does not store."""
     slow, quick = Kitchen(1.5), Kitchen()
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:

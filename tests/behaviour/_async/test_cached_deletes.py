@@ -91,7 +91,7 @@ async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
-async def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data(
+async def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     server: Server, how: str
 ) -> None:
     """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
@@ -116,7 +116,7 @@ async def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data
         await leader.result()
 
 
-async def test_one_load_of_ended_patience_is_enough_while_nothing_is_deleted(
+async def test_callers_share_an_unguarded_load_while_nothing_is_deleted(
     server: Server,
 ) -> None:
     """Those who come while the process loads for itself share that load."""

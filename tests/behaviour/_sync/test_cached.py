@@ -70,7 +70,7 @@ def test_get_or_load(server: Server) -> None:
             assert (dibs.get_or_load("menu:a", load, ttl=60))["load"] == 1
 
 
-def test_a_followers_patience_ends(server: Server) -> None:
+def test_a_follower_loads_for_itself_when_its_wait_is_over(server: Server) -> None:
     """wait: the follower loads for itself, one for its process, and does not store."""
     slow, quick = Kitchen(1.5), Kitchen()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:

@@ -13,7 +13,7 @@ import { addRow, drawRows } from "./chat-wire.js";
 const $ = (selector) => document.querySelector(selector);
 const address = new URLSearchParams(location.search);
 const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
-const isBare = address.has("bare"); // a phone beside another one: no backstage
+const isBare = address.has("bare"); // a phone beside another one: no tools
 
 let state = null; // the last state of the stream
 const arrived = new Map(); // event id → whether the bot has it
@@ -146,8 +146,8 @@ function toggleExtras(isOpen) {
   $("#extras-toggle").setAttribute("aria-expanded", isOpen);
 }
 
-for (const lever of document.querySelectorAll("[data-verb]")) {
-  lever.addEventListener("click", () => send(lever.dataset.verb));
+for (const button of document.querySelectorAll("[data-verb]")) {
+  button.addEventListener("click", () => send(button.dataset.verb));
 }
 
 for (const choice of document.querySelectorAll("[name=place]")) {

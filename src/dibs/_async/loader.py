@@ -84,6 +84,8 @@ class AsyncLoader:
         now, engine = await self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
+            if any(keys.tags for keys, _, _ in asked):
+                must_allow(engine, "tag")
         await self.end_stranded()
         tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
         requests = [lock_request(*each) for each in asked]

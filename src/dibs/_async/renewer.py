@@ -191,7 +191,7 @@ class AsyncRenewer:
         """What is due now; if nothing is, wait for it."""
         wake.clear()
         now = monotonic()
-        due = self._due(now)
+        due = self._pop_due(now)
         if self._events.dropped:
             self._events.emit_dropped()
         if due:
@@ -201,7 +201,7 @@ class AsyncRenewer:
         elif self._heap:
             await wake.wait(self._heap[0][0] - now)
 
-    def _due(self, now: float) -> list[LeaseState]:
+    def _pop_due(self, now: float) -> list[LeaseState]:
         due: list[LeaseState] = []
         with self.guard:
             if len(self._heap) > self._sweep_at:

@@ -43,17 +43,18 @@ _AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
 """What is needed once a permit is taken; without the others of its script none is."""
 _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
 
-Use = Literal["renew", "complete", "load", "fence", "limit"]
+Use = Literal["renew", "complete", "load", "tag", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
     "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
+    "tag": ("cache a value with tags", ("EVAL", "GET", "PEXPIRE")),
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "fence", "limit")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
@@ -222,6 +223,8 @@ class Negotiation:
         self._until = 0.0
         self._known = RESP3
         self._at_scripts = 0
+        self.has_worked = False
+        """True: a connection was opened before."""
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
@@ -250,5 +253,6 @@ class Negotiation:
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
         self._at_scripts = 0
+        self.has_worked = True
         if dialect.protocol == 2 and now >= self._until:
             self._known, self._until = dialect._replace(again=False), now + self.LASTS

@@ -337,12 +337,17 @@ _DENIED = (
 )
 
 
+ANOTHER_TYPE = (
+    "the key holds a value of another type (or is held with and without limit=); "
+    "choose another key or namespace"
+)
+
+
 def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot solve."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        said = "the key holds a value of another type (or is held with and without limit=)"
-        return UsageError(f"{said}; choose another key or namespace")
+        return UsageError(ANOTHER_TYPE)
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):

@@ -85,6 +85,8 @@ class Loader:
         now, engine = self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
+            if any(keys.tags for keys, _, _ in asked):
+                must_allow(engine, "tag")
         self.end_stranded()
         tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
         requests = [lock_request(*each) for each in asked]

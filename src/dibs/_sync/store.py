@@ -207,7 +207,12 @@ class Store:
     # ---- outages
 
     def outage(self, name: str, cause: str, policy: OutagePolicy) -> None:
-        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on."""
+        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on.
+
+        UsageError: it is none, because this client was closed meanwhile.
+        """
+        if self.is_closed:
+            raise UsageError(CLOSED) from None
         self._events.emit("outage", name, cause=cause)
         is_closed = policy == "closed"
         if not self.is_disabled:
@@ -216,6 +221,8 @@ class Store:
             raise Unavailable(cause, name) from None
 
     def _went_out(self, cause: Cause) -> None:
+        if self.is_closed:
+            return  # nobody who could be affected
         self.outages.began(cause, monotonic())
 
     def _recovered(self, cause: Cause, lasted: float) -> None:

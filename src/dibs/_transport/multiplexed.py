@@ -277,7 +277,8 @@ class MultiplexedTransport(BaseTransport):
     async def _open(self) -> AsyncConnection:
         """A new connection that has answered what its server can do."""
         assert self._address is not None
-        return await open_async(self._address, self._negotiation, self._pushed, self._lost)
+        address, limits = self._address, self._limits
+        return await open_async(address, self._negotiation, limits, self._pushed, self._lost)
 
     def _opened(self, connection: AsyncConnection) -> None:
         """Use the new connection, if one is still needed."""

@@ -858,7 +858,7 @@ def test_nothing_that_is_sent_breaks_the_check(messages: list[Any]) -> None:
     [("a", 1, 1), ("臺北", 2, 2), ("😀", 2, 1), ("👨‍👩‍👧‍👦", 11, 1), ("🇹🇼🇯🇵", 8, 2), ("👍🏽", 4, 1),
      ("e\u0301", 2, 1), ("☀️", 2, 1), ("", 0, 0)],
 )  # fmt: skip
-def test_lengths(text: str, units: int, seen: int) -> None:
+def test_lengths_are_counted_as_line_counts_them(text: str, units: int, seen: int) -> None:
     """Messages are counted in UTF-16 units, labels as people see them."""
     assert (utf16(text), graphemes(text)) == (units, seen)
 

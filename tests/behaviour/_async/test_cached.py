@@ -55,7 +55,7 @@ async def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
         assert loader.loads == 1
 
 
-async def test_get_or_load(server: Server) -> None:
+async def test_get_or_load_needs_no_decorator(server: Server) -> None:
     """Without a decorator: a key, a loader, a ttl."""
     loader = Loader()
 

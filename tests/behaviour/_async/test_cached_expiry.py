@@ -90,7 +90,7 @@ async def test_stale_is_served_while_loads_fail(server: Server) -> None:
         assert loader.loads > 1
 
 
-async def test_early_refresh(server: Server) -> None:
+async def test_a_value_is_refreshed_early_in_the_background(server: Server) -> None:
     """early: refreshed before the end, behind the readers; nobody waits for it."""
     loader = Loader(0.05)
     async with AsyncDibs(server.url, budget=5) as dibs:

@@ -91,7 +91,7 @@ def test_stale_is_served_while_loads_fail(server: Server) -> None:
         assert loader.loads > 1
 
 
-def test_early_refresh(server: Server) -> None:
+def test_a_value_is_refreshed_early_in_the_background(server: Server) -> None:
     """early: refreshed before the end, behind the readers; nobody waits for it."""
     loader = Loader(0.05)
     with Dibs(server.url, budget=5) as dibs:

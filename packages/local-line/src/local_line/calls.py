@@ -143,7 +143,7 @@ def guarded(platform: Platform, entrance: Entrance) -> Callable[[Request], Await
             raise
         row.write(asked, response, note)
         if fault is not None:
-            await platform.faults.dawdle(fault)
+            await platform.faults.delay(fault)
         return response
 
     return answer

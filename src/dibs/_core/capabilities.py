@@ -207,7 +207,8 @@ class Negotiation:
     """Which dialect to try next: RESP3, or RESP2 for a server that does not know HELLO.
 
     Nothing is concluded from one connection that closes: a server that crashes does that, too.
-    Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while.
+    Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while. And
+    where RESP3 has worked a while ago, a connection that closes has nothing to do with it.
     """
 
     LASTS = 60.0
@@ -223,11 +224,14 @@ class Negotiation:
         self._until = 0.0
         self._known = RESP3
         self._at_scripts = 0
+        self._resp3_until = 0.0
+        self._knows_resp3 = False
         self.has_worked = False
         """True: a connection was opened before."""
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
+        self._knows_resp3 = now < self._resp3_until
         return self._known if now < self._until else RESP3
 
     def after(
@@ -245,6 +249,8 @@ class Negotiation:
         closed = closed and not at_script
         if refused and dialect.protocol == 3:
             return RESP2
+        if closed and dialect == RESP3_AGAIN and self._knows_resp3:
+            return None
         if closed and dialect != PLAIN_AGAIN:
             return RESP3_AGAIN if dialect == RESP3 else PLAIN_AGAIN if dialect.plain else PLAIN
         self._until = 0.0
@@ -254,5 +260,7 @@ class Negotiation:
         """A connection was opened so."""
         self._at_scripts = 0
         self.has_worked = True
+        if dialect.protocol == 3:
+            self._resp3_until = now + self.LASTS
         if dialect.protocol == 2 and now >= self._until:
             self._known, self._until = dialect._replace(again=False), now + self.LASTS

@@ -12,7 +12,7 @@ import socket
 import ssl
 import traceback
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import redis
 
@@ -60,7 +60,7 @@ def use_context(
 
     With the options for OCSP, redis-py does more than to make a context: then it does it itself.
     """
-    kind: Any = type(connection)
+    kind = cast("Any", type(connection))
     if is_async(connection):
         connection.ssl_context.context = context
         made(connection.ssl_context.get())
@@ -83,7 +83,7 @@ def _wrap(
 ) -> ssl.SSLSocket:
     if context is not None:
         return context.wrap_socket(sock, server_hostname=connection.host)
-    kind: Any = type(connection)
+    kind = cast("Any", type(connection))
     wrapped = kind._wrap_socket_with_ssl(connection, sock)
     made(wrapped.context)
     return wrapped

@@ -125,6 +125,21 @@ async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     assert line.triggered == 4
 
 
+async def test_somebody_who_ends_connections_all_the_time_is_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """CLIENT KILL in a loop: opened again within the budget, with everything the server can do."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=5, listeners=[events.append]) as dibs:
+        assert (await timed(dibs, "user:1"))[1]
+        line.cut_after_request(count=14)
+        assert (await timed(dibs, "user:1"))[1]
+        assert line.triggered == 14
+        assert "outage" not in kinds(events)
+        engine = dibs._store.transport.engine
+        assert engine is not None and engine.tracking, "not taken for a server without RESP3"
+
+
 async def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
     """Slow both ways, so that no second connection is ready in time: the first one answers."""
     events: list[Event] = []

@@ -67,7 +67,9 @@ def test_fastapi_echo(local_line: BlockingLine) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_kitchen_sink(local_line: BlockingLine, sink: KitchenSink, command: str) -> None:
+def test_every_command_of_the_kitchen_sink_is_answered(
+    local_line: BlockingLine, sink: KitchenSink, command: str
+) -> None:
     """Every command is answered in the chat, and no call of it is unknown."""
     ann = local_line.somebody("Ann")
     delivery = local_line.say(command, source=ann)

@@ -81,7 +81,7 @@ def spell(words: str, now: datetime = NOW) -> str | None:
         ("三天", "接下來幾天 18.00-22.00"),
     ],
 )  # fmt: skip
-def test_when(words: str, expected: str | None) -> None:
+def test_days_and_hours_are_understood(words: str, expected: str | None) -> None:
     """What people say, on a Wednesday afternoon."""
     assert spell(words) == expected
 

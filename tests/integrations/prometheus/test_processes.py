@@ -57,11 +57,11 @@ def test_processes_are_added_up(tmp_path: Path, valkey: Server, spawn: Spawn) ->
         spawn(_count_in_a_process, str(tmp_path), valkey.url, str(number), number == 0)
         for number in range(2)
     ]
-    assert [worker.line() for worker in workers] == ["open", "open"]
+    assert [worker.line(within=60) for worker in workers] == ["open", "open"]
     seen = spawn(_collected, str(tmp_path)).result()
     assert seen == {"set": 2, "held": 2, "open": 2, "outage": 1}
     for worker in workers:
         worker.tell()
-    assert [worker.line() for worker in workers] == ["done", "done"]
+    assert [worker.line(within=60) for worker in workers] == ["done", "done"]
     seen = spawn(_collected, str(tmp_path)).result()
     assert (seen["open"], seen["outage"]) == (0, 0)

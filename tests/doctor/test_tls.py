@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dibs.testing import Certificates, FaultProxy, Server
+from dibs.testing import Certificates, FaultProxy, Server, eventually
 
 from .examining import examine
 
@@ -45,7 +45,8 @@ def test_a_certificate_that_does_not_fit_is_found(
 ) -> None:
     """Expired, or for another name; with a new certificate the finding is gone."""
     with FaultProxy(valkey.port, tls=Issued(tmp_path, name, days=days)) as line:  # type: ignore[arg-type]
-        assert code in examine(line.url)
+        found = examine(line.url)
+        assert name in found[code].fix or code == "tls-expired"
     with FaultProxy(valkey.port, tls=Issued(tmp_path, "127.0.0.1")) as line:  # type: ignore[arg-type]
         assert code not in examine(line.url)
 
@@ -56,7 +57,9 @@ def test_an_unknown_authority_is_found(valkey: Server, tmp_path: Path) -> None:
         plain = line.url.partition("?")[0]
         assert "ssl_ca_certs=" in examine(plain)["tls-ca"].fix
         assert "tls-ca" not in examine(line.url)
-        assert "tls-file" in examine(plain + "?ssl_ca_certs=/nonexistent.pem")
+        for path in ("/nonexistent.pem", str(tmp_path)):
+            finding = examine(f"{plain}?ssl_ca_certs={path}")["tls-file"]
+            assert f"ssl_ca_certs={path}" in finding.seen
 
 
 def test_tls_to_a_plain_port_and_the_reverse_are_found(start_server: StartServer) -> None:
@@ -80,3 +83,57 @@ def test_a_missing_client_certificate_is_found(start_server: StartServer) -> Non
     authority = query.partition("&")[0]
     assert "tls-client" in examine(f"{url}?{authority}")
     assert "tls-client" not in examine(server.tls_url)
+
+
+AES_128, AES_256 = "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+@pytest.mark.parametrize("ours", ["", AES_128])
+def test_a_handshake_without_a_common_cipher_is_no_missing_certificate(
+    start_server: StartServer, ours: str
+) -> None:
+    """Both are refused with the same alert. The cipher may be missing here, or on the server."""
+    theirs = AES_256 if ours else "DHE-RSA-AES256-SHA256"
+    config = ("--tls-protocols", "TLSv1.2", "--tls-ciphers", theirs)
+    server = start_server("redis7", tls=True, config=config)
+    url = server.tls_url + (f"&ssl_ciphers={ours}" if ours else "")
+    finding = examine(url)["tls-failed"]
+    assert "HANDSHAKE" in finding.seen and "ssl_ciphers" in finding.fix
+    if ours:
+        assert "tls-failed" not in examine(server.tls_url)
+
+
+def test_a_missing_client_certificate_is_found_without_tls_1_3(start_server: StartServer) -> None:
+    """There the server refuses in the middle of the handshake."""
+    server = start_server("redis7", tls="mutual", config=("--tls-protocols", "TLSv1.2"))
+    url, _, query = server.tls_url.partition("?")
+    assert "tls-client" in examine(f"{url}?{query.partition('&')[0]}")
+    assert "tls-client" not in examine(server.tls_url)
+
+
+def test_a_fix_keeps_tls_and_the_kind_of_the_url(start_server: StartServer) -> None:
+    """Each URL that is named works, with the file of the CA: nobody is led to a plain port."""
+    server = start_server("redis7", tls=True)
+    server.client().config_set("requirepass", "secret")
+    address, _, query = server.tls_url.removeprefix("rediss://").partition("?")
+    missing = examine(server.tls_url)["auth-missing"]
+    assert f"rediss://:PASSWORD@{address}," in missing.fix
+    single = examine(f"redis+cluster://:secret@{address}?ssl=true&{query}")["cluster-disabled"]
+    assert single.fix == f"Use rediss://{address}."
+    assert not examine(f"rediss://:secret@{address}?{query}").keys() - {"persistence", "by-script"}
+
+
+def test_a_cluster_over_tls_is_led_to_a_cluster_over_tls(start_server: StartServer) -> None:
+    """From a URL without TLS, without the CA, and from that of a single server."""
+    config = ("--cluster-enabled", "yes", "--tls-cluster", "yes")
+    server = start_server("redis7", tls=True, config=config)
+    server.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    address, _, query = server.tls_url.removeprefix("rediss://").partition("?")
+    right = f"redis+cluster://{address}?ssl=true"
+    assert "redis+cluster://…?ssl=true" in examine(f"redis+cluster://{address}")["tls-required"].fix
+    assert "redis+cluster://…?ssl=true&ssl_ca_certs=" in examine(right)["tls-ca"].fix
+    assert f"Use {right}," in examine(server.tls_url)["cluster-target"].fix
+    assert f"Use {right}," in examine(server.tls_url.replace("?", "/1?"))["cluster-database"].fix
+    eventually(lambda: "cluster-state" not in examine(f"{right}&{query}"), within=20)
+    plain = examine(f"redis+cluster://127.0.0.1:{server.port}?ssl=true")["tls-plain"]
+    assert "redis+cluster://… without ssl=true" in plain.fix

@@ -325,7 +325,7 @@ def test_a_webhook_that_comes_when_threads_have_ended_is_refused(valkey: Server)
     assert "cut" not in outcomes and outcomes[-1] == "refused"
 
 
-async def test_a_webhook_without_room_is_refused_as_a_whole(
+async def test_a_webhook_that_exceeds_the_queue_is_refused_as_a_whole(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """503, and none of its events is worked on, so that LINE may deliver it again."""

@@ -136,7 +136,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_options(options: list[str]) -> None:
+def test_wrong_options_are_refused_before_anything_starts(options: list[str]) -> None:
     """Exit code 2, before anything is started."""
     with pytest.raises(SystemExit) as raised:
         main(options)

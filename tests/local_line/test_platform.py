@@ -858,7 +858,7 @@ def test_nothing_that_is_sent_breaks_the_check(messages: list[Any]) -> None:
     [("a", 1, 1), ("臺北", 2, 2), ("😀", 2, 1), ("👨‍👩‍👧‍👦", 11, 1), ("🇹🇼🇯🇵", 8, 2), ("👍🏽", 4, 1),
      ("e\u0301", 2, 1), ("☀️", 2, 1), ("", 0, 0)],
 )  # fmt: skip
-def test_lengths(text: str, units: int, seen: int) -> None:
+def test_lengths_are_counted_as_line_counts_them(text: str, units: int, seen: int) -> None:
     """Messages are counted in UTF-16 units, labels as people see them."""
     assert (utf16(text), graphemes(text)) == (units, seen)
 
@@ -1299,7 +1299,7 @@ async def test_visitors_have_phones_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "wish", "status"),
+    ("verb", "given", "status"),
     [
         ("say", {"text": ""}, 400),
         ("say", {"text": "字" * 5001}, 400),
@@ -1318,10 +1318,10 @@ async def test_visitors_have_phones_of_their_own() -> None:
         ("say", {"text": "x" * 40_000}, 413),
     ],
 )
-async def test_the_page_is_not_believed(verb: str, wish: Any, status: int) -> None:
+async def test_the_page_is_not_believed(verb: str, given: Any, status: int) -> None:
     """What cannot be is answered in one sentence, and the bot hears nothing of it."""
     async with stage() as (line, bot), visitor(line) as client:
-        answer = await client.post(f"/chat/api/{verb}", json=wish)
+        answer = await client.post(f"/chat/api/{verb}", json=given)
         assert answer.status_code == status
         assert status == 413 or answer.json()["error"].endswith(".")
         assert bot.bodies == [] and line.deliveries == []

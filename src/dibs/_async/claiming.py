@@ -16,7 +16,7 @@ from .._core.once import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
-    judge,
+    answer_duplicate,
     read_claim,
     read_record,
     running_record,
@@ -125,7 +125,7 @@ async def _ask(leases: AsyncLeases, submission: Submission) -> Outcome:
             found = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             found = outcome
-    return judge(options, call, seen, found, time())
+    return answer_duplicate(options, call, seen, found, time())
 
 
 async def _resume(
@@ -137,7 +137,7 @@ async def _resume(
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
         found = read_record(outcome.value, outcome.left)
-        return judge(options, call, NO_PAYLOAD, found, time())
+        return answer_duplicate(options, call, NO_PAYLOAD, found, time())
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interface import KINDS, Entry, Page, inspector, printable
 from .connecting import add_server, add_show_keys, connected
-from .terminal import Terminal, default_terminal
+from .table import LongTable
+from .terminal import Terminal, as_json, default_terminal
 from .text import HEADINGS, as_object, counted, is_stuck, row
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Listing:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self.entries: dict[str, Entry] = {}
+        self.kinds: Counter[str] = Counter()
+        """How many of which kind are listed."""
+        self.is_sorted = True
+        """False: some were taken before all were read."""
         self.left_out: Counter[str] = Counter()
         """How many of which kind were not asked for."""
         self.unreachable: list[tuple[str, str]] = []
@@ -70,13 +75,23 @@ class Listing:
             if not self._wanted.fits(entry):
                 self.left_out[entry.kind] += 1
             elif len(self.entries) < self._wanted.most or not self._wanted.most:
-                self.entries[entry.key] = entry
+                self._keep(entry)
             elif entry.key not in self.entries:
                 self.is_complete = False
         is_full = bool(self._wanted.most) and len(self.entries) >= self._wanted.most
         if is_full and page.cursor is not None:
             self.is_complete = False
         return is_full
+
+    def _keep(self, entry: Entry) -> None:
+        if entry.key not in self.entries:  # SCAN may name a key twice
+            self.kinds[entry.kind] += 1
+        self.entries[entry.key] = entry
+
+    def take(self) -> list[Entry]:
+        """The entries, which are no longer kept; those that come after them are not sorted in."""
+        taken, self.entries, self.is_sorted = list(self.entries.values()), {}, False
+        return taken
 
 
 def read(look: "Inspector", wanted: Wanted) -> Listing:
@@ -94,7 +109,7 @@ def read(look: "Inspector", wanted: Wanted) -> Listing:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     add_filters(parser)
-    parser.add_argument("--sort", choices=_ORDER, default="left", help="default: left")
+    parser.add_argument("--sort", choices=_ORDER, help="default: left")
     parser.add_argument("--reverse", action="store_true", help="in the other direction")
     add_server(parser)
 
@@ -131,14 +146,26 @@ def usual_kinds(namespace: str) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """List. Returns 0, or 3: a node of the cluster did not answer."""
     terminal = default_terminal()
+    listing = Listing(wanted_by(args))
+    output = (JsonOutput if args.json else TableOutput)(terminal, whole=args.show_keys)
     with connected(args) as dibs:
-        listing = read(inspector(dibs), wanted_by(args))
-    entries = ordered(list(listing.entries.values()), args.sort, reverse=args.reverse)
-    if args.json:
-        terminal.json(_as_object(listing, entries, whole=args.show_keys))
-    else:
-        _print(terminal, listing, entries, args)
+        for page in inspector(dibs).pages(args.pattern):
+            if listing.add(page):
+                break
+            if _is_streamed(args) and len(listing.entries) > MOST:
+                output.write(listing.take())
+    rest = list(listing.entries.values())
+    output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0
+
+
+def _is_streamed(args: argparse.Namespace) -> bool:
+    """Whether entries are printed as they are read: all are wanted, and in no particular order."""
+    return not args.limit and args.sort is None and not args.reverse
+
+
+def _sorted_by(args: argparse.Namespace, entries: list[Entry]) -> list[Entry]:
+    return ordered(entries, args.sort or "left", reverse=args.reverse)
 
 
 def ordered(entries: list[Entry], by: str, *, reverse: bool = False) -> list[Entry]:
@@ -148,36 +175,74 @@ def ordered(entries: list[Entry], by: str, *, reverse: bool = False) -> list[Ent
     )
 
 
-def _as_object(listing: Listing, entries: list[Entry], *, whole: bool) -> dict[str, Any]:
-    return {
-        "entries": [as_object(entry, whole=whole) for entry in entries],
-        "complete": listing.is_whole,
-        "left_out": dict(listing.left_out),
-        "unreachable": [{"node": node, "why": why} for node, why in listing.unreachable],
-    }
+class JsonOutput:
+    """The listing as one JSON object on one line, written piece by piece."""
+
+    def __init__(self, terminal: Terminal, *, whole: bool) -> None:
+        self._terminal = terminal
+        self._whole = whole
+        self._before = '{"entries": ['
+
+    def write(self, entries: list[Entry]) -> None:
+        """Some of the entries."""
+        for entry in entries:
+            text = as_json(as_object(entry, whole=self._whole))
+            self._terminal.out.write(self._before + text)
+            self._before = ", "
+
+    def end(self, entries: list[Entry], listing: Listing) -> None:
+        """The last entries, and what is to be said about all."""
+        self.write(entries)
+        unreachable = [{"node": node, "why": why} for node, why in listing.unreachable]
+        rest = {
+            "complete": listing.is_whole, "left_out": dict(listing.left_out),
+            "unreachable": unreachable,
+        }  # fmt: skip
+        begin = "" if self._before == ", " else self._before
+        self._terminal.line(f"{begin}], {as_json(rest)[1:]}")
 
 
-def _print(
-    terminal: Terminal, listing: Listing, entries: list[Entry], args: argparse.Namespace
-) -> None:
-    whole = args.show_keys
-    if entries:
+class TableOutput:
+    """The listing as a table, and remarks below it."""
+
+    def __init__(self, terminal: Terminal, *, whole: bool) -> None:
+        self._terminal = terminal
+        self._whole = whole
+        self._plain = LongTable(HEADINGS)
+
+    def write(self, entries: list[Entry]) -> None:
+        """Some of the rows; on a terminal with headings of their own."""
+        if self._terminal.console is not None:
+            self._print(entries)
+            return
+        for line in self._plain.lines([row(entry, whole=self._whole) for entry in entries]):
+            self._terminal.line(line)
+
+    def end(self, entries: list[Entry], listing: Listing) -> None:
+        """The last rows, and what is to be said about all."""
+        if entries:
+            (self._print if listing.is_sorted else self.write)(entries)
+        if self._terminal.is_terminal:
+            self._terminal.say("")
+        for line in remarks(listing, whole=self._whole):
+            self._terminal.say(line)
+
+    def _print(self, entries: list[Entry]) -> None:
+        rows = [row(entry, whole=self._whole) for entry in entries]
         styles = ["warning" if is_stuck(entry) else "" for entry in entries]
-        terminal.table(HEADINGS, [row(entry, whole=whole) for entry in entries], styles)
-    if terminal.is_terminal:
-        terminal.say("")
-    for line in remarks(listing, whole=whole):
-        terminal.say(line)
+        self._terminal.table(HEADINGS, rows, styles)
 
 
 def remarks(listing: Listing, *, whole: bool) -> list[str]:
     """What is to be said below the table."""
-    kinds = Counter(entry.kind for entry in listing.entries.values())
+    kinds = listing.kinds
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-    total = counted(len(listing.entries), "key")
+    total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
+    if not listing.is_sorted:
+        lines.append(f"More than {MOST} keys are not sorted, unless --sort says how.")
     if listing.left_out:
         left = ", ".join(f"{number} {kind}" for kind, number in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")

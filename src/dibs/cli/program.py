@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
@@ -113,10 +114,16 @@ def _failed(name: str, error: Exception, code: int) -> int:
 
 
 def _open_streams() -> None:
-    """Python has None in place of a stream that is closed (`>&-`): what is written is lost."""
+    """Whatever is written can be: what the encoding does not have is replaced.
+
+    Python has None in place of a stream that is closed (`>&-`): what is written to it is lost.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # rich writes an ellipsis that not every encoding has
+            stream.reconfigure(errors="replace")
 
 
 def _terminate(*_: Any) -> NoReturn:

@@ -27,12 +27,38 @@ def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table; columns without any content are left out."""
     columns = used(headings, rows)
     lines = [[each[place] for place in columns] for each in (headings, *rows)]
-    widths = [max([width(line[place]) for line in lines]) for place in range(len(columns))]
     sides = [headings[place] in RIGHT for place in columns]
-    return [
-        "  ".join(map(_padded, line, widths, sides)).rstrip()
-        for line in lines
-    ]  # fmt: skip
+    return _aligned(lines, _widths(lines), sides)
+
+
+class LongTable:
+    """A table whose rows come piece by piece.
+
+    Its columns are as wide as the first rows need; a wider text in a later row shifts the rest of
+    that row.
+    """
+
+    def __init__(self, headings: Sequence[str]) -> None:
+        self._headings = headings
+        self._widths: list[int] = []
+
+    def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """The lines of the next rows; above the first ones, the headings."""
+        lines = list(rows)
+        if not self._widths:
+            lines = [self._headings, *rows]
+            self._widths = _widths(lines)
+        return _aligned(lines, self._widths, [each in RIGHT for each in self._headings])
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max([width(text) for text in column]) for column in zip(*lines, strict=True)]
+
+
+def _aligned(
+    lines: Sequence[Sequence[str]], widths: Sequence[int], sides: Sequence[bool]
+) -> list[str]:
+    return ["  ".join(map(_padded, line, widths, sides)).rstrip() for line in lines]
 
 
 def _padded(text: str, columns: int, is_right: bool) -> str:  # noqa: FBT001 - called by map

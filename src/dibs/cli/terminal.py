@@ -36,7 +36,7 @@ class Terminal:
 
     def json(self, value: Any) -> None:
         """A JSON text on one line."""
-        self.out.write(json.dumps(value, ensure_ascii=True) + "\n")
+        self.out.write(as_json(value) + "\n")
         self.out.flush()
 
     def table(
@@ -76,6 +76,11 @@ class Terminal:
 
         with Live(console=self.console, screen=True, auto_refresh=False) as live:
             yield live
+
+
+def as_json(value: Any) -> str:
+    """A JSON text on one line, which every encoding has."""
+    return json.dumps(value, ensure_ascii=True)
 
 
 def can_ask() -> bool:

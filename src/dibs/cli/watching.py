@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from .._interface import Entry, inspector
@@ -152,30 +153,41 @@ def _screen(
     from rich.console import Group
     from rich.text import Text
 
-    listing = watch.listing
+    console, listing = terminal.console, watch.listing
     gone = {each.entry.key: each.entry for each in found if each.change == "gone"}
     # By kind and key, so that a row stays where it is.
     entries = ordered([*listing.entries.values(), *gone.values()], "kind")
-    room = max(terminal.console.height - 5 - len(remarks(listing, whole=args.show_keys)), 1)
-    shown = entries[:room]
+    head = heading(listing.entries, args.interval, console.width, watch.trouble)
+    lines = ["", *remarks(listing, whole=args.show_keys)]
+    shown = entries[: room(console.height, console.width, [*head.split("\n"), *lines])]
     colours, signs = styles(found), {each.entry.key: SIGNS[each.change] for each in found}
     table = rich_table(
         ("", *HEADINGS),
         [[signs.get(each.key, ""), *row(each, whole=args.show_keys)] for each in shown],
         [colours.get(each.key) or ("warning" if is_stuck(each) else "") for each in shown],
     )
-    lines = ["", *remarks(listing, whole=args.show_keys)]
     if len(shown) < len(entries):
         lines.insert(0, f"{len(entries) - len(shown)} more do not fit on this screen")
-    head = heading(listing.entries, args.interval, terminal.console.width, watch.trouble)
     return Group(
         Text(head, style="red" if watch.trouble else "bold"), table, Text("\n".join(lines))
     )
 
 
+def room(height: int, columns: int, lines: list[str]) -> int:
+    """How many rows fit beside these lines, the headings, and a word about the others."""
+    word = "1000 more do not fit on this screen"
+    wrapped = [wrap(line, columns, break_on_hyphens=False) or [""] for line in [*lines, word]]
+    taken = sum(map(len, wrapped))
+    return max(height - taken - 1, 1)
+
+
 def heading(entries: Mapping[str, Entry], interval: float, columns: int, trouble: str) -> str:
-    """The first line of the screen: what is shown on the left, when on the right."""
+    """The first line of the screen: what is shown on the left, when on the right.
+
+    On a narrow screen these are two lines.
+    """
     now = time.strftime("%H:%M:%S")
     left = trouble or f"dibs watch: {counted(len(entries), 'key')}, every {interval:g} s"
     right = f"{now}  Ctrl-C ends"
-    return left + " " * max(columns - width(left) - width(right), 2) + right + "\n"
+    space = columns - width(left) - width(right)
+    return left + (" " * space if space >= 2 else "\n") + right + "\n"

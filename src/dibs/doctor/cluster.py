@@ -8,7 +8,7 @@ from .._diagnostics import Address, ErrorReply, Reply
 from .asking import lines, refusal, session, text
 from .facts import ClusterFacts, Failure, Node
 from .failures import Step, failure_of, overdue
-from .server import STEP_LIMIT
+from .server import STEP_LIMIT, looked_into
 
 SLOTS = 16384
 
@@ -35,7 +35,7 @@ class SeedGatherer:
             if self._failure is None:
                 self.facts = read_cluster(info, nodes, slots, self._host)
         except Exception as error:
-            self._failure = failure_of(error, self._step)
+            self._failure = looked_into(failure_of(error, self._step), self._address)
 
     @property
     def failure(self) -> Failure:

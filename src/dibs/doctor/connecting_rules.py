@@ -9,7 +9,10 @@ from .finding import Finding, Severity
 
 
 class _Case(NamedTuple):
-    """What a failure is called, and what to do. `{address}` and others are filled in."""
+    """What a failure is called, and what to do. `{address}` and others are filled in.
+
+    See `_filling` for the URLs: of the same kind as that which was asked, with its TLS.
+    """
 
     seen: str
     why: str
@@ -79,17 +82,18 @@ CASES: dict[str, _Case] = {
     "tls-host": _Case(
         "The certificate of {address} is for another host name.",
         _USAGE,
-        "Use the name that the certificate was made for in the URL, or have one made for {host}.",
+        "Use the name that the certificate was made for in the URL{names}, or have one made for"
+        " {host}.",
     ),
     "tls-ca": _Case(
         "The certificate of {address} is not trusted.",
         _USAGE,
-        "Name the file of its CA in the URL: rediss://…?ssl_ca_certs=/path/to/ca.pem",
+        "Name the file of its CA in the URL: {option}ssl_ca_certs=/path/to/ca.pem",
     ),
     "tls-client": _Case(
         "{address} does not accept our certificate, or misses one.",
         _USAGE,
-        "Pass the one it knows: rediss://…?ssl_certfile=/path/to.pem&ssl_keyfile=/path/to.key",
+        "Pass the one it knows: {option}ssl_certfile=/path/to.pem&ssl_keyfile=/path/to.key",
     ),
     "tls-file": _Case(
         "A file that the URL names for TLS is missing or cannot be read.",
@@ -99,22 +103,23 @@ CASES: dict[str, _Case] = {
     "tls-plain": _Case(
         "The URL asks for TLS, and {address} does not speak it.",
         "For dibs this is an outage (no connection was opened), or a UsageError at the first call.",
-        "Use redis://{address} (without TLS), or the port on which the server speaks TLS.",
+        "Use {plain} (without TLS), or the port on which the server speaks TLS.",
     ),
     "tls-required": _Case(
         "{address} speaks TLS only, and the URL asks for none.",
         _OUTAGE,
-        "Use rediss://{address}, or the port on which the server speaks without TLS.",
+        "Use {secure}, or the port on which the server speaks without TLS.",
     ),
     "tls-failed": _Case(
         "The TLS handshake with {address} failed.",
         _OUTAGE,
-        "Compare the TLS versions and ciphers of both sides; the reason is above.",
+        "Compare the TLS versions and ciphers of both sides: tls-protocols, tls-ciphers and"
+        " tls-ciphersuites on the server, ssl_ciphers in the URL; the reason is above.",
     ),
     "auth-missing": _Case(
         "{address} asks for a password.",
         _USAGE,
-        "Put it into the URL: redis://:PASSWORD@{address}, with a user redis://USER:PASSWORD@…;"
+        "Put it into the URL: {scheme}://:PASSWORD@{place}, with a user {scheme}://USER:PASSWORD@…;"
         " percent-encode special characters.",
     ),
     "auth-wrong": _Case(
@@ -149,12 +154,12 @@ CASES: dict[str, _Case] = {
     "cluster-database": _Case(
         "The URL names database {database}, and {address} is a node of a cluster.",
         "A cluster has a single database.",
-        "Use redis+cluster://{address}, without a number.",
+        "Use {cluster}, without a number.",
     ),
     "cluster-disabled": _Case(
         "The URL asks for a cluster, and {address} is a single server.",
         "dibs does not find out which node has a key.",
-        "Use redis://{address}.",
+        "Use {server}.",
     ),
     "max-clients": _Case(
         "{address} has reached its maximum number of clients.",
@@ -202,19 +207,21 @@ def failed_servers(facts: Facts) -> Iterator[Finding]:
 def of_failure(failure: Failure, server: ServerFacts, asked: Asked) -> Finding:
     """The finding for a failure of *server*."""
     case = CASES.get(failure.code, CASES["closed"])
-    fill = _filling(server, asked)
+    fill = _filling(server, asked, failure.names)
     detail = failure.detail.strip().rstrip(".")
     seen = f"{fill(case.seen).rstrip('.')} ({detail})." if detail else fill(case.seen)
     commands = tuple(fill(command) for command in case.commands)
     return Finding(failure.code, case.severity, seen, fill(case.why), fill(case.fix), commands)
 
 
-def _filling(server: ServerFacts, asked: Asked) -> Callable[[str], str]:
+def _filling(server: ServerFacts, asked: Asked, names: tuple[str, ...]) -> Callable[[str], str]:
     values = {
+        **_urls(server.address, asked),
         "{address}": server.address,
         "{host}": server.address.rpartition(":")[0].strip("[]"),
         "{user}": server.user or asked.user or "default",
         "{database}": str(asked.database),
+        "{names}": f" ({', '.join(names)})" if names else "",
     }
 
     def fill(text: str) -> str:
@@ -223,6 +230,23 @@ def _filling(server: ServerFacts, asked: Asked) -> Callable[[str], str]:
         return text
 
     return fill
+
+
+def _urls(address: str, asked: Asked) -> dict[str, str]:
+    """What a fix writes in place of the URL that was asked."""
+    found = {
+        "{server}": asked.server_url(address), "{cluster}": asked.cluster_url(address),
+        "{scheme}": "rediss" if asked.tls else "redis", "{place}": address,
+        "{plain}": f"redis://{address}", "{secure}": f"rediss://{address}",
+        "{option}": "rediss://…?",
+    }  # fmt: skip
+    if asked.kind in ("cluster", "sentinel"):
+        scheme = f"redis+{asked.kind}"
+        found |= {
+            "{scheme}": scheme, "{place}": "…", "{plain}": f"{scheme}://… without ssl=true",
+            "{secure}": f"{scheme}://…?ssl=true", "{option}": f"{scheme}://…?ssl=true&",
+        }  # fmt: skip
+    return found
 
 
 RULES = (failed_servers,)

@@ -44,6 +44,14 @@ class Asked:
         """The key that is used."""
         return self.namespace + PROBE
 
+    def server_url(self, address: str) -> str:
+        """The URL of a single server, with TLS if the target has it."""
+        return f"{'rediss' if self.tls else 'redis'}://{address}"
+
+    def cluster_url(self, address: str) -> str:
+        """The URL of a cluster, with TLS if the target has it."""
+        return f"redis+cluster://{address}{'?ssl=true' if self.tls else ''}"
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -51,6 +59,8 @@ class Failure:
 
     code: str
     detail: str
+    names: tuple[str, ...] = ()
+    """Of a certificate for another host: the names that it is for."""
 
 
 @dataclass(frozen=True)

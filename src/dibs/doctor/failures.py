@@ -1,9 +1,11 @@
 """Why a connection could not be opened: from an error of redis-py, ssl or a socket to a code."""
 
+import os
 import socket
 import ssl
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Literal
 
 from .._diagnostics import cause_of, settings_error
 from .facts import Failure
@@ -91,6 +93,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__ or each.__context__
 
 
+def unreadable_file(options: Mapping[str, Any]) -> Failure | None:
+    """The first file for TLS that cannot be read. None: there is none."""
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        try:
+            open(options.get(name) or os.devnull, "rb").close()
+        except OSError as error:
+            return Failure("tls-file", f"{name}={options[name]}: {error.strerror}")
+    return None
+
+
 def _of_tls(chain: list[BaseException]) -> Failure | None:
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
@@ -148,17 +160,53 @@ def _of_database(chain: list[BaseException]) -> Failure | None:
     return None
 
 
-def speaks_tls(address: tuple[str, int], limit: float) -> bool:
-    """Whether a server that closes plain connections answers a TLS handshake."""
+def _unverified() -> ssl.SSLContext:
+    """Whoever answers is believed: nothing is sent over it."""
     context = ssl.create_default_context()
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent over it
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def speaks_tls(address: tuple[str, int], limit: float) -> bool:
+    """Whether a server that closes plain connections answers a TLS handshake."""
     try:
         with socket.create_connection(address, limit) as sock:
-            context.wrap_socket(sock, server_hostname=address[0]).close()
+            _unverified().wrap_socket(sock, server_hostname=address[0]).close()
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")  # it refuses us, in TLS
     except OSError:
+        return False
+    return True
+
+
+_HANDSHAKE = 0x16  # the type of a TLS record; that of an alert is another one
+
+
+def wants_certificate(address: tuple[str, int], limit: float) -> bool:
+    """Whether a server that ended the handshake with an alert misses a certificate of ours.
+
+    Without a cipher in common it refuses our first message; without a certificate, a later one.
+    With the ciphers that are usual here: if the handshake succeeds, those of the URL do not fit.
+    """
+    incoming, outgoing, has_begun = ssl.MemoryBIO(), ssl.MemoryBIO(), False
+    handshake = _unverified().wrap_bio(incoming, outgoing, server_hostname=address[0])
+    with suppress(OSError), socket.create_connection(address, limit) as sock:
+        sock.settimeout(limit)
+        while not _is_done(handshake):
+            sock.sendall(outgoing.read())
+            received = sock.recv(65536)
+            has_begun = has_begun or received[:1] == bytes([_HANDSHAKE])
+            incoming.write(received) if received else incoming.write_eof()
+        return False
+    return has_begun
+
+
+def _is_done(handshake: ssl.SSLObject) -> bool:
+    """False: it needs what the other side says. SSLError: that has refused it."""
+    try:
+        handshake.do_handshake()
+    except ssl.SSLWantReadError:
         return False
     return True
 

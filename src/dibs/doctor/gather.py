@@ -171,6 +171,7 @@ def _of_cluster(target: Cluster, asked: Asked, workers: Workers, since: float) -
     workers.wait(since + _FIRST_LIMIT, lambda: any(seed.facts for seed in seeds))
     cluster = next((seed.facts for seed in seeds if seed.facts is not None), None)
     if cluster is None:
+        workers.wait()  # for the reasons
         failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
         return Facts(asked, tuple(failed))
     nodes = cluster.nodes[:_MOST_NODES]

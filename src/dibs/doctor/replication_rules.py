@@ -50,7 +50,8 @@ def replica_target(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         "error",
         f"{server.address} is a replica" + (f" of {primary}." if primary else "."),
         "It refuses writes (READONLY), so no lease can be acquired: that is an outage.",
-        f"Use the primary: redis://{primary or 'HOST:PORT'}; or redis+sentinel://…, which finds it."
+        f"Use the primary: {asked.server_url(primary or 'HOST:PORT')}; or redis+sentinel://…,"
+        " which finds it."
         " To make this server the primary:",
         ("REPLICAOF NO ONE",),
     )

@@ -1,12 +1,25 @@
 """Asking one server for everything that a rule may want to know."""
 
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, time
 from typing import Any
 
-from .._diagnostics import ASK, OLDEST, Address, ErrorReply, Reply, code_of_reply, pack, read_engine
+from .._diagnostics import (
+    ASK,
+    OLDEST,
+    RESP2,
+    Address,
+    ErrorReply,
+    Reply,
+    code_of_reply,
+    connected_socket,
+    pack,
+    printable,
+    read_engine,
+)
 from . import rights
 from .asking import Session, host_and_port, lines, pairs, refusal, session, text
 from .facts import Asked, Clock, Failure, ServerFacts, Verdict
@@ -17,6 +30,8 @@ from .failures import (
     says_no_password,
     speaks_plain,
     speaks_tls,
+    unreadable_file,
+    wants_certificate,
 )
 
 STEP_LIMIT = 1.0
@@ -28,6 +43,7 @@ _SETTINGS = (
     "tracking-table-max-keys", "min-replicas-to-write", "min-replicas-max-lag",
     "appendonly", "save",
 )  # fmt: skip
+_MOST_NAMES = 3
 _IN_INFO = "version, memory, persistence, replication, clients"
 _IN_CONFIG = "tracking table, time-outs, min-replicas-to-write"
 _CLOSES = "the connection is closed on commands that a proxy does not know"
@@ -90,9 +106,7 @@ class ServerGatherer:
             failure = Failure("cluster-database", failure.detail)
         if where is None and failure.code in ("refused", "unreachable"):
             failure = Failure("socket", failure.detail)
-        if where is not None and failure.code in ("closed", "silent", "not-redis", "tls-failed"):
-            failure = _other_protocol(failure, where, is_tls=self._asked.tls)
-        self._learn(failure=failure)
+        self._learn(failure=looked_into(failure, self._address))
 
     # ---- the questions
 
@@ -209,6 +223,34 @@ def _is_clustered(address: Address) -> bool:
     with suppress(Exception), session(first, STEP_LIMIT) as opened:
         return lines(opened.ask(("INFO", "cluster"))[0]).get("cluster_enabled") == "1"
     return False
+
+
+def looked_into(failure: Failure, address: Address) -> Failure:
+    """*failure*, or what another connection to the server tells about its reason."""
+    where, is_tls = host_and_port(address), "SSL" in address.connection_class.__name__
+    if where is None:
+        return failure
+    if is_tls and (unreadable := unreadable_file(address.options)) is not None:
+        return unreadable
+    if failure.code == "tls-host":
+        return replace(failure, names=_names_on_certificate(address))
+    if failure.code == "tls-client" and "HANDSHAKE" in failure.detail:
+        return failure if wants_certificate(where, 0.3) else replace(failure, code="tls-failed")
+    if failure.code in ("closed", "silent", "not-redis", "tls-failed"):
+        return _other_protocol(failure, where, is_tls=is_tls)
+    return failure
+
+
+def _names_on_certificate(address: Address) -> tuple[str, ...]:
+    """The first names that the certificate of a server is for; none, if it cannot be asked."""
+    unchecked = {**address.options, "ssl_check_hostname": False}
+    connection = Address(address.connection_class, unchecked).connection(0.3, RESP2.protocol)
+    with suppress(Exception), connected_socket(connection) as connected:
+        assert isinstance(connected, ssl.SSLSocket)
+        certificate: Any = connected.getpeercert()
+        names = [str(name) for _, name in certificate.get("subjectAltName", ())]
+        return tuple(printable(name) for name in names[:_MOST_NAMES])
+    return ()
 
 
 def _other_protocol(failure: Failure, where: tuple[str, int], *, is_tls: bool) -> Failure:

@@ -19,7 +19,7 @@ def cluster_target(facts: Facts) -> Iterator[Finding]:
                 "error",
                 f"{server.address} is a node of a cluster, and the URL is that of a single server.",
                 "Keys of other nodes are answered with MOVED: these calls fail.",
-                f"Use redis+cluster://{server.address}, with another node as well.",
+                f"Use {facts.asked.cluster_url(server.address)}, with another node as well.",
             )
 
 
@@ -92,8 +92,9 @@ def sentinel_target(facts: Facts) -> Iterator[Finding]:
                 "error",
                 f"{server.address} is a sentinel, and the URL is that of a server.",
                 "A sentinel knows none of the commands for keys: every call fails.",
-                f"Use redis+sentinel://{server.address}/{name[1] if name else 'SERVICE'}, with"
-                " other sentinels as well.",
+                f"Use redis+sentinel://{server.address}/{name[1] if name else 'SERVICE'}"
+                + ("?sentinel_ssl=true" if facts.asked.tls else "")
+                + ", with other sentinels as well.",
             )
 
 

@@ -74,7 +74,7 @@ def data_of(message: dict[str, Any], label: str) -> str:
 # ------------------------------------------------------------------------------- texts and places
 
 
-async def test_a_text(run_bot: RunBot) -> None:
+async def test_a_text_is_answered_by_the_places_in_it(run_bot: RunBot) -> None:
     """A place: its forecast. Several: which one. None: a hint. All of them by name, not by code."""
     async with run_bot() as bot:
         me = Talk(bot)
@@ -90,7 +90,7 @@ async def test_a_text(run_bot: RunBot) -> None:
         assert (await me.say("asdf qwerty"))["text"] == unknown
 
 
-async def test_a_location(run_bot: RunBot) -> None:
+async def test_a_location_is_answered_by_its_town(run_bot: RunBot) -> None:
     """The town at that point; at sea and abroad it is said that there is none."""
     async with run_bot() as bot:
         me = Talk(bot)
@@ -212,14 +212,14 @@ async def test_delete_my_data(run_bot: RunBot) -> None:
         assert (await me.tap("action=recent_queries"))["text"] == texts.NO_QUERIES_YET
 
 
-async def test_help(run_bot: RunBot) -> None:
+async def test_help_is_given_by_tap_and_by_word(run_bot: RunBot) -> None:
     """By tap and by word."""
     async with run_bot() as bot:
         me = Talk(bot)
         assert (await me.say("說明"))["text"] == (await me.say("Help？"))["text"] == texts.HELP
 
 
-async def test_taps_of_strangers(run_bot: RunBot) -> None:
+async def test_unknown_postback_data_is_answered_and_does_nothing(run_bot: RunBot) -> None:
     """Data that no button of ours has: a polite answer, and nothing else happens."""
     async with run_bot() as bot:
         me = Talk(bot)
@@ -421,7 +421,7 @@ def test_data_there_and_back() -> None:
 
 
 @given(st.integers(0, 60), st.integers(-5, 99))
-def test_pages(count: int, number: int) -> None:
+def test_pages_have_at_most_thirteen_items_and_miss_none(count: int, number: int) -> None:
     """However many there are: at most 13 on a page, and walking through them meets each once."""
     items = [messages.tap(str(each), "x", n=each) for each in range(count)]
 

@@ -81,7 +81,7 @@ def test_another_thread_may_release(service: ProcessingLockService, valkey: Serv
 
 
 @pytest.mark.parametrize("hopping", [False, True])
-def test_a_slow_holder_keeps_its_hands_off(
+def test_a_slow_holder_leaves_the_lock_of_its_successor_alone(
     service: ProcessingLockService, valkey: Server, hopping: bool
 ) -> None:
     """Its time ran out and somebody else of this process has the lock: it stays theirs.
@@ -194,7 +194,7 @@ def test_the_one_of_this_process(valkey: Server, monkeypatch: pytest.MonkeyPatch
 # ------------------------------------------------------------------------------- for tasks
 
 
-async def test_turns(valkey: Server) -> None:
+async def test_a_person_has_one_turn_at_a_time(valkey: Server) -> None:
     """One turn for a person at a time, also if the block raises; others have their own."""
     me, you = OurSource("user", "U1"), OurSource("group", "U2", "C1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
@@ -241,7 +241,9 @@ async def test_without_a_user_id(valkey: Server, caplog: pytest.LogCaptureFixtur
     assert metrics.registry.get_sample_value("processing_lock_acquire_total", labels) == 2
 
 
-async def test_switched_off(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_the_lock_everybody_has_a_turn(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without the lock, everybody has a turn, and nobody is asked."""
     lock = ProcessingLock(AsyncDibs(valkey.url), enabled=False, counted_in=Metrics())
     source = OurSource("user", "U1")

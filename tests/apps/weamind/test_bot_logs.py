@@ -161,7 +161,7 @@ def test_the_level_of_a_bot_among_others() -> None:
 
 
 @pytest.mark.parametrize(("level", "expected"), [("debug", 2), ("INFO", 1), ("ERROR", 0)])
-def test_log_level(level: str, expected: int) -> None:
+def test_the_log_level_decides_what_is_written(level: str, expected: int) -> None:
     """LOG_LEVEL decides what is written, on stderr, and only of what is ours."""
     code = f"""
 import logging

@@ -83,7 +83,7 @@ async def test_twice_in_one_webhook(run_bot: RunBot) -> None:
 # ------------------------------------------------------------------------------- two processes
 
 
-async def test_two_processes(
+async def test_a_redelivery_to_another_process_is_not_answered_again(
     run_bot: RunBot, valkey: Server, start_bots: Callable[..., list[Process]]
 ) -> None:
     """A redelivery to the other process while the first works: one reply, the forecast.
@@ -121,7 +121,9 @@ async def test_two_processes(
 # ------------------------------------------------------------------------------- without Redis
 
 
-async def test_redis_hangs(run_bot: RunBot, own_server: Server) -> None:
+async def test_while_redis_hangs_webhooks_are_answered_in_time(
+    run_bot: RunBot, own_server: Server
+) -> None:
     """SIGSTOP: the webhook is still answered in LINE's time, and the person gets the forecast."""
     async with run_bot(redis_url=own_server.url) as bot:
         await bot.line.tap(AT_HOME)
@@ -192,7 +194,7 @@ async def test_what_was_cut_may_come_again(valkey: Server) -> None:
 
 
 @pytest.mark.parametrize("event", [Event(), Event(webhook_event_id=None), object()])
-async def test_without_an_id(valkey: Server, event: Any) -> None:
+async def test_an_event_without_an_id_is_always_new(valkey: Server, event: Any) -> None:
     """It cannot be told from others, so it is always new."""
     async with AsyncDibs(valkey.url) as dibs:
         deduplication = Deduplication(dibs, counted_in=Metrics())

@@ -72,7 +72,7 @@ async def sending(redis_url: str, **options: Any) -> AsyncIterator[Outbound]:
 # ------------------------------------------------------------------------------- replies
 
 
-async def test_a_reply(valkey: Server) -> None:
+async def test_a_reply_is_sent_counted_and_marked(valkey: Server) -> None:
     """It is in the chat, it is counted, and the token is marked, not written down."""
     async with sending(valkey.url) as outbound:
         token = outbound.token()
@@ -97,7 +97,7 @@ async def test_a_token_is_spent_once(valkey: Server) -> None:
         assert outbound.routes == [REPLY]
 
 
-async def test_two_at_once(valkey: Server) -> None:
+async def test_of_two_that_reply_at_once_one_is_sent(valkey: Server) -> None:
     """Of two that reply at the same moment, one does."""
     async with sending(valkey.url) as outbound:
         token = outbound.token()

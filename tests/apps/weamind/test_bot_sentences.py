@@ -93,7 +93,9 @@ def _miss_of_place(
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_sentences(run_bot: RunBot, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_most_everyday_sentences_are_understood(
+    run_bot: RunBot, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """At least 95 in 100 get what the person expects; the others are printed."""
     listed = sentences(name)
     assert len(listed) >= 50

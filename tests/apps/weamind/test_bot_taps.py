@@ -111,7 +111,7 @@ async def test_something_else_after_the_answer(run_bot: RunBot) -> None:
         assert all(map(is_busy, sent[:-1]))
 
 
-async def test_the_next_second(run_bot: RunBot) -> None:
+async def test_a_tap_after_the_second_is_answered(run_bot: RunBot) -> None:
     """When the second is over, the next tap is answered."""
     async with run_bot(processing_lock_min_seconds=0.2) as bot:
         await bot.line.tap(AT_HOME)
@@ -288,7 +288,7 @@ async def test_no_queries_yet(run_bot: RunBot) -> None:
 # ------------------------------------------------------------------------------- the part
 
 
-async def test_turns_that_stay(valkey: Server) -> None:
+async def test_a_key_that_stays_silences_later_taps(valkey: Server) -> None:
     """The key stays, nobody is told after the answer, and no other key is left behind."""
     me = OurSource("user", "U1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:

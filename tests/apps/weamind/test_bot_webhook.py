@@ -60,7 +60,9 @@ async def refused_with(bot: RunningBot, status: int, body: bytes, headers: dict[
     assert bot.line.calls == []
 
 
-async def test_not_from_line(run_bot: RunBot, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_webhook_that_is_not_from_line_is_refused(
+    run_bot: RunBot, caplog: pytest.LogCaptureFixture
+) -> None:
     """Tampered, signed by another, unsigned: 400, nothing is done, and no log repeats it."""
     caplog.set_level(logging.DEBUG)
     async with run_bot() as bot:
@@ -76,7 +78,7 @@ async def test_not_from_line(run_bot: RunBot, caplog: pytest.LogCaptureFixture) 
         assert private not in ours
 
 
-async def test_ten_megabytes(run_bot: RunBot) -> None:
+async def test_a_body_of_ten_megabytes_is_refused(run_bot: RunBot) -> None:
     """413, whether its length is announced or not; the next call is answered as ever."""
     body = b" " * 10_000_000
 
@@ -209,7 +211,7 @@ async def test_the_200_waits_for_nobody(run_bot: RunBot) -> None:
 # ------------------------------------------------------------------------------- the worker pool
 
 
-async def test_beyond_the_bound(run_bot: RunBot) -> None:
+async def test_a_webhook_beyond_the_queue_limit_is_refused(run_bot: RunBot) -> None:
     """A webhook whose events do not all fit is refused with 503, and comes again: nothing is lost.
 
     What LINE redelivers is answered when there is room.

@@ -54,7 +54,7 @@ async def test_a_place_that_is_only_guessed(run_bot: RunBot) -> None:
             assert is_forecast(await me.tap(data_of(asked, name)))
 
 
-async def test_nothing_found(run_bot: RunBot) -> None:
+async def test_a_text_without_a_place_is_answered_with_the_map(run_bot: RunBot) -> None:
     """A text or a picture that says nothing to the bot: the map is a tap away."""
     async with run_bot() as bot:
         unknown = await Talk(bot).say("阿斯嘉")
@@ -110,11 +110,11 @@ async def test_dots_while_the_database_takes_long(
 
     dots_are_there, original = threading.Event(), getattr(UserDatabase, slow)
 
-    def dawdle(self: UserDatabase, *arguments: Any) -> Any:
+    def slowly(self: UserDatabase, *arguments: Any) -> Any:
         dots_are_there.wait(20)
         return original(self, *arguments)
 
-    monkeypatch.setattr(UserDatabase, slow, dawdle)
+    monkeypatch.setattr(UserDatabase, slow, slowly)
     monkeypatch.setattr("apps.weamind.user.users.LONGEST", 30.0)
     async with run_bot() as bot:
         await bot.line.tap(data)

@@ -69,7 +69,7 @@ def has_one_fix(finding: Finding, words: str) -> bool:
 # ------------------------------------------------------------------------------- the whole of it
 
 
-async def test_all_is_well(
+async def test_a_working_bot_passes_every_check(
     env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_bot: RunBot, valkey: Server
 ) -> None:
     """A bot that runs and has its menu: a ✓ for each of ten checks, and 0."""
@@ -92,7 +92,9 @@ async def test_all_is_well(
     assert not any("doctor" in key for key in valkey.keys())
 
 
-async def test_nothing_is_well(env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_broken_bot_fails_what_must_work(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A token of nobody, no Redis, no database: what must work is ✗, what depends on it is not
     looked at, and neither tokens nor passwords are shown."""
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
@@ -123,7 +125,9 @@ async def test_without_redis_the_bot_works(
     assert said["webhook test"]["status"] == said["database"]["status"] == "ok"
 
 
-async def test_settings_first(env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_mistakes_in_settings_come_first(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One ✗ and one fix for each mistake; the rest is not looked at."""
     env.delenv("LINE_CHANNEL_SECRET")
     env.setenv("REDIS_URL", "http://me:pass-word@localhost")
@@ -194,7 +198,9 @@ def test_a_fix_for_what_is_broken() -> None:
         ([degraded("a", "x", "f"), failed("b", "x", "f")], 1, "1 to be fixed before the bot"),
     ],
 )
-def test_the_verdict(findings: list[Finding], code: int, last: str) -> None:
+def test_what_must_work_decides_the_exit_code(
+    findings: list[Finding], code: int, last: str
+) -> None:
     """Only what must work decides about the exit code."""
     assert exit_code(findings) == code
     assert summary(findings).startswith(last)
@@ -352,7 +358,7 @@ async def test_a_lock_that_is_switched_off(valkey: Server) -> None:
 # ------------------------------------------------------------------------------------ the database
 
 
-async def test_the_tables(url: str) -> None:
+async def test_tables_of_every_age_are_recognised(url: str) -> None:
     """None, the newest, and those of a bot that is newer than this one; looking changes nothing."""
     assert has_one_fix(await database.check(url), "Start the bot once")
     engine = open_engine(url)

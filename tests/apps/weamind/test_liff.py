@@ -296,7 +296,7 @@ async def test_line_cannot_say_whose_it_is(sqlite: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["verify", "profile"])
-async def test_line_hangs(sqlite: str, call: str) -> None:
+async def test_while_line_hangs_the_page_gets_a_503(sqlite: str, call: str) -> None:
     """503 after the time that LINE may take; what was under way is let go."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.hangs_at = call
@@ -304,7 +304,7 @@ async def test_line_hangs(sqlite: str, call: str) -> None:
         assert all(is_problem(answer, 503) for answer in answers)
 
 
-async def test_line_drips(sqlite: str) -> None:
+async def test_an_answer_that_drips_is_a_503(sqlite: str) -> None:
     """503, too: each byte comes in time, and the answer does not."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.drips = True
@@ -354,7 +354,7 @@ async def test_a_refused_token_is_asked_about_again(sqlite: str) -> None:
         assert (await visit.me()).status_code == 200
 
 
-async def test_memory_ends(sqlite: str) -> None:
+async def test_a_withdrawn_token_works_no_more_after_a_while(sqlite: str) -> None:
     """After a while LINE is asked again: a token that was withdrawn works no more."""
     async with visiting_page(sqlite, memory=TokenMemory(longest=0.0)) as visit:
         assert (await visit.me()).status_code == 200

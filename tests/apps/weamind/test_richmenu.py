@@ -181,7 +181,9 @@ def test_the_name_tells_what_is_seen() -> None:
         ([Menu("1", name())], "gone", Plan(True, ("1",))),
     ],
 )
-def test_the_plan(menus: list[Menu], default: str | None, wanted: Plan) -> None:
+def test_the_plan_makes_what_is_missing_and_removes_our_others(
+    menus: list[Menu], default: str | None, wanted: Plan
+) -> None:
     """Nothing to make when it is current; of ours, everything else goes; foreign ones never do."""
     assert plan(State(tuple(menus), default)) == wanted
 

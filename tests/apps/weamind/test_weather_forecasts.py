@@ -192,7 +192,7 @@ async def test_also_for_who_never_asked_before(valkey: Server) -> None:
             assert (await other.get(XINYI)).updated_at == NOW
 
 
-async def test_there_is_none(valkey: Server) -> None:
+async def test_a_failure_is_shared_and_not_repeated_for_a_while(valkey: Server) -> None:
     """The first to ask is told why; for a while nobody else asks in vain, in no process."""
     async with Upstream(saying(b"oops", 500)) as upstream:
         async with bot(valkey.url, upstream) as one, bot(valkey.url, upstream) as other:

@@ -7,19 +7,19 @@ from dibs.testing import Server
 
 from .._tasks import eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 async def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
     """local=True: no command at all for a hit; any change elsewhere is seen at once."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     async with (
         AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
         AsyncDibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, local=True)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
 
         async def remembered() -> bool:
             events.clear()
@@ -48,9 +48,9 @@ async def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
 
 async def test_local_memory_ends_with_the_value(server: Server) -> None:
     """A value that expires in the store is not served from memory."""
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(loader.load)
         first = (await menu("a"))["load"]
         await menu("a")
         await sleep(0.6)
@@ -66,9 +66,9 @@ async def test_more_values_in_memory_than_the_server_keeps_track_of(
     """
     server = start_server("valkey", config=("--tracking-table-max-keys", "5"))
     names = [f"n{number}" for number in range(40)]
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=600, local=True)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=600, local=True)(loader.load)
         for name in names:
             await menu(name)
         before = server.commands()

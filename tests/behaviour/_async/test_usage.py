@@ -17,7 +17,7 @@ NOWHERE = "redis://127.0.0.1:1"
     "ttl",
     [0, -1, float("nan"), float("inf"), "5", None, True, timedelta(0), timedelta(seconds=-1), 1e-9],
 )
-async def test_a_bad_ttl(ttl: Any) -> None:
+async def test_a_bad_ttl_is_refused(ttl: Any) -> None:
     """ttl must be a positive, finite time."""
     async with AsyncDibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="ttl"):
@@ -27,7 +27,7 @@ async def test_a_bad_ttl(ttl: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1025, "ä" * 513, None, 7, b"bytes"])
-async def test_a_bad_key(key: Any) -> None:
+async def test_a_bad_key_is_refused(key: Any) -> None:
     """A key is a non-empty string of at most 1024 bytes."""
     async with AsyncDibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="key"):
@@ -44,7 +44,7 @@ async def test_a_client_is_not_pickled() -> None:
                 copied(dibs)
 
 
-async def test_other_bad_options() -> None:
+async def test_other_bad_options_are_refused() -> None:
     """wait, max_hold, on_outage, budget: checked where they enter."""
     async with AsyncDibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="wait"):
@@ -67,7 +67,7 @@ async def test_other_bad_options() -> None:
     "target",
     ["http://localhost", "localhost:6379", "", "redis+sentinel://h:1", "redis+cluster://", 7, None],
 )
-async def test_a_bad_target(target: Any) -> None:
+async def test_a_bad_target_is_refused(target: Any) -> None:
     """An unknown scheme or a URL without its parts: UsageError that names the known ones."""
     with pytest.raises(UsageError):
         AsyncDibs(target)

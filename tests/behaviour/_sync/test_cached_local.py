@@ -8,19 +8,19 @@ from dibs.testing import Server
 
 from .._threads import eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
     """local=True: no command at all for a hit; any change elsewhere is seen at once."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, local=True)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
 
         def remembered() -> bool:
             events.clear()
@@ -49,9 +49,9 @@ def test_local_memory_is_kept_true_by_the_server(server: Server) -> None:
 
 def test_local_memory_ends_with_the_value(server: Server) -> None:
     """A value that expires in the store is not served from memory."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.4, local=True)(loader.load)
         first = (menu("a"))["load"]
         menu("a")
         sleep(0.6)
@@ -67,9 +67,9 @@ def test_more_values_in_memory_than_the_server_keeps_track_of(
     """
     server = start_server("valkey", config=("--tracking-table-max-keys", "5"))
     names = [f"n{number}" for number in range(40)]
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=600, local=True)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=600, local=True)(loader.load)
         for name in names:
             menu(name)
         before = server.commands()

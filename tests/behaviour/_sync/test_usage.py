@@ -18,7 +18,7 @@ NOWHERE = "redis://127.0.0.1:1"
     "ttl",
     [0, -1, float("nan"), float("inf"), "5", None, True, timedelta(0), timedelta(seconds=-1), 1e-9],
 )
-def test_a_bad_ttl(ttl: Any) -> None:
+def test_a_bad_ttl_is_refused(ttl: Any) -> None:
     """ttl must be a positive, finite time."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="ttl"):
@@ -28,7 +28,7 @@ def test_a_bad_ttl(ttl: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1025, "ä" * 513, None, 7, b"bytes"])
-def test_a_bad_key(key: Any) -> None:
+def test_a_bad_key_is_refused(key: Any) -> None:
     """A key is a non-empty string of at most 1024 bytes."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="key"):
@@ -45,7 +45,7 @@ def test_a_client_is_not_pickled() -> None:
                 copied(dibs)
 
 
-def test_other_bad_options() -> None:
+def test_other_bad_options_are_refused() -> None:
     """wait, max_hold, on_outage, budget: checked where they enter."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="wait"):
@@ -68,7 +68,7 @@ def test_other_bad_options() -> None:
     "target",
     ["http://localhost", "localhost:6379", "", "redis+sentinel://h:1", "redis+cluster://", 7, None],
 )
-def test_a_bad_target(target: Any) -> None:
+def test_a_bad_target_is_refused(target: Any) -> None:
     """An unknown scheme or a URL without its parts: UsageError that names the known ones."""
     with pytest.raises(UsageError):
         Dibs(target)

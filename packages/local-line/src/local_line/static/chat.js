@@ -31,7 +31,7 @@ const chat = () => state.chats[chatName()];
 
 // ---- taps go out, each at once
 
-const wished = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
+const input = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
 
 async function post(path, options) {
   try {
@@ -42,10 +42,10 @@ async function post(path, options) {
   }
 }
 
-const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...wished(), ...facts }) });
+const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...input(), ...facts }) });
 
 function upload(file) {
-  const query = new URLSearchParams({ wish: JSON.stringify(wished()), name: file.name });
+  const query = new URLSearchParams({ input: JSON.stringify(input()), name: file.name });
   return post(`api/upload?${query}`, { headers: { "Content-Type": file.type || "application/octet-stream" }, body: file });
 }
 

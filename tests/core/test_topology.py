@@ -92,6 +92,7 @@ def test_a_role() -> None:
         ),
         ("NOREPLICAS Not enough good replicas to write.", "noreplicas", "ask"),
         ("MASTERDOWN Link with MASTER is down", "masterdown", "reconnect"),
+        ("CLUSTERDOWN Hash slot not served", "clusterdown", "reconnect"),
         ("OOM command not allowed when used memory > 'maxmemory'.", "oom", None),
     ],
 )

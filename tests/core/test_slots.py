@@ -14,6 +14,7 @@ from dibs._core.slots import (
     read_slots,
     slot_of,
     where_to_ask,
+    with_host,
 )
 
 
@@ -29,6 +30,32 @@ def test_the_map_of_a_cluster() -> None:
         (0, 1, Node("10.0.0.1", 7000)),
         (2, 2, Node("here", 7001)),
     ]
+
+
+def test_nodes_without_a_host_name() -> None:
+    """`?`: it should announce a name and has none. Its IP address is there, in either protocol."""
+    reply = [
+        [0, 1, [b"?", 7000, b"id", {b"ip": b"10.0.0.1"}]],
+        [2, 2, [b"?", 7001, b"id", [b"hostname", b"", b"ip", b"10.0.0.2"]]],
+        [3, 3, [b"?", 7002, b"id", []]],
+    ]
+    assert [each.node for each in read_slots(reply, Node("here", 1))] == [  # type: ignore[arg-type]
+        Node("10.0.0.1", 7000),
+        Node("10.0.0.2", 7001),
+        Node("here", 7002),
+    ]
+
+
+def test_a_redirection_to_a_node_without_a_host_name() -> None:
+    """It is the one with that port. If there are several, a new map has to say."""
+    asked, there = Node("here", 1), Node("10.0.0.2", 7002)
+    moved = read_redirect(ErrorReply("MOVED 7 ?:7002"), asked)
+    assert with_host(moved, [asked, there]) == Moved(7, there)
+    assert with_host(moved, [asked]) == TryAgain()
+    assert with_host(moved, [there, Node("10.0.0.3", 7002)]) == TryAgain()
+    named = read_redirect(ErrorReply("ASK 7 10.0.0.9:7002"), asked)
+    assert with_host(named, [there]) is named
+    assert with_host(None, [there]) is None
 
 
 def test_redirections_are_read() -> None:

@@ -92,6 +92,7 @@ def test_only_the_role_of_a_master_is_accepted() -> None:
         ),
         ("NOREPLICAS Not enough good replicas to write.", "noreplicas", "ask"),
         ("MASTERDOWN Link with MASTER is down", "masterdown", "reconnect"),
+        ("CLUSTERDOWN Hash slot not served", "clusterdown", "reconnect"),
         ("OOM command not allowed when used memory > 'maxmemory'.", "oom", None),
     ],
 )

@@ -11,6 +11,9 @@ from .request import ErrorReply, Reply, Request, commands_in, pack
 
 SLOTS = 16384
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
+UNKNOWN_HOST = "?"
+"""The host of a node that should announce a host name (cluster-preferred-endpoint-type) and has
+none."""
 _ASKING = pack("ASKING")
 
 
@@ -62,16 +65,42 @@ def slot_of(key: bytes) -> int:
 
 
 def read_slots(reply: Reply, asked: Node) -> list[Range]:
-    """Who has which slots, from the answer to `ASK_SLOTS`. Without a name: the node we asked."""
+    """Who has which slots, from the answer to `ASK_SLOTS`. Without a host: that of the node we
+    asked. A node that should announce a host name and has none is found by its IP address."""
     slots: list[Range] = []
     for entry in reply if isinstance(reply, list) else []:
         match entry:
-            case [int(start), int(end), [host, int(port), *_], *_]:
-                name = host.decode() if isinstance(host, bytes) else ""
+            case [int(start), int(end), [host, int(port), *more], *_]:
+                name = _text(host)
+                if name == UNKNOWN_HOST:
+                    name = _address(more)
                 slots.append(Range(start, end, Node(name or asked.host, port)))
             case _:
                 pass  # a slot range without a master
     return slots
+
+
+def _address(more: list[Reply]) -> str:
+    """The IP address of a node, from what follows its host and port; "": it is not there."""
+    facts = more[1] if len(more) > 1 else None
+    if isinstance(facts, list):  # RESP2
+        facts = dict(zip(facts[::2], facts[1::2], strict=False))  # type: ignore[arg-type]
+    return _text(facts.get(b"ip")) if isinstance(facts, dict) else ""
+
+
+def _text(word: Reply) -> str:
+    return word.decode() if isinstance(word, bytes) else ""
+
+
+def with_host(redirect: Redirect | None, known: Iterable[Node]) -> Redirect | None:
+    """*redirect*; where its node has no host name, to the only one of *known* with that port.
+
+    TryAgain: there is none, or more than one; a new map says where it is.
+    """
+    if not isinstance(redirect, Moved | Ask) or redirect.node.host != UNKNOWN_HOST:
+        return redirect
+    found = [node for node in known if node.port == redirect.node.port]
+    return redirect._replace(node=found[0]) if len(found) == 1 else TryAgain()
 
 
 def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:

@@ -92,7 +92,7 @@ def is_master(role: Reply) -> bool:
 
 # ---- errors that say: this is not the master, or not any more
 
-_SUSPICIOUS = frozenset(("readonly", "noreplicas", "masterdown"))
+_SUSPICIOUS = frozenset(("readonly", "noreplicas", "masterdown", "clusterdown"))
 
 Doubt = Literal["reconnect", "ask"]
 
@@ -100,8 +100,9 @@ Doubt = Literal["reconnect", "ask"]
 def doubt(code: str) -> Doubt | None:
     """What an error with that code says about the server; None: nothing.
 
-    READONLY, MASTERDOWN: it is a replica, connect anew. NOREPLICAS: it is a master that lost its
-    replicas, perhaps because one of them has taken its place.
+    READONLY, MASTERDOWN: it is a replica, connect anew. CLUSTERDOWN: it has no node for the slot,
+    perhaps because it has left the cluster; ask another one. NOREPLICAS: it is a master that lost
+    its replicas, perhaps because one of them has taken its place.
     """
     if code not in _SUSPICIOUS:
         return None

@@ -13,10 +13,12 @@ from .._core.slots import (
     Ask,
     Moved,
     Redirect,
+    TryAgain,
     asking,
     read_asked,
     read_redirect,
     slot_of,
+    with_host,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from .._threads import gather, monotonic, sleep
@@ -87,7 +89,7 @@ class ClusterTransport(ClusterMap):
         """
         limit, is_over = TimeLimit(self._limits.budget), False
         for _ in range(_HOPS):
-            redirect = read_redirect(first_error(reply), route.node)
+            redirect = self._redirect(reply, route)
             if redirect is None:
                 return reply
             if is_over and not isinstance(redirect, Moved):
@@ -104,6 +106,14 @@ class ClusterTransport(ClusterMap):
             reply = self._send_to(route, request, monotonic())
             is_over = limit.count(monotonic() - since)
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
+
+    def _redirect(self, reply: Any, route: Route) -> Redirect | None:
+        """Where *reply* says that the key is; None: it was served."""
+        said = read_redirect(first_error(reply), route.node)
+        redirect = with_host(said, list(self._routes))
+        if redirect is not said and isinstance(redirect, TryAgain):
+            self.reconnect()
+        return redirect
 
     def _next(self, redirect: Redirect, key: bytes) -> Route:
         """Where to ask after a redirection."""

@@ -14,6 +14,7 @@ from tests.topologies import (
     is_master,
     migrate_keys,
     move_slot,
+    node_id,
     open_slot,
     slot_of,
     start_cluster,
@@ -261,6 +262,45 @@ async def test_a_slot_that_is_half_moved_is_logged_once(
             assert lease is not None and not lease.guarded
             assert await _is_guarded(dibs, f"user:{number + 2}")
         assert _levels(caplog) == ["WARNING"]
+
+
+async def test_a_node_that_was_reset_is_left_for_those_that_have_its_slots(
+    start_server: StartServer,
+) -> None:
+    """CLUSTER RESET and FORGET: it answers CLUSTERDOWN for what it had, and redirects nobody."""
+    servers = start_cluster(start_server)
+    gone, taker, third = owner_first(slot_of("user:1"), servers)
+    first = servers.index(gone) * SHARE
+    last = 16383 if gone is servers[2] else first + SHARE - 1
+    async with AsyncDibs(url_of(servers), budget=2) as dibs:
+        async with dibs.hold("user:1", ttl=5) as lease:
+            assert lease.guarded
+        name = node_id(gone)
+        gone.client().execute_command("CLUSTER", "RESET")
+        for server in (taker, third):
+            server.client().execute_command("CLUSTER", "FORGET", name)
+        taker.client().execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+
+        async def is_guarded() -> bool:
+            async with dibs.hold("user:1", ttl=5) as lease:
+                return lease.guarded
+
+        await eventually(is_guarded, within=20)
+
+
+async def test_nodes_that_announce_no_host_name(start_server: StartServer) -> None:
+    """`cluster-preferred-endpoint-type hostname` without names: the map and MOVED say `?`."""
+    config = ("--cluster-preferred-endpoint-type", "hostname")
+    servers = start_cluster(start_server, config=config)
+    slot = slot_of("user:1")
+    source, target, third = owner_first(slot, servers)
+    async with AsyncDibs(url_of(servers), budget=2, on_outage="closed") as dibs:
+        for number in range(6):
+            async with dibs.hold(f"key:{number}", ttl=5) as lease:
+                assert lease.guarded
+        move_slot(slot, source, target, third)
+        async with dibs.hold("user:1", ttl=5):
+            assert target.keys() == ["user:1"]
 
 
 async def test_a_cluster_over_tls(start_server: StartServer) -> None:

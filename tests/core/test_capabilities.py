@@ -147,6 +147,17 @@ def test_a_server_that_spoke_resp3_a_while_ago_is_not_asked_for_less() -> None:
     assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
 
 
+def test_the_reason_for_closed_connections_is_looked_for_until_there_is_none() -> None:
+    """And never after a connection has worked."""
+    negotiation = Negotiation()
+    assert negotiation.may_have_alert
+    negotiation.has_no_alert()
+    assert not negotiation.may_have_alert
+    negotiation = Negotiation()
+    negotiation.worked(RESP3, 1.0)
+    assert not negotiation.may_have_alert
+
+
 def test_a_refused_hello_leads_to_resp2() -> None:
     """An error reply is an answer; a timeout is none."""
     negotiation = Negotiation()

@@ -226,8 +226,8 @@ class Negotiation:
         self._at_scripts = 0
         self._resp3_until = 0.0
         self._knows_resp3 = False
-        self.has_worked = False
-        """True: a connection was opened before."""
+        self._has_worked = False
+        self._has_no_alert = False
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
@@ -256,10 +256,22 @@ class Negotiation:
         self._until = 0.0
         return None
 
+    @property
+    def may_have_alert(self) -> bool:
+        """Whether to look for the reason, after the server has closed every connection.
+
+        Not after a connection has worked: then it is an outage, whatever the reason.
+        """
+        return not self._has_worked and not self._has_no_alert
+
+    def has_no_alert(self) -> None:
+        """The server gives no reason. Nobody waits for one again."""
+        self._has_no_alert = True
+
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
         self._at_scripts = 0
-        self.has_worked = True
+        self._has_worked = True
         if dialect.protocol == 3:
             self._resp3_until = now + self.LASTS
         if dialect.protocol == 2 and now >= self._until:

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import Cause
 from .breaker import Breaker, Outage
 from .causes import code_of_reply
+from .fallback import by_script
 from .request import ErrorReply, Reply, Request
 
 SLICES = 16
@@ -109,17 +110,21 @@ class Outbox:
         self._requests.extendleft(reversed(requests))
 
 
-def is_unserved(reply: Reply) -> bool:
-    """True: the server could not do it now (BUSY, LOADING …). It is worth sending again."""
-    return isinstance(reply, ErrorReply) and code_of_reply(str(reply)) is not None
+def undelivered(request: Request, reply: Reply) -> Request | None:
+    """What is worth sending again after *reply*: the server could not do it now (BUSY, LOADING …),
+    or lacks the command, and is given a script. None: nothing."""
+    if not isinstance(reply, ErrorReply):
+        return None
+    return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
 
 
 def unserved(requests: list[Request], reply: Any) -> list[Request]:
-    """Those that the server could not serve, by its *reply* to all of them together."""
+    """What is to be sent again of *requests*, by the server's *reply* to all of them together."""
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
     pairs = zip(requests, ends, strict=True)
-    return [request for request, end in pairs if is_unserved(replies[end - 1])]
+    again = [undelivered(request, replies[end - 1]) for request, end in pairs]
+    return [request for request in again if request is not None]
 
 
 # ---- one server

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, is_unserved
+from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, undelivered
 from .request import Channel, Pending, Request, fail, is_wanted, repeated
 
 
@@ -28,8 +28,9 @@ class Redelivery:
 
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
-        if is_unserved(result):
-            self._send_again(self._request)
+        again = undelivered(self._request, result)
+        if again is not None:
+            self._send_again(again)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Nothing: what must be delivered is in the outbox."""

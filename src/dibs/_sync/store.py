@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts, with_scripts_once
+from .._core.fallback import by_script
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -178,6 +179,9 @@ class Store:
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
             reply = self.transport.send(with_scripts(request), now)
+            error = deciding_error(reply)
+        if error is not None and (script := by_script(request, error)) is not None:
+            reply = self.transport.send(script, now)
             error = deciding_error(reply)
         if error is None:
             return reply

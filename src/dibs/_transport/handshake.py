@@ -33,8 +33,9 @@ async def open_async(
                 raise GeneratorExit from None
             following = _next(negotiation, dialect, error)
             if following is None:
-                if _may_have_alert(negotiation, error):
-                    raise await read_alert_async(connection, limits.connect / 2) or error from None
+                if is_closed_by_server(error) and negotiation.may_have_alert:
+                    alert = await read_alert_async(connection, limits.connect / 2)
+                    raise _reason(negotiation, alert, error) from None
                 raise
             dialect = following
         else:
@@ -71,8 +72,9 @@ def open_for_threads(
         except CONNECTION_ERRORS as error:
             following = _next(negotiation, dialect, error)
             if following is None:
-                if _may_have_alert(negotiation, error):
-                    raise read_alert(connection, limits.connect / 2) or error from None
+                if is_closed_by_server(error) and negotiation.may_have_alert:
+                    alert = read_alert(connection, limits.connect / 2)
+                    raise _reason(negotiation, alert, error) from None
                 raise
             dialect = following
         else:
@@ -113,6 +115,11 @@ def _next(negotiation: Negotiation, dialect: Dialect, error: BaseException) -> D
     return negotiation.after(dialect, refused=refused, closed=closed, at_script=at_script)
 
 
-def _may_have_alert(negotiation: Negotiation, error: BaseException) -> bool:
-    """True: every connection was closed, also the first one ever: the settings may be wrong."""
-    return not negotiation.has_worked and is_closed_by_server(error)
+def _reason(
+    negotiation: Negotiation, alert: BaseException | None, error: BaseException
+) -> BaseException:
+    """Why every connection was closed; *error*, if the server does not say."""
+    if alert is None:
+        negotiation.has_no_alert()
+        return error
+    return alert

@@ -161,7 +161,8 @@ def _check_parts(url: str) -> None:
     """UsageError: redis-py would take another port, database or socket than the URL says."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        if parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
+        host = parts.netloc.rpartition("@")[2]
+        if host not in ("", "localhost") or not parts.path.strip("/"):
             raise UsageError("the target URL of a Unix socket is unix:///path/to/redis.sock")
     elif _PORT_ZERO.search(parts.netloc):
         raise UsageError("the port in the target URL must be a number from 1 to 65535, not 0")

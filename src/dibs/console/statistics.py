@@ -6,13 +6,13 @@
 `console` adds one to its client by itself.
 """
 
-import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from time import time
 from typing import Any
 
+from .._interface import RenewedLock
 from .._process import add_listener, listeners_of
 from ..events import KINDS, Counter, Event, EventKey, Kind, PendingDurations, duration_of
 
@@ -175,7 +175,7 @@ class Statistics:
     """Of these kinds it needs no events."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = RenewedLock()
         self._templates: dict[str, Template] = {}
         self._series: dict[EventKey, _Series] = {}
         self._outages: deque[Outage] = deque(maxlen=MOST_OUTAGES)
@@ -214,7 +214,7 @@ class Statistics:
             }
 
     def count_soon(self, series: _Series) -> None:
-        """Count its events, but not while another thread counts, nor in a forked child."""
+        """Count its events, but not while another thread counts."""
         if self._lock.acquire(blocking=False):
             try:
                 _count(series)

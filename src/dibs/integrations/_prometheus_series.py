@@ -1,10 +1,10 @@
 """Events of one kind and name, counted as a number that is added to metrics later."""
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from .._interface import fork_safe_lock
 from ..events import PendingDurations
 from ._prometheus_metrics import Observer
 
@@ -32,8 +32,7 @@ class Shared:
     """What all series of one listener share."""
 
     def __init__(self) -> None:
-        # A signal handler that uses dibs may interrupt whoever has it.
-        self.lock = threading.RLock()
+        self.lock = fork_safe_lock()
         self._has_failed = False
 
     def attempt(self, update: Callable[..., object], *args: Any) -> None:

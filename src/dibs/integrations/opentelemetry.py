@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from .. import __version__
+from .._interface import fork_safe_lock
 from ..claims import open_claims
 from ..events import KINDS, Counter, Event, EventKey, Kind, SpanKind, duration_of
 from ._names import Names, printable
@@ -235,8 +236,7 @@ class _Metrics:
     def __init__(self, provider: MeterProvider | None, names: Names) -> None:
         meter = metrics.get_meter(_LIBRARY, __version__, provider)
         self._names = names
-        # A signal handler that uses dibs may interrupt whoever has it.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._series: dict[EventKey, _Series] = {}
         self._durations = {
             name: _histogram(meter, name, description) for name, description in _DURATIONS.items()

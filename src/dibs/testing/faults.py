@@ -119,6 +119,11 @@ class FaultProxy(Proxy):
         """Accept connections again, on the same port."""
         self._do(self._start_listening)
 
+    def move_to(self, target: int | str) -> None:
+        """Connect new clients to another server (its port, or the path of its Unix socket), as a
+        fixed address does after a failover; open connections stay."""
+        self._do(lambda: setattr(self, "_target", target))
+
     def black_hole(self) -> None:
         """Accept connections and drop all bytes in both directions, on open connections too."""
         self._do(lambda: setattr(self._plan, "black_hole", True))

@@ -122,6 +122,7 @@ async def test_a_part_of_a_url_that_is_wrong(target: str, said: str) -> None:
         ("redis://u:p%2F0@h:6380/2", "h:6380/2"),
         ("unix:///run/redis.sock?db=2", "/run/redis.sock/2"),
         ("unix://u:p@/run/redis.sock", "/run/redis.sock/0"),
+        ("unix://localhost/run/redis.sock", "/run/redis.sock/0"),
         ("redis+cluster://h:7000/0", "cluster h:7000"),
     ],
 )

@@ -1,4 +1,4 @@
-"""From one holder's release to the next holder's start, with twenty waiting in line.
+"""From one holder's release to the next holder's start, with twenty waiting.
 
 The clock runs from the moment the holder begins to release until a waiter has the key in hand; so
 it holds the release itself, the wake-up and the acquisition. The new holder keeps the key for a few

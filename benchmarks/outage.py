@@ -1,4 +1,4 @@
-"""A server that hangs (SIGSTOP) and comes back: how long callers stand there. Only with ``--slow``.
+"""A server that hangs (SIGSTOP) and comes back: how long callers wait. Only with ``--slow``.
 
 dibs runs fail-open, its default, so a call during the outage gives an unguarded lease; redis-py's
 Lock runs at its defaults and raises. Either is an answer, and the time until it is what counts.

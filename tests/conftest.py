@@ -1,4 +1,4 @@
-"""The test ground: real servers, real faults, and verdicts that let nothing slip.
+"""Fixtures of all tests: real servers, real faults; a test that leaves something behind fails.
 
 Async tests need no marker: a coroutine function is run in a debugging event loop of its own and
 fails if it leaves a task behind. With DIBS_NO_SKIP=1 a skipped test is a failed one.

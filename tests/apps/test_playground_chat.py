@@ -176,7 +176,7 @@ def test_a_redelivery_while_it_runs_takes_nothing_away(page: Any) -> None:
     expect(page.locator(".wire .in", has_text="message/reply")).to_have_count(4 + 1 + 1)
 
 
-def test_the_lever_loses_no_forecast(page: Any, playground: Playground) -> None:
+def test_slowing_the_weather_down_loses_no_forecast(page: Any, playground: Playground) -> None:
     """What is under way is finished by the bot before; the next one has other weather."""
     move_in(page)
     before = children(playground)

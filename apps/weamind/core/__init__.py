@@ -1,1 +1,1 @@
-"""What every part of the bot leans on: settings, metrics, the database, the processing lock."""
+"""What every part of the bot uses: settings, metrics, the database, the processing lock."""

@@ -1,4 +1,4 @@
-"""Where events are worked on after LINE has had its 200: the pool of dibs, counted in our metrics.
+"""Where events are worked on after LINE was answered: the pool of dibs, counted in our metrics.
 
 The rule beyond the bound: a webhook whose events do not all fit is refused as a whole, with 503.
 LINE counts that as an error of the bot, and delivers it again where redelivery is switched on.

@@ -1,4 +1,4 @@
-"""Bad days of LINE's API, on demand: the next calls of a route are refused, or answered late."""
+"""Faults of LINE's API, on demand: the next calls of a route are refused, or answered late."""
 
 import asyncio
 from dataclasses import dataclass

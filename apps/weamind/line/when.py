@@ -87,7 +87,7 @@ _WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六
 _SATURDAY = re.compile(r"(?<![a-z])(?:next |this |on )?(mon|tues|wednes|thurs|fri|satur|sun)day")
 _NO_WEEKDAY = (
     "二[林水崙重仁]|三[峽重芝灣義星民地仙貂鶯]|四[湖草重四]|五[股結權分峰堵]|"
-    "六[龜甲腳福合張十堵]|日[月出落本]"
+    "六[龜甲腳福合張十堵]|日[月出落本]|[二三四五六][點個]"
 )
 _MORE_WEEKDAYS = re.compile(rf"(?:[、和跟及]?週?(?!{_NO_WEEKDAY})[二三四五六日])+")
 """五六日 after 週; 六 of 六龜 is none."""

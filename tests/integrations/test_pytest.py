@@ -30,9 +30,13 @@ def session(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.Run
 def test_each_test_has_an_empty_server(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`dibs`, `async_dibs` and `dibs_server` are on one server, which stays for the session."""
+    """`dibs`, `async_dibs` and `dibs_server` are on one server, which stays for the session.
+
+    A busy machine, on which nothing answers for seconds, does not disturb them.
+    """
     monkeypatch.delenv("DIBS_DISABLED", raising=False)
     test = """
+        import threading
         import pytest
         from dibs import AsyncDibs, Busy, Dibs
 
@@ -52,12 +56,19 @@ def test_each_test_has_an_empty_server(
                 with pytest.raises(Busy), dibs.hold("checkout:42", ttl=60):
                     pass
 
+        def test_busy(dibs: Dibs, dibs_server):
+            dibs_server.freeze()
+            later = threading.Timer(2.5, dibs_server.thaw)
+            later.start()
+            assert dibs.try_hold("checkout:42", ttl=60).guarded
+            later.join()
+
         def test_server(dibs_server):
             with Dibs(dibs_server.url) as mine:
                 assert mine.try_hold("checkout:42", ttl=60).guarded
             assert dibs_server.keys() == ["checkout:42"]
     """
-    session(pytester, test).assert_outcomes(passed=6)
+    session(pytester, test).assert_outcomes(passed=7)
 
 
 def test_a_test_that_went_on_unguarded_fails(pytester: pytest.Pytester) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -161,6 +162,22 @@ def test_a_taken_port_is_not_fatal(
         server = start_server(engine)
         assert server.port != taken.getsockname()[1]
         assert server.client().ping()
+
+
+@pytest.mark.only_on("linux")
+def test_the_port_of_a_killed_server_stays_its_own(own_server: Server) -> None:
+    """It refuses connections, no other server can have it, and the next start does."""
+    own_server.client().ping()
+    address = ("127.0.0.1", own_server.port)
+    own_server.kill()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(address)
+        other.listen()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    own_server.restart()
+    assert own_server.client().ping() and own_server.port == address[1]
 
 
 def test_closing_leaves_nothing_behind() -> None:

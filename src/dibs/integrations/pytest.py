@@ -23,8 +23,9 @@ from .. import AsyncDibs, Dibs, Event
 if TYPE_CHECKING:
     from ..testing import Server
 
-BUDGET = 5.0
-"""How long the server may stay silent, in seconds: a machine that runs tests may be busy."""
+BUDGET, CONNECT = 5.0, 30.0
+"""How long the server may stay silent, and how long opening a connection may take, in seconds: a
+machine that runs tests may be busy."""
 
 
 def _async_fixture() -> Any:
@@ -53,6 +54,11 @@ class _Unguarded:
             pytest.fail(f"not guarded by dibs: {listed}", pytrace=False)
 
 
+def _options(unguarded: _Unguarded) -> Any:
+    limits = {"budget": BUDGET, "connect": CONNECT}
+    return {**limits, "on_outage": "closed", "listeners": [unguarded]}
+
+
 @pytest.fixture(scope="session")
 def dibs_process() -> Iterator[Server]:
     """The server of this session. Use `dibs_server`, which is empty."""
@@ -76,7 +82,7 @@ def dibs_server(dibs_process: Server) -> Server:
 def dibs(dibs_server: Server) -> Iterator[Dibs]:
     """A `Dibs` on an empty server. In an outage it raises Unavailable."""
     unguarded = _Unguarded()
-    options: Any = {"budget": BUDGET, "on_outage": "closed", "listeners": [unguarded]}
+    options = _options(unguarded)
     with Dibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()
@@ -86,7 +92,7 @@ def dibs(dibs_server: Server) -> Iterator[Dibs]:
 async def async_dibs(dibs_server: Server) -> AsyncIterator[AsyncDibs]:
     """An `AsyncDibs` on an empty server, for tests that pytest-asyncio or anyio runs."""
     unguarded = _Unguarded()
-    options: Any = {"budget": BUDGET, "on_outage": "closed", "listeners": [unguarded]}
+    options = _options(unguarded)
     async with AsyncDibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()

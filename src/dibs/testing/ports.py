@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import weakref
 
 
 def free_port() -> int:
@@ -30,3 +32,23 @@ def bound_socket(port: int = 0) -> socket.socket:
             sock.close()
             if port:
                 raise
+
+
+def kept_port(port: int) -> socket.socket | None:
+    """Return a socket that keeps a port for its server, which is down: nobody listens there, and
+    no other server can. None: another one was quicker.
+    """
+    try:
+        sock = bound_socket(port)
+    except OSError:
+        return None
+    # With this option, which most servers set, another one could still bind it.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    kept = weakref.ref(sock)  # a forked child must not keep it when the server starts again
+    os.register_at_fork(after_in_child=lambda: _close(kept()))
+    return sock
+
+
+def _close(sock: socket.socket | None) -> None:
+    if sock is not None:
+        sock.close()

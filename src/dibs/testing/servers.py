@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from .certificates import Certificates
 from .closeable import Closeable
 from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
-from .ports import free_port
+from .ports import free_port, kept_port
 from .processes import Process, dying_with_us
 
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
@@ -56,6 +57,8 @@ class Server(Closeable):
         self._tls_proxy: FaultProxy | None = None
         self._own_commands = Counter[str]()
         self._process: Process | None = None
+        self._kept_port: socket.socket | None = None
+        """Keeps the port from other servers while this one is down."""
         self._client: redis.Redis | None = None
 
     @classmethod
@@ -147,6 +150,7 @@ class Server(Closeable):
         """Kill the process (SIGKILL), frozen or not; its port refuses connections from now on."""
         if self._process is not None:
             self._process.kill()
+            self._kept_port = self._kept_port or kept_port(self.port)
 
     def restart(self) -> None:
         """Kill it if it runs, and start it on the same port, empty unless `config` persists data.
@@ -159,6 +163,7 @@ class Server(Closeable):
     def close(self) -> None:
         """End the process, close the connections of `client()` and remove the files."""
         self.kill()
+        self._give_port_back()
         if self._client is not None:
             self._client.close()
         if self._tls_proxy is not None:
@@ -221,7 +226,13 @@ class Server(Closeable):
         self.port, self._tls_port = free_port(), self._tls_port and free_port()
         return "Address already in use" in log
 
+    def _give_port_back(self) -> None:
+        if self._kept_port is not None:
+            self._kept_port.close()
+            self._kept_port = None
+
     def _launch(self) -> None:
+        self._give_port_back()
         with (self._path / "log").open("w") as log:
             self._process = process = Process(dying_with_us(self._command()), stdout=log)
         # Over the Unix socket, which nobody else can own; the server binds the port before it.

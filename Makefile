@@ -22,12 +22,9 @@ behaviour = $(foreach half,$(1),$(foreach name,$(EVERYWHERE),tests/behaviour/$(h
 
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
-# Named after the interpreter, so that another PYTHON makes the environment anew.
-# Behind a condition, or on another client: what runs tests.
+# What runs tests, also behind a condition or on another client.
 UNDER = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
-once_more = || { test $$? -eq 1 && echo "== once more, alone: what failed" && \
-	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none $(1); }
-under = $(UNDER) $(1) $(call behaviour,$(2)) $(call once_more,$(1) $(call behaviour,$(2)))
+# Named after the interpreter, so that another PYTHON makes the environment anew.
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
 export PORT PROJECT_URL DOCS_URL
@@ -38,7 +35,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
-	generate drawing dashboard pins clean dist build-dist release
+	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -62,15 +59,15 @@ check: setup ## lint, format, types, and whether the generated half is up to dat
 	@$(BIN)/pyright --project .
 	@$(BIN)/python tools/unasync.py --check
 
-# What failed is run once more, alone: it stays in the output, and it is red if it fails again.
 pytest: setup
-	@$(UNDER) $(or $(ARGS),$(ENGINES)) $(call once_more,$(or $(ARGS),$(ENGINES)))
+	@$(UNDER) $(or $(ARGS),$(ENGINES))
 
 # What belongs to every run: conditions that have found defects, for the tests that every caller
-# depends on. A busy process: tests/races/test_healthy.py. All of it: test-conditions.
+# depends on. A busy process: tests/races/test_no_false_outages.py. All of it: test-conditions.
 some-conditions: setup
-	@$(call under,--condition tls --condition dribble --engine redis7 --sync-engine valkey,_async _sync)
-	@$(call under,--condition uvloop --engine valkey,_async)
+	@$(UNDER) --condition tls --condition dribble --engine redis7 --sync-engine valkey \
+		$(call behaviour,_async _sync)
+	@$(UNDER) --condition uvloop --engine valkey $(call behaviour,_async)
 
 test-conditions: setup ## the behaviour tests under every condition, redis-py and Python
 	@failed=; \
@@ -152,6 +149,9 @@ dist: ## wheels and sdists in dist/, checked, installed alone, each extra tried;
 
 build-dist: setup
 	@$(BIN)/python -m tools.dist --uv $(UV) --url "$(PROJECT_URL)"
+
+try-release: setup ## after dist: uploads it to a registry on this machine, and installs it from there
+	@$(BIN)/python -m tools.try_release --uv $(UV)
 
 # Who publishes has UV_PUBLISH_TOKEN in the environment.
 release: ## dist, then all of it to the registry; needs PROJECT_URL

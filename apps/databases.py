@@ -35,7 +35,7 @@ _LOCK_WAIT = 30.0
 T = TypeVar("T")
 
 
-class Patience(NamedTuple):
+class Timeouts(NamedTuple):
     """How long a caller waits for the database, in seconds. Then it is out."""
 
     statement: float = 5.0
@@ -46,7 +46,7 @@ class Patience(NamedTuple):
     """For a connection to be accepted; whole seconds, 2 at least."""
 
     @classmethod
-    def read(cls, read: Callable[[str], str]) -> "Patience":
+    def read(cls, read: Callable[[str], str]) -> "Timeouts":
         """From DATABASE_STATEMENT_SECONDS, _POOL_SECONDS and _CONNECT_SECONDS.
 
         ValueError: which one is no number of seconds.
@@ -59,7 +59,7 @@ class Patience(NamedTuple):
         )
 
 
-USUAL = Patience()
+USUAL = Timeouts()
 
 
 def _seconds(read: Callable[[str], str], name: str, default: float) -> float:
@@ -73,35 +73,35 @@ def _seconds(read: Callable[[str], str], name: str, default: float) -> float:
     return value
 
 
-def open_engine(url: str, *, example: str, patience: Patience = USUAL) -> Engine:
+def open_engine(url: str, *, example: str, timeouts: Timeouts = USUAL) -> Engine:
     """Where connections come from; nothing connects yet.
 
     ValueError: the URL is none of SQLite or PostgreSQL; *example* is one that would do.
     """
     parsed = _parsed(url, example)
     if parsed.drivername != "sqlite":
-        return _open_postgresql(parsed, patience)
+        return _open_postgresql(parsed, timeouts)
     arguments = {"timeout": _LOCK_WAIT, "check_same_thread": False}
     # A database in memory belongs to its connection, so there must be one, for all threads.
     in_memory = parsed.database in (None, "", ":memory:")
-    only_one = {"pool_size": 1, "max_overflow": 0} if in_memory else {"pool_timeout": patience.pool}
+    only_one = {"pool_size": 1, "max_overflow": 0} if in_memory else {"pool_timeout": timeouts.pool}
     engine = create_engine(parsed, poolclass=QueuePool, connect_args=arguments, **only_one)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
 
 
-def _open_postgresql(url: URL, patience: Patience) -> Engine:
+def _open_postgresql(url: URL, timeouts: Timeouts) -> Engine:
     """A server that is slow ends a statement itself; one that hangs is left by our own clock."""
     # Only where it is used: SQLite needs no driver.
     from .postgresql import open_connection
 
     arguments = {
-        "connect_timeout": max(round(patience.connect), 2),
-        "options": f"-c statement_timeout={max(round(patience.statement * 1000), 1)}",
+        "connect_timeout": max(round(timeouts.connect), 2),
+        "options": f"-c statement_timeout={max(round(timeouts.statement * 1000), 1)}",
     }
     engine = create_engine(
-        url, pool_pre_ping=True, pool_timeout=patience.pool, connect_args=arguments
+        url, pool_pre_ping=True, pool_timeout=timeouts.pool, connect_args=arguments
     )
     event.listen(engine, "do_connect", open_connection)
     return engine
@@ -149,8 +149,8 @@ def _on_begin(connection: Connection) -> None:
 class Threads:
     """The threads in which a database is asked: as many at once as it has connections."""
 
-    def __init__(self, name: str, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, name: str, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts
         self._workers = ThreadPoolExecutor(THREADS, name)
         self._turns = asyncio.Semaphore(THREADS)
 
@@ -160,12 +160,12 @@ class Threads:
         PoolTimeout: all threads were busy for too long. OperationalError: it did not answer.
         """
         try:
-            async with asyncio.timeout(self._patience.pool):
+            async with asyncio.timeout(self._timeouts.pool):
                 await self._turns.acquire()
         except TimeoutError:
             raise PoolTimeout("no thread was free in time") from None
         work = self._workers.submit(
-            run_within, longest or self._patience.statement, call, *arguments
+            run_within, longest or self._timeouts.statement, call, *arguments
         )
         # Not when the caller leaves: a thread of its own may still be at work then.
         work.add_done_callback(self._next(asyncio.get_running_loop()))

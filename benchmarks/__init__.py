@@ -10,7 +10,7 @@ Where to look:
 ``many``        a hundred cached values in one call, ten of them cold
 ``refusal``     what "somebody here already has it" costs
 ``handoff``     from one holder's release to the next holder's start
-``patience``    the commands that waiting sends to the server
+``waiting``     the commands that waiting sends to the server
 ``hits``        cached values read per second, and what a hit costs the client's CPU
 ``stampede``    200 callers, one cold key: loads, commands, the slowest follower
 ``imports``     what ``import dibs`` adds to ``import redis``

@@ -25,11 +25,11 @@ from . import (
     listeners,
     many,
     outage,
-    patience,
     refusal,
     report,
     servers,
     stampede,
+    waiting,
 )
 from .measure import Plan
 from .worker import Bench, bench
@@ -41,7 +41,7 @@ PARTS: dict[str, Part] = {
     "listeners": listeners.run,
     "refusal": refusal.run,
     "handoff": handoff.run,
-    "patience": patience.run,
+    "waiting": waiting.run,
     "hits": hits.run,
     "many": many.run,
     "stampede": stampede.run,

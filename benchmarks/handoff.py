@@ -25,7 +25,7 @@ from .worker import Bench, Broken, Worker
 LINE, QUICK_LINE = 20, 5
 KEPT = 0.005
 ARRIVAL = 0.1
-PATIENCE = 10.0
+WAIT = 10.0
 VARIANTS = {"one client": False, "own clients": True}
 
 
@@ -91,7 +91,7 @@ def line_in_threads(opener: Any, port: int, *, waiters: int, apart: bool) -> lis
     def waiter(number: int) -> None:
         try:
             time.sleep(random.random() * ARRIVAL)
-            release = clients[number % len(clients)].take(key, PATIENCE)
+            release = clients[number % len(clients)].take(key, WAIT)
             relay.taken()
             time.sleep(KEPT)
             relay.releasing()
@@ -111,7 +111,7 @@ def line_in_threads(opener: Any, port: int, *, waiters: int, apart: bool) -> lis
     relay.releasing()
     release()
     for thread in threads:
-        thread.join(PATIENCE + 5)
+        thread.join(WAIT + 5)
     for client in clients:
         client.close()
     return _finished(relay, waiters, trouble)
@@ -126,7 +126,7 @@ def line_in_asyncio(opener: Any, port: int, *, waiters: int, apart: bool) -> lis
 
         async def waiter(number: int) -> None:
             await asyncio.sleep(random.random() * ARRIVAL)
-            release = await clients[number % len(clients)].take(key, PATIENCE)
+            release = await clients[number % len(clients)].take(key, WAIT)
             relay.taken()
             await asyncio.sleep(KEPT)
             relay.releasing()

@@ -56,7 +56,7 @@ class Plan:
         rounds: int | None = None,
         together: Callable[[Item], object] = lambda _: None,
     ) -> Iterator[Item]:
-        """Every item once a round, in a new order each time: nobody owns the quiet minutes.
+        """Every item once a round, in a new order each time: a quiet minute favours nobody.
 
         Items of which ``together`` says the same follow each other, because they are compared.
         """
@@ -75,6 +75,6 @@ def shuffled(items: Sequence[Item]) -> list[Item]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The median of the ratios round by round: neighbours in time share the machine's mood."""
+    """The median of the ratios, round by round: within a round the machine is equally busy."""
     pairs = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if other]
     return median(mine / other for mine, other in pairs) if pairs else None

@@ -92,7 +92,7 @@ def _ms_since(started: float) -> float | None:
 
 
 def outage_in_threads(opener: Any, port: int, *, server: int) -> dict[str, Any]:
-    """The story of one thread. A call beyond the cap is left behind in a thread of its own."""
+    """What one thread sees. A call beyond the cap is left behind in a thread of its own."""
     client = opener(port, 2)
 
     def asked(answers: list[Answer]) -> None:
@@ -112,7 +112,7 @@ def outage_in_threads(opener: Any, port: int, *, server: int) -> dict[str, Any]:
 
 
 def outage_in_asyncio(opener: Any, port: int, *, server: int) -> dict[str, Any]:
-    """The story of one task. A call beyond the cap is cancelled."""
+    """What one task sees. A call beyond the cap is cancelled."""
 
     async def asked(client: Any) -> Answer:
         started, served = time.perf_counter(), False

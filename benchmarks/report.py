@@ -266,7 +266,7 @@ def handoff_table(result: dict[str, Any]) -> str:
     return table.aligned(headings, list(_rows(result, row)))
 
 
-def patience_table(result: dict[str, Any]) -> str:
+def waiting_table(result: dict[str, Any]) -> str:
     """Commands that waiting in vain costs."""
     headings = (f"{result['waiters']} waiters, {result['seconds']} s, in vain", "commands")
     return table.aligned(
@@ -340,7 +340,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "listeners": listeners_table,
     "refusal": refusal_table,
     "handoff": handoff_table,
-    "patience": patience_table,
+    "waiting": waiting_table,
     "hits": hits_table,
     "many": many_table,
     "stampede": stampede_table,

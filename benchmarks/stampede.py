@@ -92,7 +92,7 @@ def _processes(bench: Bench, system: System) -> Iterator[list[Worker]]:
 def _storm(server: servers.Server, workers: list[Worker], seconds: float) -> dict[str, float]:
     _all(workers, "gather", shared=f"warm:{uuid.uuid4().hex}")
     before = server.commands()
-    found = _all(workers, "storm", name=f"cold:{uuid.uuid4().hex}", seconds=seconds)
+    found = _all(workers, "load_at_once", name=f"cold:{uuid.uuid4().hex}", seconds=seconds)
     spent = servers.spent(before, server.commands())
     _all(workers, "leave")
     ends = [end for each in found for end in each["ends"]]
@@ -135,7 +135,7 @@ class Guests:
         for number in range(WARM):
             self._runner.run(self._together([f"{shared}:{number}"] * TASKS))
 
-    def storm(self, name: str, seconds: float) -> dict[str, Any]:
+    def load_at_once(self, name: str, seconds: float) -> dict[str, Any]:
         """Everybody at once: how often it was loaded, and when each had the value."""
         self.loads, self.seconds = 0, seconds
         return {"ends": self._runner.run(self._together([name] * TASKS)), "loads": self.loads}
@@ -163,8 +163,8 @@ def gather(opener: Any, port: int, *, shared: str) -> None:
     _here[0].warm(shared)
 
 
-def storm(opener: Any, port: int, *, name: str, seconds: float) -> dict[str, Any]:
-    return _here[0].storm(name, seconds)
+def load_at_once(opener: Any, port: int, *, name: str, seconds: float) -> dict[str, Any]:
+    return _here[0].load_at_once(name, seconds)
 
 
 def leave(opener: Any, port: int) -> None:

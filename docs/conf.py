@@ -26,6 +26,7 @@ extensions = [
     "tools.docsite.pairs",
     "tools.docsite.wrapping",
     "tools.docsite.drawing",
+    "tools.docsite.keywords",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["files/**/*.py"]

@@ -14,7 +14,7 @@ from sqlalchemy import (
     select,
 )
 
-from apps.databases import USUAL, Patience, open_engine, wait_for_start, writing
+from apps.databases import USUAL, Timeouts, open_engine, wait_for_start, writing
 
 from .documents import hash_of
 from .menus import Branch, Category, Chain, Edition, Item, Menu, NewVersion, TimeWindow, Version
@@ -39,9 +39,9 @@ class MenuDatabase:
     sqlalchemy.exc.OperationalError, from any method: the database does not answer.
     """
 
-    def __init__(self, url: str, patience: Patience = USUAL) -> None:
+    def __init__(self, url: str, timeouts: Timeouts = USUAL) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = open_engine(url, example="sqlite:///menu.db", patience=patience)
+        self._engine = open_engine(url, example="sqlite:///menu.db", timeouts=timeouts)
         self._writer = writing(self._engine)
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from apps.databases import STARTING, Patience, Threads
+from apps.databases import STARTING, Threads, Timeouts
 
 from .database import Active, MenuDatabase
 from .documents import (
@@ -63,7 +63,7 @@ class Settings(NamedTuple):
     database_url: str = "sqlite:///menu.db"
     delay: float = 0.0
     """How much slower /resolveActive is made, in seconds."""
-    patience: Patience = Patience()
+    timeouts: Timeouts = Timeouts()
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -73,7 +73,7 @@ class Settings(NamedTuple):
         if not (math.isfinite(delay) and delay >= 0):
             raise ValueError(f"STORE_DELAY_SECONDS must be 0 or more, not {delay}.")
         url = config("DATABASE_URL", default="") or cls().database_url
-        return cls(url, delay, Patience.read(lambda name: config(name, default="")))
+        return cls(url, delay, Timeouts.read(lambda name: config(name, default="")))
 
 
 class StoreService:
@@ -104,8 +104,8 @@ class StoreService:
         """ValueError: a setting cannot be used. OperationalError: there is no such database."""
         settings = self._settings or Settings.from_environment()
         self._delay = settings.delay
-        self._database = MenuDatabase(settings.database_url, settings.patience)
-        self._threads = Threads("store", settings.patience)
+        self._database = MenuDatabase(settings.database_url, settings.timeouts)
+        self._threads = Threads("store", settings.timeouts)
         try:
             await self._threads.ask(self._database.prepare, sample_chain(), longest=STARTING)
         except BaseException:

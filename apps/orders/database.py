@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from apps.databases import Patience, open_engine, wait_for_start, writing
+from apps.databases import Timeouts, open_engine, wait_for_start, writing
 
 from .orders import Line, NewOrder, Order
 from .schema import lines, metadata, orders
@@ -37,9 +37,9 @@ class OrderDatabase:
     sqlalchemy.exc.OperationalError, from any method: the database does not answer.
     """
 
-    def __init__(self, url: str, patience: Patience) -> None:
+    def __init__(self, url: str, timeouts: Timeouts) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
-        self._engine = open_engine(url, example="sqlite:///orders.db", patience=patience)
+        self._engine = open_engine(url, example="sqlite:///orders.db", timeouts=timeouts)
         self._writer = writing(self._engine)
 
     def __repr__(self) -> str:

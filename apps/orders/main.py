@@ -104,7 +104,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     registry = CollectorRegistry()
     listeners = [PrometheusListener(registry), log_life_cycle]
     dibs = AsyncDibs(settings.redis_url, namespace="orders:", budget=BUDGET, listeners=listeners)
-    service = OrderService(settings.database_url, registry, settings.patience)
+    service = OrderService(settings.database_url, registry, settings.timeouts)
     probes = Probes(dibs, service, registry)
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ from fastapi import Depends, Header, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
 
-from apps.databases import STARTING, Patience, Threads
+from apps.databases import STARTING, Threads, Timeouts
 from dibs.integrations.fastapi import once
 
 from .database import OrderDatabase
@@ -47,10 +47,10 @@ Customer = Annotated[str, Depends(customer_of)]
 class OrderService:
     """The database and the answers from it: ready on entry, closed on exit."""
 
-    def __init__(self, database_url: str, registry: CollectorRegistry, patience: Patience) -> None:
+    def __init__(self, database_url: str, registry: CollectorRegistry, timeouts: Timeouts) -> None:
         """Nothing connects yet. ValueError: there can be no such database."""
-        self._patience = patience
-        self._database = OrderDatabase(database_url, patience)
+        self._timeouts = timeouts
+        self._database = OrderDatabase(database_url, timeouts)
         self._threads: Threads
         self._placed = Counter(
             "orders_placed",
@@ -61,7 +61,7 @@ class OrderService:
 
     async def __aenter__(self) -> "OrderService":
         """OperationalError: there is no such database."""
-        self._threads = Threads("orders", self._patience)
+        self._threads = Threads("orders", self._timeouts)
         try:
             await self._threads.ask(self._database.prepare, longest=STARTING)
         except BaseException:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.config import Config
 
-from apps.databases import Patience
+from apps.databases import Timeouts
 
 Refusals = Literal["problem", "result"]
 _SHORTEST_SECRET = 16
@@ -27,7 +27,7 @@ class Settings(NamedTuple):
     """Keys the hashes under which submissions are in Redis; the same in all processes."""
     refusals: Refusals = "problem"
     """`problem`: RFC 9457 problem+json. `result`: the seed's `Result` envelope."""
-    patience: Patience = Patience()
+    timeouts: Timeouts = Timeouts()
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
             config("DATABASE_URL", default="") or default.database_url,
             config("ORDERS_SECRET", default=""),
             _refusals(config("ORDERS_REFUSALS", default="") or default.refusals),
-            Patience.read(lambda name: config(name, default="")),
+            Timeouts.read(lambda name: config(name, default="")),
         )
 
     @property

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import NamedTuple
 from urllib.parse import quote
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 """How long a guest waits for the menu, in seconds."""
 
 
@@ -40,7 +40,7 @@ def percentile(scans: Sequence[Scan], percent: float) -> float:
 
 async def _connect(port: int) -> Line | None:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             return await asyncio.open_connection("127.0.0.1", port)
     except (OSError, TimeoutError):
         return None
@@ -50,7 +50,7 @@ async def _scan(line: Line | None, path: str) -> Scan:
     # By hand, because 200 guests of a big client library would measure that library.
     since = monotonic()
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             head = await _get(line, path)
     except (OSError, TimeoutError):
         return Scan(0, "", monotonic() - since)

@@ -88,7 +88,7 @@ class HoldPanel:
     async def enter(self, request: Request) -> Response:
         """A lease for this person; or 409, and when to try again. 503: their process is dead."""
         name = _person(request)
-        wish = await _wish(request)
+        asked_for = await _read_request(request)
         state = self._state_of(request)
         try:
             await self._people[name].ready()
@@ -96,13 +96,18 @@ class HoldPanel:
             raise HTTPException(
                 503, f"{name.title()}’s process is dead, and not back yet."
             ) from None
-        visit = state.enter(name, ttl=wish.ttl, wait=wish.wait)
+        visit = state.enter(name, ttl=asked_for.ttl, wait=asked_for.wait)
         if visit is None:
             raise HTTPException(409, f"{name.title()} is still in, or still waits.")
-        asked = {"visitor": state.visitor, "key": state.key, "ttl": wish.ttl, "wait": wish.wait}
+        asked = {
+            "visitor": state.visitor,
+            "key": state.key,
+            "ttl": asked_for.ttl,
+            "wait": asked_for.wait,
+        }
         self._people[name].ask(asked)
         await visit.answered.wait()
-        if wish.wait:
+        if asked_for.wait:
             await state.settled()
         return _answer(name, visit)
 
@@ -188,7 +193,7 @@ class HoldPanel:
 # ---- in
 
 
-class Wish(NamedTuple):
+class HoldRequest(NamedTuple):
     """What a person asks for, checked."""
 
     ttl: float
@@ -202,7 +207,7 @@ def _person(request: Request) -> str:
     return person
 
 
-async def _wish(request: Request) -> Wish:
+async def _read_request(request: Request) -> HoldRequest:
     try:
         body = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):
@@ -211,7 +216,7 @@ async def _wish(request: Request) -> Wish:
         raise HTTPException(400, "The body must be a JSON object.")
     ttl = _number(body.get("ttl", 5), 2, 10, "ttl must be a number of seconds from 2 to 10.")
     wait = _number(body.get("wait", 0), 0, 10, "wait must be a number of seconds from 0 to 10.")
-    return Wish(ttl, wait if wait >= 0.01 else 0)
+    return HoldRequest(ttl, wait if wait >= 0.01 else 0)
 
 
 def _number(value: Any, least: float, most: float, sentence: str) -> float:

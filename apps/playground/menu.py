@@ -106,31 +106,31 @@ class MenuPanel:
     async def publish(self, request: Request) -> Response:
         """A new version, through the first BFF's admin call."""
         visitor_of(request)
-        wish = await _wish(request)
-        percent, copy_of = wish.get("percent"), wish.get("copyOf")
+        asked_for = await _read_request(request)
+        percent, copy_of = asked_for.get("percent"), asked_for.get("copyOf")
         edition = {"priceChangePercent": percent} if copy_of is None else {"copyOf": copy_of}
         services = await self._opening.result()
-        url = f"{services.dibs[0].url}/admin/branches/{wish['branch']}/menus"
+        url = f"{services.dibs[0].url}/admin/branches/{asked_for['branch']}/menus"
         return _passed_on(await self._ask("POST", url, json=edition))
 
     async def let_them_rush(self, request: Request) -> Response:
         """The menu is deleted, 200 guests come at once: how many reach the store-service?"""
         visitor_of(request)
-        wish = await _wish(request)
-        if wish.get("algorithm") not in _KEYS:
+        asked_for = await _read_request(request)
+        if asked_for.get("algorithm") not in _KEYS:
             raise HTTPException(400, "algorithm must be dibs or seed.")
         with self._alone():
-            return JSONResponse(await self._rush(wish["algorithm"], wish["branch"]))
+            return JSONResponse(await self._rush(asked_for["algorithm"], asked_for["branch"]))
 
     async def kill(self, request: Request) -> Response:
         """200 guests come, and the process that loads the menu for them is killed."""
-        visitor, wish = visitor_of(request), await _wish(request)
+        visitor, asked_for = visitor_of(request), await _read_request(request)
         with self._alone():
             async with self._faults.during("kill", "the BFF that loads the menu", visitor):
                 services = await self._opening.result()
-                killing = asyncio.create_task(self._kill_leader(services, wish["branch"]))
+                killing = asyncio.create_task(self._kill_leader(services, asked_for["branch"]))
                 try:
-                    report = await self._rush("dibs", wish["branch"])
+                    report = await self._rush("dibs", asked_for["branch"])
                 finally:
                     killing.cancel()
                     await asyncio.wait([killing])
@@ -199,7 +199,7 @@ class MenuPanel:
 # ---- in
 
 
-async def _wish(request: Request) -> dict[str, Any]:
+async def _read_request(request: Request) -> dict[str, Any]:
     """What the page asks for. 400: it is not JSON, or names no branch."""
     try:
         body = json.loads(await request.body() or b"{}")

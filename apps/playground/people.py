@@ -65,11 +65,11 @@ class Person:
         self._is_ready.set()  # nobody waits for it any more
         self._hear(self.name, {"gone": True})
 
-    def ask(self, wish: Facts) -> None:
-        """*wish* is on its way; if there is no process any more, `gone` says so."""
+    def ask(self, command: Facts) -> None:
+        """Send *command*; if there is no process any more, `gone` says so."""
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(wish).encode() + b"\n")
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
     async def kill(self) -> None:
         """SIGKILL: it cannot release anything. Returns when it is gone."""

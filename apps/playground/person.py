@@ -94,10 +94,10 @@ def _say(message: Facts) -> None:
 async def _obey(dibs: AsyncDibs, lines: asyncio.StreamReader) -> None:
     visits: dict[str, Visit] = {}
     while line := await lines.readline():
-        wish = json.loads(line)
-        visitor = wish.pop("visitor")
-        if "leave" not in wish:
-            visits[visitor] = Visit(dibs, visitor, **wish)
+        command = json.loads(line)
+        visitor = command.pop("visitor")
+        if "leave" not in command:
+            visits[visitor] = Visit(dibs, visitor, **command)
         elif visitor in visits:
             visits[visitor].leave()
         visits = {name: each for name, each in visits.items() if not each.task.done()}

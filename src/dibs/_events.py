@@ -15,6 +15,7 @@ from .events import (
     Counter,
     CountingListener,
     Event,
+    EventKey,
     Kind,
     Listener,
     Span,
@@ -27,12 +28,10 @@ _log = logging.getLogger("dibs")
 Origins = tuple[object, ...]
 """What each listener that makes spans wants them to be linked to."""
 
-_Key = tuple[Kind, str, bool | None]
-"""Kind and name of an event, and whether it is guarded."""
 _MOST_COUNTERS = 10_000
 """Names come from templates, but a program may make them up."""
 
-_behind: ContextVar[Origins | None] = ContextVar("dibs_behind", default=None)
+_background: ContextVar[Origins | None] = ContextVar("dibs_background", default=None)
 """Set in work that nobody waits for, until it has begun its first span."""
 
 
@@ -51,7 +50,7 @@ class EventSink:
         self.listeners = listeners
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
         self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
-        self._counters: dict[_Key, Counter] = {}
+        self._counters: dict[EventKey, Counter] = {}
         self.hears = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
         """False: nobody wants to know of events of that kind."""
         self.hears_holds = self.hears["acquired"] or self.hears["busy"]
@@ -87,7 +86,7 @@ class EventSink:
             return self.emit("busy", name, waited=waited, retry_after=outcome.remaining)
         guarded = outcome.guarded
         if self._counting["acquired"]:
-            key: _Key = "acquired", name, guarded
+            key: EventKey = "acquired", name, guarded
             count = self._counters.get(key) or self._find(key)
             try:
                 count(waited)
@@ -103,7 +102,7 @@ class EventSink:
     def ended(self, kind: Kind, name: str, held: float, *, guarded: bool) -> None:
         """A lease is over."""
         if self._counting[kind]:
-            key: _Key = kind, name, guarded
+            key: EventKey = kind, name, guarded
             count = self._counters.get(key) or self._find(key)
             try:
                 count(held)
@@ -125,7 +124,7 @@ class EventSink:
 
     def _emit(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
         if self._counting[kind]:
-            key: _Key = kind, name, facts.get("guarded")
+            key: EventKey = kind, name, facts.get("guarded")
             count = self._counters.get(key) or self._find(key)
             try:
                 count(facts.get(DURATIONS.get(kind, "")))
@@ -134,7 +133,7 @@ class EventSink:
         if wanted := self._wanted[kind]:
             _hand_over(wanted, kind, name, facts)
 
-    def _find(self, key: _Key) -> Counter:
+    def _find(self, key: EventKey) -> Counter:
         """What counts such events, for all listeners that do."""
         kind, name, guarded = key
         found: list[Counter] = []
@@ -157,9 +156,9 @@ class EventSink:
 
     def span(self, kind: SpanKind, name: str, reason: str | None = None) -> "Spans":
         """Begin a span in the trace of each listener that makes them."""
-        origins = _behind.get()
+        origins = _background.get()
         if origins is not None:
-            _behind.set(None)
+            _background.set(None)
         spans: list[Span | None] = []
         for number, tracer in enumerate(self._tracers):
             if not tracer.makes_spans:
@@ -167,25 +166,25 @@ class EventSink:
                 continue
             origin = None if origins is None else origins[number]
             try:
-                behind = origins is not None
-                spans.append(tracer.span(kind, name, reason, behind=behind, origin=origin))
+                background = origins is not None
+                spans.append(tracer.span(kind, name, reason, background=background, origin=origin))
             except Exception:
                 _log.exception("a dibs listener could not begin a span")
                 spans.append(None)
         return Spans(spans)
 
     def origins(self) -> Origins:
-        """What work is linked to that begins behind the caller. None for each without a trace."""
+        """What work is linked to that begins in the background. None for each without a trace."""
         tracers = self._tracers
         return tuple([_attempt(each.origin) if each.makes_spans else None for each in tracers])
 
-    def begin_behind(self, origins: Origins) -> None:
+    def begin_in_background(self, origins: Origins) -> None:
         """In a thread or task of its own: the next span begins a trace, linked to *origins*."""
-        _behind.set(origins)
+        _background.set(origins)
 
 
 class Spans:
-    """The spans of one piece of work. A listener that raises an exception hurts nobody else."""
+    """The spans of one piece of work. A listener that raises does not affect the others."""
 
     __slots__ = ("_spans",)
 
@@ -256,7 +255,7 @@ def _counting_with(counters: list[Counter], kind: Kind) -> Counter:
 
 
 def _failed(kind: Kind) -> None:
-    """A listener raised an exception: it hurts nobody else."""
+    """A listener raised an exception: it does not affect the others."""
     _log.exception("a dibs listener raised an exception for the event %r", kind)
 
 

@@ -1,12 +1,18 @@
-"""After a fork, the child opens its own connections and leaves its parent's alone."""
+"""After a fork, the child opens its own connections and leaves its parent's alone.
+
+Only the thread that forks goes on in the child. A lock that another thread holds at that moment
+stays locked there for ever. So each lock of dibs is made anew in the child, or nobody else holds
+it during the fork.
+"""
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
 
 class Reopened(Protocol):
-    """Something that holds connections or leases."""
+    """Something that holds connections, leases or a lock."""
 
     def open(self) -> None:
         """Begin anew. What was held before belongs to the parent, and is not touched."""
@@ -26,5 +32,67 @@ def _after_fork() -> None:
         part.open()
 
 
+class RenewedLock:
+    """A lock that is free in a forked child, whoever has it in the parent. Not re-entrant."""
+
+    def __init__(self) -> None:
+        self.open()
+        reopen_after_fork(self)
+
+    def open(self) -> None:
+        """Begin anew: at construction, and in a forked child."""
+        self._lock = threading.Lock()
+
+    def acquire(self, *, blocking: bool) -> bool:
+        """False: somebody else has it."""
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_locks: set["weakref.ref[threading.RLock]"] = set()
+_taken: list[threading.RLock] = []
+"""What the thread that forks has taken."""
+
+
+def fork_safe_lock() -> threading.RLock:
+    """A lock that a fork waits for: in the child nobody holds it.
+
+    For short calls, also of other libraries, whose own locks nobody can make anew: while no thread
+    has this lock, none is inside them on our behalf. Re-entrant, because a signal handler may
+    interrupt whoever has it.
+    """
+    lock = threading.RLock()
+    _locks.add(weakref.ref(lock, _locks.discard))
+    return lock
+
+
+def _take_locks() -> None:
+    found = [reference() for reference in list(_locks)]
+    # In one order: two threads may fork at the same time.
+    taken = sorted([lock for lock in found if lock is not None], key=id)
+    for lock in taken:
+        lock.acquire()
+    _taken[:] = taken
+
+
+def _give_locks_back() -> None:
+    taken = _taken[:]
+    _taken.clear()
+    for lock in taken:
+        lock.release()
+
+
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_take_locks, after_in_parent=_give_locks_back, after_in_child=_give_locks_back
+    )
     os.register_at_fork(after_in_child=_after_fork)

@@ -13,6 +13,7 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._forks import RenewedLock, fork_safe_lock
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     __all__ = [
         "KINDS", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions",
         "ClaimRequest", "Entry", "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome",
-        "Page", "Permit", "Seconds", "ServerFacts", "Template", "check_hold", "claiming", "exactly",
-        "fingerprint", "inspector", "is_shortened", "printable", "seconds", "shorten",
+        "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
+        "claiming", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
+        "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 

@@ -66,13 +66,15 @@ def process_state(dibs: Any, most: int = 100) -> ProcessState:
     leases, namespace = dibs._leases, dibs._settings.namespace
     now, prefix = monotonic(), len(namespace.encode())
     table: dict[bytes, LeaseState] = leases.table
-    queues = _copied(leases.waiters.queues)
+    queues = [
+        (key, queue) for key, each in _copied(leases.waiters.queues).items() for queue in list(each)
+    ]
     flights = {**dibs._cache._memory.flights, **dibs._cache._memory.refreshes}
     return ProcessState(
         leases.identity.holder, repr(dibs._store), namespace,
         [_held(each, now) for each in islice(_copied(table).values(), most)], len(table),
-        [_waited_for(key[prefix:], queue) for key, queue in islice(queues.items(), most)],
-        sum(len(queue.turns) for queue in queues.values()),
+        [_waited_for(key[prefix:], queue) for key, queue in queues[:most]],
+        sum(len(queue.turns) for _, queue in queues),
         [_text(key[prefix:]) for key in islice(flights, most)], len(flights),
         [_breaker(each, now) for each in dibs._store.transport.breakers],
     )  # fmt: skip

@@ -76,7 +76,7 @@ Guard = contextlib.nullcontext
 
 
 class Background:
-    """A piece of work beside the callers, one at a time, that ends by itself or by `stop`."""
+    """A background task, one at a time, that ends by itself or by `stop`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -70,7 +70,7 @@ Guard = threading.RLock
 
 
 class Background:
-    """A piece of work beside the callers, one at a time, that ends by itself or by `stop`."""
+    """A background thread, one at a time, that ends by itself or by `stop`."""
 
     is_cut_off = False
     """A thread always comes to its end."""

@@ -2,8 +2,8 @@
 
 A listener is any callable that takes an `Event`. It runs where the thing happened: in the caller's
 thread or task, or beside it for what happens in the background (renewed, lost, recovered). So it
-must be quick, must not block, and with threads must be thread-safe. Nobody listening costs
-nothing: no event is made.
+must be quick, must not block, and with threads must be thread-safe. Without listeners no event is
+made.
 
 A listener may have an attribute `kinds`, the kinds of events that it wants; no others are made for
 it. One that only counts is a `CountingListener`, one that makes spans of a trace a `SpanListener`.
@@ -45,8 +45,26 @@ def duration_of(event: "Event") -> float | None:
     return getattr(event, DURATIONS.get(event.kind, ""), None)
 
 
+EventKey = tuple[Kind, str, bool | None]
+"""Kind and name of an event, and whether it is guarded: what is counted together."""
+
 Counter = Callable[[float | None], object]
 """Called for each event of one kind and name, with its duration, see `DURATIONS`."""
+
+
+class PendingDurations(list[float | None]):
+    """Durations of events that a listener has not counted yet: counting many at once is cheaper.
+
+    Any thread may append, without a lock; one thread at a time may take.
+    """
+
+    __slots__ = ()
+
+    def take(self) -> list[float | None]:
+        """All of them; they are removed."""
+        taken = self[:]
+        del self[: len(taken)]  # others may have appended meanwhile
+        return taken
 
 
 class CountingListener(Protocol):
@@ -107,15 +125,15 @@ class SpanListener(Protocol):
         ...
 
     def span(
-        self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
+        self, kind: SpanKind, name: str, reason: str | None, *, background: bool, origin: object
     ) -> Span:
         """Begin a span, in the thread or task of the work, and make it the current one until it
-        ends. *reason*: why a value is loaded. *behind*: nobody waits for it, so that it begins a
+        ends. *reason*: why a value is loaded. *background*: nobody waits for it, so it begins a
         trace of its own, linked to *origin*."""
         ...
 
     def origin(self) -> object:
-        """What work that begins behind the caller is linked to: the current span. None: nothing."""
+        """What work that begins in the background is linked to: the current span. None: nothing."""
         ...
 
 

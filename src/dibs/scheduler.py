@@ -49,7 +49,9 @@ def load(target: str) -> Dibs | AsyncDibs:
             raise  # the module is there, and lacks something itself
         raise UsageError(f"there is no module {module!r} here") from None
     for part in name.split("."):
-        found = getattr(found, part, None)
+        if not hasattr(found, part):
+            raise UsageError(f"the module {module!r} has no {name!r}")
+        found = getattr(found, part)
     if not isinstance(found, Dibs | AsyncDibs):
         raise UsageError(f"{target} is not a Dibs or an AsyncDibs, but {type(found).__name__}")
     return found

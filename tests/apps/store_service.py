@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import httpx2 as httpx
 
-from apps.databases import USUAL, Patience
+from apps.databases import USUAL, Timeouts
 from apps.menu.store import Settings, create_app
 
 NOON = "2026-11-16T12:00:00+08:00"  # a Monday
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def served(
-    url: str, *, delay: float = 0.0, patience: Patience = USUAL
+    url: str, *, delay: float = 0.0, timeouts: Timeouts = USUAL
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody who talks to the service on that database."""
-    app = create_app(Settings(url, delay, patience))
+    app = create_app(Settings(url, delay, timeouts))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://store") as client:

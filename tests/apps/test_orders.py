@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.databases import Patience
+from apps.databases import Timeouts
 from apps.orders.service import LEASE, WINDOW
 from dibs.testing import Child, Server, ServerMissing
 from dibs.testing.servers import free_port
@@ -76,7 +76,7 @@ class Shop:
         self.child = Child(serve, self.port, settings)
 
     def wait(self) -> None:
-        assert self.child.line(within=30) == "ready"
+        assert self.child.line(within=120) == "ready"
 
 
 class Chain(NamedTuple):
@@ -541,8 +541,8 @@ async def test_without_the_database(postgres: Postgres, valkey: Server) -> None:
 
 async def test_a_database_that_hangs_is_out(postgres: Postgres, valkey: Server) -> None:
     """503 for everybody, also for more than there are threads; afterwards orders are placed."""
-    patience = Patience(statement=1, pool=1, connect=2)
-    async with served(valkey.url, postgres.new_database(), patience=patience) as client:
+    timeouts = Timeouts(statement=1, pool=1, connect=2)
+    async with served(valkey.url, postgres.new_database(), timeouts=timeouts) as client:
         is_placed(await client.post("/orders", json=TEA))
         with postgres.frozen():
             async with asyncio.timeout(20):  # hung for ever, before
@@ -565,10 +565,10 @@ async def eventually_placed(client: httpx.AsyncClient, order: object) -> None:
             await asyncio.sleep(0.05)
 
 
-# ------------------------------------------------------------------------------- sudden death
+# ------------------------------------------------------------------------------- killed processes
 
 
-class Doom(NamedTuple):
+class InterruptedOrder(NamedTuple):
     """An order that a process is in the middle of, and where to try it again."""
 
     customer: Customer
@@ -588,28 +588,28 @@ async def test_an_order_outlives_its_process(
     chains: dict[str, Chain], store: Server, eventually: Eventually
 ) -> None:
     """Killed in the middle of an order: refused until the lease is over, then placed, once."""
-    async with customers(*(f"unlucky-{kind}" for kind in KINDS)) as unlucky:
+    async with customers(*(f"affected-{kind}" for kind in KINDS)) as affected:
         with ExitStack() as stack:
-            doomed = [Shop(store.url, chain.database) for chain in chains.values()]
-            for shop in doomed:
+            killed = [Shop(store.url, chain.database) for chain in chains.values()]
+            for shop in killed:
                 stack.callback(shop.child.close)
-            for shop in doomed:
+            for shop in killed:
                 shop.wait()
-            dooms: list[Doom] = []
-            for shop, customer, chain in zip(doomed, unlucky, chains.values(), strict=True):
+            interrupted: list[InterruptedOrder] = []
+            for shop, customer, chain in zip(killed, affected, chains.values(), strict=True):
                 stack.enter_context(blocked(chain.database))
                 for key in (None, "cart-1"):
                     claim = await in_the_middle(stack, shop, customer, key, store, eventually)
-                    dooms.append(Doom(customer, chain, key, claim))
-            for shop in doomed:
+                    interrupted.append(InterruptedOrder(customer, chain, key, claim))
+            for shop in killed:
                 shop.child.kill()
-            ends = [key_ends(store, doom.claim)[0] for doom in dooms]
-            for doom in dooms:
-                is_refused(await doom.again(), 409 if doom.key else 429)
-        for doom, end in zip(dooms, ends, strict=True):
-            is_placed(await eventually(doom.placed, within=LEASE + 15))
+            ends = [key_ends(store, order.claim)[0] for order in interrupted]
+            for order in interrupted:
+                is_refused(await order.again(), 409 if order.key else 429)
+        for order, end in zip(interrupted, ends, strict=True):
+            is_placed(await eventually(order.placed, within=LEASE + 15))
             assert time.monotonic() >= end
-        for customer, chain in zip(unlucky, chains.values(), strict=True):
+        for customer, chain in zip(affected, chains.values(), strict=True):
             assert len(await customer.orders(chain.first)) == 2
 
 

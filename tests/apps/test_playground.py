@@ -201,7 +201,9 @@ def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
 # ------------------------------------------------------------------------------- outage
 
 
-def test_an_outage_is_short_and_honest(playground: Playground, visitor: httpx.Client) -> None:
+def test_an_outage_lets_holds_through_unguarded_until_it_ends(
+    playground: Playground, visitor: httpx.Client
+) -> None:
     """While it is stopped: let through within the budget, unguarded. Afterwards: as before."""
     assert hold(visitor, "ann", ttl=2).json()["guarded"] is True
     visitor.delete("/hold/ann")

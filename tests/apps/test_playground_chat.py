@@ -86,6 +86,8 @@ def page(browser: Any, playground: Playground) -> Iterator[Any]:
     page.goto(playground.url)
     page.get_by_role("link", name="LINE bot").click()
     page.locator("#bot-name", has_text="WeaMind").wait_for()
+    box = page.locator("#say").bounding_box()
+    assert box["y"] + box["height"] <= 740  # where one writes is in sight, without scrolling
     yield page
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     context.close()
@@ -128,7 +130,7 @@ def move_in(page: Any) -> None:
 
 
 def slow_down(page: Any, seconds: int) -> None:
-    """The lever."""
+    """Moves the slider: how long the weather takes."""
     page.locator("#delay").fill(str(seconds))
     expect(page.locator("#note")).to_be_empty()
     expect(page.locator("#delay-now")).to_have_text(f"{seconds} s")

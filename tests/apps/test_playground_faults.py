@@ -194,7 +194,7 @@ async def test_the_line_of_each_panel_runs(valkey: Server) -> None:
 # ------------------------------------------------------------------------------- in a browser
 
 
-def test_a_person_breaks_it_and_mends_it(page: Any) -> None:
+def test_a_person_causes_faults_and_undoes_them(page: Any) -> None:
     """By keyboard, on each panel: what is broken is shown everywhere, and undone by a button."""
     from playwright.sync_api import expect
 

@@ -177,7 +177,7 @@ async def test_a_stopped_server_is_asked_once(
 # ------------------------------------------------------------------------------- in a browser
 
 
-def test_a_person_sees_the_crowd(page: Any) -> None:
+def test_a_person_sees_one_load_for_two_hundred_guests(page: Any) -> None:
     """From the navigation to the menu; then 1 of 200, and 200 dots that show who asked."""
     from playwright.sync_api import expect
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from apps.databases import Patience
+from apps.databases import Timeouts
 from apps.menu.database import MenuDatabase
 from apps.menu.documents import hash_of, parse_menu
 from apps.menu.seed import sample_chain
@@ -169,8 +169,8 @@ async def test_a_database_that_is_down_is_a_503(postgres: Postgres) -> None:
 
 async def test_a_database_that_hangs_is_a_503(postgres: Postgres) -> None:
     """Also for more callers than there are threads; afterwards menus are served again."""
-    patience = Patience(statement=1, pool=1, connect=2)
-    async with served(postgres.new_database(), patience=patience) as client:
+    timeouts = Timeouts(statement=1, pool=1, connect=2)
+    async with served(postgres.new_database(), timeouts=timeouts) as client:
         await active(client, "tpe-main")
         with postgres.frozen():
             async with asyncio.timeout(20):  # hung for ever, before

@@ -136,6 +136,28 @@ def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
     assert negotiation.first(3.0) == RESP3, "it does not work any more"
 
 
+def test_a_server_that_spoke_resp3_a_while_ago_is_not_asked_for_less() -> None:
+    """Somebody ends its connections: that says nothing about HELLO, or about scripts."""
+    negotiation = Negotiation()
+    negotiation.worked(RESP3, 1.0)
+    assert negotiation.first(2.0) == RESP3
+    assert negotiation.after(RESP3, refused=False, closed=True) == RESP3_AGAIN
+    assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) is None
+    assert negotiation.first(1.0 + Negotiation.LASTS) == RESP3
+    assert negotiation.after(RESP3_AGAIN, refused=False, closed=True) == PLAIN
+
+
+def test_the_reason_for_closed_connections_is_looked_for_until_there_is_none() -> None:
+    """And never after a connection has worked."""
+    negotiation = Negotiation()
+    assert negotiation.may_have_alert
+    negotiation.has_no_alert()
+    assert not negotiation.may_have_alert
+    negotiation = Negotiation()
+    negotiation.worked(RESP3, 1.0)
+    assert not negotiation.may_have_alert
+
+
 def test_a_refused_hello_leads_to_resp2() -> None:
     """An error reply is an answer; a timeout is none."""
     negotiation = Negotiation()

@@ -114,7 +114,7 @@ def test_wrong_shapes_do_not_pass() -> None:
         shape.to_plain({"name": "x"})
 
 
-def test_pydantic_and_msgspec() -> None:
+def test_models_of_pydantic_and_msgspec_come_back() -> None:
     """Their models, also inside containers."""
     msgspec = pytest.importorskip("msgspec")
     pydantic = pytest.importorskip("pydantic")

@@ -11,12 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
+    MOST_CLOSED,
     SLICES,
     Attempt,
     Circuit,
     Next,
     Outbox,
     TimeLimit,
+    pause_after,
     unserved,
 )
 from dibs._core.multiplexer import Multiplexer
@@ -160,6 +162,29 @@ def test_an_allowance_is_spent_in_slices() -> None:
     assert time_limit.count(60.0)
     time_limit.reset()
     assert not time_limit.count(60.0)
+
+
+def looks_until_outage(size: int) -> int:
+    """How often the server is looked at before the silence after such a request is an outage."""
+    machine, channel = connected()
+    sent(channel, Waiter(), Request(bytes(size), 1, b"k"))
+    machine.started()
+    looks = 1
+    while machine.look(SLICE, channel.written) is not Next.TRIP:
+        looks += 1
+    return looks
+
+
+def test_a_large_request_gives_the_server_more_time() -> None:
+    """While a server stores a hundred megabytes, it answers nobody: 2 s more than the budget."""
+    assert looks_until_outage(100_000_000) - looks_until_outage(1) == round(2.0 / SLICE)
+
+
+def test_the_pauses_between_attempts_take_less_than_a_budget() -> None:
+    """And no two of them are the same."""
+    pauses = [pause_after(number) for number in range(1, MOST_CLOSED)]
+    assert sum(pauses) < BUDGET
+    assert len(set(pauses)) == len(pauses)
 
 
 # ---- requests

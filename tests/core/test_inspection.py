@@ -17,7 +17,7 @@ from dibs._core.entries import (
     proof_in,
     shorten,
     token_hint,
-    with_neighbours,
+    with_companions,
 )
 from dibs._core.inspection import (
     exactly,
@@ -154,14 +154,14 @@ def test_a_key_that_ended_meanwhile_is_gone() -> None:
     assert not is_gone(Found(b"k", b"string", [-1, b""]))
 
 
-def test_neighbours_add_the_fence_and_who_loads() -> None:
+def test_companion_keys_add_the_fence_and_who_loads() -> None:
     """The fence is the server's time of the acquisition, so it says how old the lease is."""
     clock: Any = [b"1800000000", b"500000"]
-    lease = with_neighbours(seen("user:1", TOKEN), [clock, b"1799999990500000", b""])
+    lease = with_companions(seen("user:1", TOKEN), [clock, b"1799999990500000", b""])
     assert (lease.fence, lease.age) == (1799999990500000, pytest.approx(10))
     value = seen("menu:1", frame("json", "-", NOW - 9, 0.25, b"1"))
-    assert with_neighbours(value, [clock, b"", TOKEN]).loading == "web-1:77"
-    assert with_neighbours(value, [clock, b"", b"!"]).loading is None
+    assert with_companions(value, [clock, b"", TOKEN]).loading == "web-1:77"
+    assert with_companions(value, [clock, b"", b"!"]).loading is None
 
 
 def test_a_shortened_key_hides_what_may_be_personal() -> None:

@@ -33,7 +33,7 @@ def test_the_field_that_is_no_parameter_is_the_item() -> None:
     assert template.key("b1", (), {"branch_ids": [], "day": "tue"}) == "menu:tue:b1"
     assert template.arguments(["b2"], args, {"day": "x"}) == ((["b2"],), {"day": "x"})
     assert template.arguments(["b2"], (), {"branch_ids": []}) == ((), {"branch_ids": ["b2"]})
-    assert template.beside("all:{day}")(*template.of_item("b1", args, {})) == "all:mon"
+    assert template.for_items("all:{day}")(*template.of_item("b1", args, {})) == "all:mon"
 
 
 def test_a_method_has_its_list_after_self() -> None:

@@ -25,8 +25,8 @@ from dibs._core.keys import (
     SLOTS,
     Template,
     _tag,
-    beside,
     checked_namespace,
+    companion_key,
     expand,
     public_name,
     seconds,
@@ -69,7 +69,7 @@ def test_a_companion_lives_in_the_same_slot(key: str) -> None:
     """`fence:{key}` hashes like `key`, whatever braces the key has; `tea }` is one."""
     data = key.encode(errors="replace")
     for namespace in (b"", b"shop:", b"{shop}:", b"a}b:"):
-        companion = beside(namespace + b"fence:", namespace + data)
+        companion = companion_key(namespace + b"fence:", namespace + data)
         assert key_slot(companion) == key_slot(namespace + data)
         assert companion.startswith(namespace + b"fence:")
 
@@ -83,14 +83,14 @@ def test_a_companion_of_a_tagged_key_shares_its_tag(tag: str, rest: str) -> None
         key = f"{rest}{{{tag}}}".encode()
     except UnicodeEncodeError:
         return
-    assert key_slot(beside(b"fence:", key)) == key_slot(key)
+    assert key_slot(companion_key(b"fence:", key)) == key_slot(key)
 
 
 def test_there_is_a_companion_in_every_slot() -> None:
     """Whatever the slot of a key that cannot be its own tag; always the same one."""
-    slots = {key_slot(beside(b"lock:", b"}%d" % number)) for number in range(2000)}
+    slots = {key_slot(companion_key(b"lock:", b"}%d" % number)) for number in range(2000)}
     assert slots == {key_slot(b"}%d" % number) for number in range(2000)} and len(slots) > 1500
-    assert beside(b"shop:lock:", b"shop:tea }") == b"shop:lock:{%b}shop:tea }" % _first_tag(
+    assert companion_key(b"shop:lock:", b"shop:tea }") == b"shop:lock:{%b}shop:tea }" % _first_tag(
         key_slot(b"shop:tea }")
     )
     assert all(key_slot(_tag(slot)) == slot for slot in range(SLOTS))
@@ -108,7 +108,7 @@ def test_a_namespace_may_be_a_cluster_hash_tag(namespace: str) -> None:
     assert checked_namespace(namespace) == namespace
     for key in ("a", "a}", "{a", "{a}", "{}", "}{"):
         data = expand(namespace, key)
-        assert key_slot(beside(f"{namespace}lock:".encode(), data)) == key_slot(data)
+        assert key_slot(companion_key(f"{namespace}lock:".encode(), data)) == key_slot(data)
 
 
 @pytest.mark.parametrize("namespace", ["a{b:", "{}:", "}{:", 7, None, "\udcff:"])

@@ -17,10 +17,10 @@ from dibs._core.once import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
+    answer_duplicate,
     complete_request,
     done_record,
     framed,
-    judge,
     read_claim,
     read_complete,
     read_record,
@@ -51,7 +51,7 @@ def chosen(**options: Any) -> ClaimOptions:
 def verdict(
     found: ExistingClaim, mark: bytes = NO_PAYLOAD, *, now: float = NOW, **options: Any
 ) -> Any:
-    return judge(chosen(**options), CALL, mark, found, now)
+    return answer_duplicate(chosen(**options), CALL, mark, found, now)
 
 
 def running(mark: bytes = NO_PAYLOAD, *, since: float = NOW, left: float = 7.5) -> ExistingClaim:

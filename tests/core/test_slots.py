@@ -31,7 +31,7 @@ def test_the_map_of_a_cluster() -> None:
     ]
 
 
-def test_a_redirection() -> None:
+def test_redirections_are_read() -> None:
     """Over there for good, over there this time, or again in a moment; other errors are none."""
     asked, there = Node("here", 1), Node("10.0.0.2", 7002)
     assert read_redirect(ErrorReply("MOVED 7 10.0.0.2:7002"), asked) == Moved(7, there)

@@ -5,13 +5,17 @@ import pytest
 from dibs import UsageError
 from dibs._core.cache import read_lock, read_reply
 from dibs._core.cache_options import CacheOptions
+from dibs._core.capabilities import must_allow
 from dibs._core.codec import FAILURE, frame
+from dibs._core.engine import Engine
+from dibs._core.lease import mistake
 from dibs._core.options import Settings
 from dibs._core.request import ErrorReply
 from dibs._core.tags import (
     TAG_LIFE,
     begin_request,
     checked_tags,
+    read_begun,
     read_versions,
     tag_key,
     tag_keys,
@@ -78,3 +82,22 @@ def test_a_version_outlives_the_values_that_have_it() -> None:
     assert b"%d" % round(TAG_LIFE * 1000) in begin_request(b"t", b"v", 60).payload
     assert b"400000000" in begin_request(b"t", b"v", 200_000).payload
     assert read_versions([b"v", None, ErrorReply("WRONGTYPE x")]) == [b"v", None, None]
+
+
+def test_what_the_server_refuses_is_not_taken_for_a_key_in_use() -> None:
+    """Without PEXPIRE, say: the sentence names the command, not the key."""
+    assert read_begun([b"v1", b"v2"]) == [b"v1", b"v2"]
+    denied = mistake(ErrorReply("NOPERM User app has no permissions to run the 'pexpire' command"))
+    with pytest.raises(UsageError, match="PEXPIRE"):
+        read_begun([b"v1", denied])
+    for taken in (0, mistake(ErrorReply("WRONGTYPE Operation against a key"))):
+        with pytest.raises(UsageError, match="another tag"):
+            read_begun([b"v1", taken])
+
+
+def test_tags_need_more_than_the_rest_of_the_cache() -> None:
+    """On a server with IFEQ, too, where nothing else of the cache needs PEXPIRE."""
+    engine = Engine(set_nx_get=True, compare_delete="DELIFEQ", refused=frozenset(("PEXPIRE",)))
+    must_allow(engine, "load")
+    with pytest.raises(UsageError, match=r"tags.*PEXPIRE"):
+        must_allow(engine, "tag")

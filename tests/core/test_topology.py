@@ -73,7 +73,7 @@ def test_what_is_published_about_our_service(data: object, is_ours: bool) -> Non
     assert not concerns(None, "main")
 
 
-def test_a_role() -> None:
+def test_only_the_role_of_a_master_is_accepted() -> None:
     """A server that does not say is not refused: its errors will tell."""
     assert is_master([b"master", 0, []]) and is_master(["master", 0, []])
     assert not is_master([b"slave", b"10.0.0.1", 6379])

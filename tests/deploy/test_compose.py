@@ -135,7 +135,7 @@ COMPOSE = fields(
 )
 
 
-def test_the_structure(compose: Json) -> None:
+def test_the_compose_file_has_only_words_of_the_specification(compose: Json) -> None:
     """Only words of the Compose Specification, each with a value of its kind."""
     assert list(COMPOSE(compose, "compose")) == []
 

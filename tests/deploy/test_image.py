@@ -97,7 +97,7 @@ def test_the_image_is_slim_pinned_and_without_rights() -> None:
     assert "://" not in (DEPLOY / "Dockerfile").read_text("utf-8")
 
 
-def test_one_port(compose: Json) -> None:
+def test_the_bot_listens_on_the_port_that_others_use(compose: Json) -> None:
     """The bot listens where the health check, Compose and Caddy look for it."""
     assert values("EXPOSE") == [PORT]
     assert json.loads(values("CMD")[0])[-2:] == ["--port", PORT]

@@ -9,11 +9,12 @@ it, `<!-- then … -->`. A ```python no-run block is compiled only.
 
 import ast
 import asyncio
+import functools
 import inspect
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import CodeType
@@ -24,7 +25,8 @@ import pytest
 import dibs
 import dibs.testing
 from dibs import AsyncDibs, AsyncLease, Dibs, DibsError, Event, Lease, UsageError, errors, events
-from dibs.testing import Server
+from dibs._core.keys import seconds
+from dibs.testing import FaultProxy, Server
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -86,8 +88,33 @@ def _in_place(found: re.Match[str], text: str) -> str:
 EXAMPLES = [example for page in PAGES for example in examples(page)]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that wait for a server for seconds, whatever a page says: on a busy machine it may
+    be silent for longer than a budget, or a TLS connection take longer to open than `connect`.
+    """
+    for kind in (Dibs, AsyncDibs):
+        monkeypatch.setattr(kind, "__init__", _patiently(kind.__init__))
+
+
+def _patiently(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def made(self: object, *args: Any, budget: Any = 0, **options: Any) -> None:
+        budget = max(seconds(budget, "budget", zero=True), 3)
+        init(self, *args, **{**options, "budget": budget, "connect": 30})
+
+    return made
+
+
+def test_a_busy_server_does_not_disturb_an_example(valkey: Server, patient: None) -> None:
+    """It is silent for longer than the default budget, and the example goes on guarded."""
+    with FaultProxy(valkey.port) as slow:
+        slow.delay(replies=0.4)
+        _run(compile("assert dibs.try_hold('order:1', ttl=60).guarded", "page", "exec"), slow.url)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_every_example_runs(example: Example, valkey: Server) -> None:
+def test_every_example_runs(example: Example, valkey: Server, patient: None) -> None:
     """What a reader copies works: every example runs to its end on a real server."""
     assert example.mark in ("", "no-run"), f"```python {example.mark} is not a mark we know"
     code = example.compiled(valkey.url)

@@ -150,11 +150,25 @@ def _mistakes(page: Any, url: str) -> list[str]:
     return found
 
 
+SEARCHED = {
+    "mutex": "hold.html",
+    "retry after": "reference/errors.html",
+    "cron": "how-to/cron.html",
+    "pytest": "testing.html",
+}
+"""What newcomers type, and the page that they should read."""
+
+
 def _search(page: Any, url: str) -> None:
-    """Search answers in the browser, and a result leads to its page."""
-    page.goto(f"{url}search.html?q=renew")
-    page.locator("#search-results li a").first.wait_for()
-    assert page.locator("#search-results li a", has_text="hold").count()
+    """Search answers in the browser, and the right page comes first."""
+    for words, expected in SEARCHED.items():
+        page.goto(f"{url}search.html?q={words}")
+        first = page.locator("#search-results li a").first
+        first.wait_for()
+        page.locator(".search-summary", has_text="found").wait_for()
+        assert str(first.get_attribute("href")).startswith(expected), words
+    page.locator(".sidebar-search").focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
 def _tabs(page: Any, url: str) -> None:

@@ -1,6 +1,7 @@
 """How pages of the repository become pages of the site: links, menu, docstrings, diagrams."""
 
-from pathlib import PurePosixPath
+import re
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -39,6 +40,26 @@ def test_comments_leave_and_lines_stay() -> None:
     """A warning names the line of the page as it is in the repository."""
     text = "a\n<!-- given\nx = 1\n-->\n```html\n<!-- shown -->\n```\nb\n"
     assert sources.without_comments(text) == "a\n\n\n\n```html\n<!-- shown -->\n```\nb\n"
+
+
+def test_keywords_become_entries_of_the_index() -> None:
+    """Lines keep their number; what is in code stays as it is."""
+    page = "# Lock\n\n<!-- search: lock, mutex -->\n\ntext\n"
+    made = sources.without_comments(page)
+    assert made == "# Lock\n\n```{search} lock, mutex\n```\ntext\n"
+    code = f"```text\n{page}```\n"
+    assert sources.without_comments(code) == code
+
+
+def test_a_keyword_belongs_to_one_page() -> None:
+    """Or none of them would come first."""
+    found = [
+        word.strip().lower()
+        for page in sorted((Path(__file__).parents[2] / "docs").rglob("*.md"))
+        for line in re.findall(r"^<!-- search: (.+) -->$", page.read_text("utf-8"), re.MULTILINE)
+        for word in line.split(",")
+    ]
+    assert len(found) > 50 and len(found) == len(set(found))
 
 
 def test_the_menu_is_made_of_lists_of_links() -> None:

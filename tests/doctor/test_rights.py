@@ -15,6 +15,15 @@ from dibs.doctor.rights import COMMANDS, VERBS, about_keys, engine_in_use, lacks
 PAGE = Path(__file__).parents[2] / "docs/reference/targets.md"
 DENIED = ErrorReply("NOPERM this user has no permissions to run the 'x' command")
 NATIVE = {"LUA": (1, 0, 0), "DELIFEQ": (1, 0, 1), "DELEX": (1, 1, 0)}
+USES = {
+    "hold with renew": ["renew"],
+    "hold with fence": ["fence"],
+    "leader": ["renew", "fence"],
+    "once, claim": ["complete"],
+    "cached": ["load"],
+    "cached with tags": ["load", "tag"],
+}
+"""What dibs checks before it begins with a verb."""
 CHOSEN = ("get", "del", "pttl", "pexpire", "eval", "command|info")
 
 
@@ -39,10 +48,9 @@ def of_dibs(native: str, refused: set[str]) -> set[str]:
         if engine is None:
             engine = handshake.received([reply(native.lower())])
     except UsageError:
-        return {"hold", "hold with renew, leader", "once, claim", "cached"}
+        return {*USES, "hold"}
     assert engine is not None
-    uses = {"hold with renew, leader": "renew", "once, claim": "complete", "cached": "load"}
-    return {verb for verb, use in uses.items() if _is_refused(engine, use)}
+    return {verb for verb, uses in USES.items() if any(_is_refused(engine, use) for use in uses)}
 
 
 def _is_refused(engine: object, use: str) -> bool:
@@ -63,8 +71,7 @@ def of_the_doctor(native: str, refused: set[str]) -> set[str]:
     }
     known = read_engine(DENIED if "command|info" in refused else info(native))
     server = ServerFacts("x", engine=engine_in_use(known, commands), commands=commands)
-    compared = {"hold", "hold with renew, leader", "once, claim", "cached"}
-    return {lack.verb for lack in lacks(server)} & compared
+    return {lack.verb for lack in lacks(server)} & {*USES, "hold"}
 
 
 @pytest.mark.parametrize("native", NATIVE)
@@ -85,9 +92,12 @@ def test_the_table_needs_no_more_than_the_page_says() -> None:
     }
     names = {
         "hold": "`hold`, `try_hold`, `exclusive`",
-        "hold with renew, leader": "`hold` with `renew`, `extend`",
+        "hold with renew": "`hold` with `renew`, `extend`",
         "hold with fence": "`hold` with `fence`",
         "hold with limit": "`hold` with `limit`",
+        "leader": "`leader`",
+        "scheduled": "`scheduled`",
+        "cached with tags": "`cached` with `tags`, `invalidate_tag`",
         "peek": "`peek`",
         "once, claim": "`once`, `claim`",
         "cached": "`cached`, `get_or_load`",

@@ -1,4 +1,4 @@
-"""Settings of a server that dibs suffers from: each is found, and its fix works."""
+"""Settings of a server that are bad for dibs: each is found, and its fix works."""
 
 import socket
 import time

@@ -63,7 +63,7 @@ def test_unusable_folder_is_named() -> None:
 
 @linux
 def test_folder_where_nothing_can_be_made_is_named_at_once() -> None:
-    """What can never work is not tried until the patience is over."""
+    """What can never work is not tried again until the time is over."""
     began = time.monotonic()
     with pytest.raises(UsageError, match=r"/proc/folder.* cannot be used: No such file"):
         embedded.start("/proc/folder")
@@ -114,7 +114,7 @@ def test_supervisor_that_cannot_run_is_given_up(
 def test_lock_that_is_never_given_back_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that stopped while it held the lock costs others their patience, not their life."""
+    """A process that was stopped while it held the lock delays others, but not for ever."""
     (tmp_path / ".dibs").mkdir(mode=0o700)
     monkeypatch.setattr(embedded, "_START_WITHIN", -0.9)  # and one second for the way
     with (tmp_path / ".dibs" / "supervisor.lock").open("w") as lock:

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import random
-import socket
 import sqlite3
 import tempfile
 from collections import Counter
@@ -21,14 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from dibs.testing import Child, Server
+from dibs.testing.ports import free_port
 
 FRAMEWORKS = ("asgi", "starlette", "fastapi", "flask", "wsgi", "django", "django-asgi", "drf")
+PATIENCE = 240.0
+"""Seconds: on a busy machine Django alone may need more than a minute to start."""
 POLICY: dict[str, Any] = {
-    "window": 600,
+    "window": 7200,
     "after": "replay",
     "key": "required",
     # Longer than the run: what a killed process had claimed stays claimed, done or not.
-    "lease": 120,
+    "lease": 3600,
     # A machine on which nothing moves for a quarter of a second looks like an outage.
     "on_outage": "closed",
 }
@@ -66,7 +68,7 @@ class Pair:
 
     def __init__(self, framework: str, url: str, database: str) -> None:
         self._facts = (framework, url, database)
-        self.ports = [_free_port() for _ in range(2)]
+        self.ports = [free_port() for _ in range(2)]
         self._children = [self._start(port) for port in self.ports]
         self.kills = 0
 
@@ -74,7 +76,7 @@ class Pair:
         return Child(serve, *self._facts, port)
 
     async def until_ready(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             for port in self.ports:
                 while not await _is_there(port):
                     await asyncio.sleep(0.05)
@@ -91,12 +93,6 @@ class Pair:
         for child in self._children:
             child.kill()
             child.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def _is_there(port: int) -> bool:
@@ -129,7 +125,7 @@ class Client:
 
     async def insist(self) -> int:
         """Try again, as a good client does, until it is done; 409: nobody can say."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 with contextlib.suppress(OSError, ValueError):
                     status = await self._try("whole")

@@ -204,7 +204,7 @@ async def test_a_key_that_is_missing_or_malformed(valkey: Server, lines: list[st
         assert shop.runs == 0 and valkey.keys() == []
 
 
-async def test_an_optional_key(valkey: Server) -> None:
+async def test_an_optional_key_counts_where_it_is_sent(valkey: Server) -> None:
     """With it, it counts; without it, the request itself does."""
     shop = Shop()
     login = {"authorization": "Bearer a"}

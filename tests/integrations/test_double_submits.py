@@ -5,10 +5,10 @@ The long run: `python -m tests.integrations.double_submits --intents 200`.
 
 import pytest
 
-from .double_submits import FRAMEWORKS, executions, place, submit
+from .double_submits import FRAMEWORKS, PATIENCE, executions, place, submit
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(4 * PATIENCE)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 async def test_an_intent_is_executed_once(framework: str) -> None:
     """Random cookies, cuts, clients that leave, uploads that break off, processes that die."""

@@ -284,7 +284,7 @@ def test_another_file_is_another_payload(method: str) -> None:
     assert upload(b"dog", "one").status_code == 422 and runs == [b"cat"]
 
 
-def test_the_seeds_decorator() -> None:
+def test_the_seeds_decorator_refuses_while_the_first_one_runs() -> None:
     """Refuses only while the first one runs."""
     assert [sent("/seed/").status_code for _ in range(2)] == [201, 201]
 

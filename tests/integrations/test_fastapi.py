@@ -482,7 +482,7 @@ async def test_a_form_with_a_file_in_fastapi(valkey: Server) -> None:
         assert runs == sent[1:]
 
 
-async def test_a_plain_form(valkey: Server) -> None:
+async def test_a_form_that_fastapi_has_read_counts(valkey: Server) -> None:
     """FastAPI has read it before the guard comes; it counts all the same."""
     app = FastAPI()
 

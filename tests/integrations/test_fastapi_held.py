@@ -91,7 +91,7 @@ async def test_one_request_at_a_time_for_each_key(valkey: Server, kind: str) -> 
 
 
 async def test_a_request_waits_for_the_one_before(valkey: Server) -> None:
-    """With `wait=` it comes after it; when its patience is over it is a 409, with a message."""
+    """With `wait=` it comes after it; when the wait is over it is a 409, with a message."""
     app, running, most = FastAPI(), 0, 0
     patient = held("order:{id}", ttl=30, wait=10, message="請稍候…")
     hasty = held("order:{id}", ttl=30, wait=0.05, message="請稍候…")
@@ -190,7 +190,7 @@ async def test_a_field_that_nobody_has_is_a_mistake_in_the_program(valkey: Serve
     for wrong in ({"ttl": 0}, {"ttl": 5, "wait": -1}, {"ttl": 5, "max_hold": 9}):
         with pytest.raises(UsageError):
             held("key", **wrong)
-    for unknown in ({}, {"ttl": 5, "patience": 3}):
+    for unknown in ({}, {"ttl": 5, "timeout": 3}):
         with pytest.raises(TypeError):
             held("key", **unknown)  # type: ignore[arg-type]
     with pytest.raises(UsageError):

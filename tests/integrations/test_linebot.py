@@ -42,7 +42,7 @@ def event(number: int = 1) -> dict[str, Any]:
 # ------------------------------------------------------------------------------- signatures
 
 
-def test_a_right_signature() -> None:
+def test_a_right_signature_is_accepted() -> None:
     """What was signed with the secret is from LINE, also an empty body."""
     assert signature_is_right(BODY, sign(BODY), SECRET)
     assert signature_is_right(b"", sign(b""), SECRET)
@@ -53,7 +53,7 @@ def test_a_right_signature() -> None:
     [None, "", " ", "x", "=", "é" * 44, "\ud800", sign(BODY)[:-1], sign(BODY) + "=",
      sign(BODY, "o"), sign(BODY + b" "), sign(BODY).lower(), " " + sign(BODY)],
 )  # fmt: skip
-def test_a_wrong_signature(signature: str | None) -> None:
+def test_a_wrong_signature_is_refused(signature: str | None) -> None:
     """Anything else is not, and nothing raises."""
     assert not signature_is_right(BODY, signature, SECRET)
 
@@ -90,12 +90,12 @@ def test_signatures_belong_to_a_body(body: bytes, other: bytes, secret: str) -> 
         ("U1", None),
     ],
 )
-def test_who_acts(source: object, key: str | None) -> None:
+def test_the_actor_is_the_user_whatever_the_source(source: object, key: str | None) -> None:
     """The user, alone or in a group, whatever the source is made of; None: LINE does not say."""
     assert actor_key(source) == key
 
 
-def test_which_event() -> None:
+def test_the_id_of_an_event_is_read_from_json_and_objects() -> None:
     """Its webhookEventId, from JSON or from an object; None: it has none."""
     assert event_id(event(7)) == event_id(SimpleNamespace(webhook_event_id="01H7")) == "01H7"
     assert event_key(event(7)) == "line:event:01H7"

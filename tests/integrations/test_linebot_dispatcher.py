@@ -29,7 +29,7 @@ BUSY = "⏳ 請稍候…"
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
     """Time for a bot on a busy machine."""
-    return {"webhook_patience": 30.0}
+    return {"webhook_timeout": 30.0}
 
 
 class Bot:
@@ -325,7 +325,7 @@ def test_a_webhook_that_comes_when_threads_have_ended_is_refused(valkey: Server)
     assert "cut" not in outcomes and outcomes[-1] == "refused"
 
 
-async def test_a_webhook_without_room_is_refused_as_a_whole(
+async def test_a_webhook_that_exceeds_the_queue_is_refused_as_a_whole(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """503, and none of its events is worked on, so that LINE may deliver it again."""
@@ -344,7 +344,8 @@ async def test_a_webhook_without_room_is_refused_as_a_whole(
         gate.set()
         await dispatcher.aclose()
     assert outcomes == ["refused", "refused", "done"]
-    assert caplog.text.count("refused with 400") == 2 and "no room for 2" in caplog.text
+    assert caplog.text.count("refused with 400") == 2
+    assert "the queue is full: a webhook of 2 events is refused" in caplog.text
 
 
 async def test_side_by_side_without_a_sentence(valkey: Server) -> None:

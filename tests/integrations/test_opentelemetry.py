@@ -55,7 +55,9 @@ def test_the_name_of_a_span_is_text_that_every_exporter_can_encode() -> None:
     """Else one span would lose the whole batch; and it is no longer than that of a metric."""
     traces = Traces()
     for name in ("shop\udcff", "x" * 5000):
-        traces.listener.span("hold", name, None, behind=False, origin=None).end("acquired", None)
+        traces.listener.span("hold", name, None, background=False, origin=None).end(
+            "acquired", None
+        )
     assert [len(span.name.encode()) <= 205 for span in traces.spans] == [True, True]
 
 

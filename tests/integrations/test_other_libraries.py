@@ -261,7 +261,7 @@ async def test_a_message_of_the_application_is_not_changed(valkey: Server) -> No
 
 OTHERWISE = [
     ("idemkit: a duplicate waits by default", "After that it is refused"),
-    ("idemkit: whose patience ends gets a 423", "gets a 409 instead of a 423"),
+    ("idemkit: whose wait is over gets a 423", "gets a 409 instead of a 423"),
     (
         "idemkit, Stripe: another payload is a 409",
         "Query and body must then be the same; otherwise",

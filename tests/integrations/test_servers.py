@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from dibs.testing import Child, eventually
+from dibs.testing.ports import free_port
 
-from .double_submits import _free_port, executions, place
+from .double_submits import PATIENCE, executions, place
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 GRID = [
     ("asgi", "uvicorn"), ("asgi", "uvicorn httptools"), ("asgi", "hypercorn"),
@@ -33,7 +36,7 @@ class Site(NamedTuple):
 
     def send(self, data: bytes, *, cut: int = 0, end: bool = False) -> bytes:
         """What comes back until the server closes, or has nothing to say for a while."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as wire:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE / 4) as wire:
             for start in range(0, len(data), cut or len(data)):
                 wire.sendall(data[start : start + (cut or len(data))])
             if end:
@@ -48,9 +51,9 @@ class Site(NamedTuple):
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     framework, server = request.param
     with place() as (url, database):
-        port = _free_port()
+        port = free_port()
         with Child(serve, framework, url, database, port, server) as child:
-            eventually(lambda: _answers(port), within=60)
+            eventually(lambda: _answers(port), within=PATIENCE)
             yield Site(framework, port, database)
             child.kill()
 
@@ -97,7 +100,7 @@ def test_half_a_body_does_not_run_and_the_retry_does(site: Site) -> None:
         intent = f"half-{number}"
         whole = request(intent, size=size)
         for part in (len(whole) // 2, len(whole) - 1):
-            with socket.create_connection(("127.0.0.1", site.port), timeout=20) as wire:
+            with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE / 4) as wire:
                 wire.sendall(whole[:part])
         answer = site.send(whole[: len(whole) // 2], end=True)
         assert answer == b"" or result_of(answer)[0] >= 400
@@ -134,7 +137,7 @@ def test_a_chunked_body_that_breaks_off_does_not_run(site: Site) -> None:
     lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
     head = b"\r\n".join([*lines, b"Transfer-Encoding: chunked"]) + b"\r\n\r\n"
     body = b'{"intent": "broken", "pad": ""}'
-    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as wire:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE / 4) as wire:
         wire.sendall(head + b"%x\r\n%b\r\n" % (len(body), body))
     time.sleep(0.2)
     assert site.runs("broken") == 0
@@ -144,7 +147,7 @@ def test_continue_is_kept(site: Site) -> None:
     """A client that asks first gets 100, and an answer."""
     whole = request("continue", size=100)
     head, _, body = whole.partition(b"\r\n\r\n")
-    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as wire:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE / 4) as wire:
         wire.sendall(head + b"\r\nExpect: 100-continue\r\n\r\n")
         assert wire.recv(1000).startswith(b"HTTP/1.1 100")
         wire.sendall(body)

@@ -88,7 +88,7 @@ class KitchenSink:
 
     def on_location(self, event: Any) -> None:
         place = event.message
-        facts = {"title": "Location", "address": place.address or "-"}
+        facts = {"title": "Location", "address": place.address}
         where = {"latitude": place.latitude, "longitude": place.longitude}
         self._reply(event, {"type": "location"} | facts | where)
 

@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def local_line_options() -> dict[str, float]:
     """Time for a bot on a busy machine."""
-    return {"webhook_patience": 30.0}
+    return {"webhook_timeout": 30.0}
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ def test_words_are_words(page: Any, stage: Stage) -> None:
     expect(link).to_have_attribute("rel", "noopener noreferrer")
 
 
-def test_the_dots(page: Any, stage: Stage) -> None:
+def test_dots_are_shown_until_the_bot_answers(page: Any, stage: Stage) -> None:
     """The bot thinks: three dots, until it says something."""
     say(page, "嗨")
     eventually(lambda: stage.bot.events)
@@ -294,7 +294,7 @@ def test_adding_and_blocking(page: Any, stage: Stage) -> None:
     assert stage.bot.events[2]["follow"] == {"isUnblocked": True}
 
 
-def test_groups(page: Any, stage: Stage) -> None:
+def test_a_group_is_a_chat_of_its_own(page: Any, stage: Stage) -> None:
     """Joined once; with and without the person's id; a chat of its own, without a menu."""
     stage.show_menu("住家")
     stage.bot.says = lambda event: [text(f"於{event['source']['type']}")]
@@ -342,12 +342,12 @@ def test_what_is_opened_in_the_wire_is_in_sight(page: Any, stage: Stage) -> None
 def test_three_phones_stand_side_by_side(page: Any, stage: Stage) -> None:
     """In one row, and the wire below them."""
     page.goto(f"{stage.line.page_url}?place=group&beside=ben&beside=cleo")
-    expect(page.locator("iframe.neighbour")).to_have_count(2)
-    boxes = [each.bounding_box() for each in page.locator(".phone, .neighbour").all()]
+    expect(page.locator("iframe.other-phone")).to_have_count(2)
+    boxes = [each.bounding_box() for each in page.locator(".phone, .other-phone").all()]
     assert len({round(box["y"]) for box in boxes}) == 1
     lefts = [box["x"] for box in boxes]
     assert lefts == sorted(lefts) and all(box["width"] > 330 for box in boxes)
-    assert page.locator(".backstage").bounding_box()["y"] > boxes[0]["y"] + boxes[0]["height"]
+    assert page.locator(".tools").bounding_box()["y"] > boxes[0]["y"] + boxes[0]["height"]
 
 
 def test_stickers_pictures_and_places_from_the_bot(page: Any, stage: Stage) -> None:
@@ -544,7 +544,7 @@ def test_cards_side_by_side(page: Any, stage: Stage) -> None:
     expect(drawn.get_by_text("丙")).to_be_in_viewport()
 
 
-def test_templates(page: Any, stage: Stage) -> None:
+def test_templates_are_shown_as_cards(page: Any, stage: Stage) -> None:
     """Buttons and confirm are cards, too."""
     tap = {"type": "postback", "label": "刪除", "data": "yes"}
     keep = {"type": "message", "label": "取消", "text": "取消"}
@@ -619,7 +619,7 @@ def test_a_date_is_picked(page: Any, stage: Stage) -> None:
 # ------------------------------------------------------------------------------- begin and end
 
 
-def test_the_log(page: Any, stage: Stage) -> None:
+def test_the_log_shows_webhooks_and_calls(page: Any, stage: Stage) -> None:
     """The newest first: the webhook with status and time, each call with its route and answer."""
     stage.bot.says = lambda event: [text("好")]
     say(page, "嗨")
@@ -756,7 +756,7 @@ def test_taken_back_and_answered(page: Any, stage: Stage) -> None:
     expect(page.locator(".row .said")).to_have_text(["訊息已收回", "我是說臺中"])
 
 
-def test_a_mention(page: Any, stage: Stage) -> None:
+def test_a_bot_is_told_that_it_is_mentioned(page: Any, stage: Stage) -> None:
     """In a group the bot can be named; it is told that it is meant."""
     page.get_by_label("群組", exact=True).check()
     page.get_by_role("button", name="更多").click()
@@ -777,7 +777,7 @@ def test_two_phones_side_by_side(page: Any, stage: Stage) -> None:
     """Both are in the group and see each other; alone with the bot they are two people."""
     stage.bot.says = lambda event: [text("哈囉大家")] if event["type"] == "join" else []
     page.goto(f"{stage.line.page_url}?place=group&beside=ben")
-    ben = page.frame_locator("iframe.neighbour")
+    ben = page.frame_locator("iframe.other-phone")
     expect(page.locator("#owner")).to_have_text("Ann")
     expect(ben.locator("#owner")).to_have_text("Ben")
     expect(ben.locator(".row.bot .said")).to_have_text("哈囉大家")
@@ -793,7 +793,7 @@ def test_two_phones_side_by_side(page: Any, stage: Stage) -> None:
     assert [event["type"] for event in stage.bot.events].count("join") == 1
 
 
-def test_deep_links(page: Any, stage: Stage) -> None:
+def test_a_deep_link_opens_a_phone_a_place_and_a_language(page: Any, stage: Stage) -> None:
     """The address says whose phone it is, where and in which language; the top stays in sight."""
     page.goto(f"{stage.line.page_url}?as=cleo&place=room&lang=en#say")
     expect(page.locator("#owner")).to_have_text("Cleo")
@@ -807,7 +807,7 @@ def test_deep_links(page: Any, stage: Stage) -> None:
     assert page.evaluate("scrollY") == 0
 
 
-def test_two_languages(page: Any, stage: Stage) -> None:
+def test_the_language_is_changed_by_a_tap_and_kept(page: Any, stage: Stage) -> None:
     """The browser's at first; the other one on a tap, and still after a reload."""
     expect(page.locator("html")).to_have_attribute("lang", "zh-Hant")
     page.get_by_role("button", name="English").click()

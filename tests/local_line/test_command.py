@@ -136,7 +136,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_options(options: list[str]) -> None:
+def test_wrong_options_are_refused_before_anything_starts(options: list[str]) -> None:
     """Exit code 2, before anything is started."""
     with pytest.raises(SystemExit) as raised:
         main(options)
@@ -194,7 +194,7 @@ async def test_what_is_said_about_a_bot_that_refuses(status: int, words: str) ->
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-    async with LocalLine(webhook_patience=TIMEOUT) as line:
+    async with LocalLine(webhook_timeout=TIMEOUT) as line:
         url = await line.connect(bot)
         assert trouble(await line.say("hi")) == f"webhook: {url} answered {status}. {words}"
         status = 200
@@ -231,7 +231,7 @@ MESSAGES: list[Any] = [
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
     """A name, and time for a bot on a busy machine."""
-    return {"name": "天氣", "webhook_patience": TIMEOUT}
+    return {"name": "天氣", "webhook_timeout": TIMEOUT}
 
 
 def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> None:
@@ -247,7 +247,7 @@ def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> No
 
 async def test_the_same_in_asyncio() -> None:
     """`async with LocalLine()`, in the loop of the test."""
-    async with LocalLine(access_token="t", webhook_patience=TIMEOUT) as line:
+    async with LocalLine(access_token="t", webhook_timeout=TIMEOUT) as line:
 
         class Known:
             api_base, access_token = line.api_base, "t"

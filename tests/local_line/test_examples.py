@@ -39,7 +39,7 @@ COMMANDS = {
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
     """Time for a bot on a busy machine."""
-    return {"webhook_patience": 30.0}
+    return {"webhook_timeout": 30.0}
 
 
 def configuration(line: BlockingLine) -> Any:
@@ -67,7 +67,9 @@ def test_fastapi_echo(local_line: BlockingLine) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_kitchen_sink(local_line: BlockingLine, sink: KitchenSink, command: str) -> None:
+def test_every_command_of_the_kitchen_sink_is_answered(
+    local_line: BlockingLine, sink: KitchenSink, command: str
+) -> None:
     """Every command is answered in the chat, and no call of it is unknown."""
     ann = local_line.somebody("Ann")
     delivery = local_line.say(command, source=ann)
@@ -90,6 +92,7 @@ def test_kitchen_sink_hears_everything(local_line: BlockingLine, sink: KitchenSi
     group = Source.group(new_id("group"), ann.user_id)
     film, file = Content(b"film", "video/mp4"), Content(b"%PDF", "application/pdf", "menu.pdf")
     local_line.share_location(25.034, 121.5645, address="信義路五段", source=ann)
+    local_line.share_location(22.6163, 120.2677, source=ann)  # the example needs an address
     local_line.send(events.sticker(), source=ann)
     local_line.send_picture(Content(b"\x89PNG", "image/png"), source=ann)
     for draft in (events.video(film), events.audio(film), events.file(file)):
@@ -98,7 +101,8 @@ def test_kitchen_sink_hears_everything(local_line: BlockingLine, sink: KitchenSi
     local_line.tap("ping", source=ann)
     local_line.send(events.beacon(), source=ann)
     kinds = [message["type"] for message in local_line.chat(ann).sent]
-    assert kinds == ["location", "sticker", *["text"] * 7]
+    assert kinds == ["location", "location", "sticker", *["text"] * 7]
+    assert local_line.chat(ann).sent[1]["address"] == "22.6163, 120.2677"
     assert sink.downloads == [b"\x89PNG", b"film", b"film", b"%PDF"]
     assert local_line.chat(ann).texts[-3:] == ["follow", "postback ping", "beacon"]
     ben = local_line.somebody("Ben")

@@ -243,7 +243,7 @@ async def test_verify_sends_no_events() -> None:
 async def test_taps_do_not_wait_for_each_other() -> None:
     """Five webhooks are at the bot at the same time: it answers none before it has all."""
     all_there = asyncio.Barrier(5)
-    async with stage(webhook_patience=TIMEOUT) as (line, bot):
+    async with stage(webhook_timeout=TIMEOUT) as (line, bot):
         bot.before_answer = all_there.wait
         taps = await asyncio.gather(*(line.tap("action=weather&type=home") for _ in range(5)))
     assert [tap.status for tap in taps] == [200] * 5
@@ -253,7 +253,7 @@ async def test_taps_do_not_wait_for_each_other() -> None:
 async def test_what_a_bot_can_do_wrong() -> None:
     """A status that is not 2xx, silence, and nobody there: told apart, in LINE's words."""
     silence = asyncio.Event()
-    async with stage(webhook_patience=0.3) as (line, bot):
+    async with stage(webhook_timeout=0.3) as (line, bot):
         bot.status = 503
         refused = await line.say("嗨")
         bot.before_answer = silence.wait
@@ -291,7 +291,7 @@ async def test_a_bot_that_crashes_at_work(how: str) -> None:
 
 async def test_two_seconds_is_what_a_bot_has() -> None:
     """Unless told otherwise, as at LINE."""
-    assert Platform(secret=SECRET, access_token=TOKEN)._postman._patience == 2.0
+    assert Platform(secret=SECRET, access_token=TOKEN)._sender._timeout == 2.0
 
 
 @pytest.mark.parametrize("redelivery", [True, False])
@@ -858,7 +858,7 @@ def test_nothing_that_is_sent_breaks_the_check(messages: list[Any]) -> None:
     [("a", 1, 1), ("臺北", 2, 2), ("😀", 2, 1), ("👨‍👩‍👧‍👦", 11, 1), ("🇹🇼🇯🇵", 8, 2), ("👍🏽", 4, 1),
      ("e\u0301", 2, 1), ("☀️", 2, 1), ("", 0, 0)],
 )  # fmt: skip
-def test_lengths(text: str, units: int, seen: int) -> None:
+def test_lengths_are_counted_as_line_counts_them(text: str, units: int, seen: int) -> None:
     """Messages are counted in UTF-16 units, labels as people see them."""
     assert (utf16(text), graphemes(text)) == (units, seen)
 
@@ -1191,7 +1191,7 @@ async def test_waiting_for_the_bot_has_an_end() -> None:
 
 async def test_sixty_people_at_once() -> None:
     """60 people at once, each with a webhook of their own, and each answered in their own chat."""
-    async with stage(webhook_patience=TIMEOUT) as (line, bot):
+    async with stage(webhook_timeout=TIMEOUT) as (line, bot):
         people = [line.somebody() for _ in range(60)]
         said = [line.say(f"第 {n} 位", source=who) for n, who in enumerate(people)]
         assert all(each.is_ok for each in await asyncio.gather(*said))
@@ -1299,7 +1299,7 @@ async def test_visitors_have_phones_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "wish", "status"),
+    ("verb", "given", "status"),
     [
         ("say", {"text": ""}, 400),
         ("say", {"text": "字" * 5001}, 400),
@@ -1318,10 +1318,10 @@ async def test_visitors_have_phones_of_their_own() -> None:
         ("say", {"text": "x" * 40_000}, 413),
     ],
 )
-async def test_the_page_is_not_believed(verb: str, wish: Any, status: int) -> None:
+async def test_the_page_is_not_believed(verb: str, given: Any, status: int) -> None:
     """What cannot be is answered in one sentence, and the bot hears nothing of it."""
     async with stage() as (line, bot), visitor(line) as client:
-        answer = await client.post(f"/chat/api/{verb}", json=wish)
+        answer = await client.post(f"/chat/api/{verb}", json=given)
         assert answer.status_code == status
         assert status == 413 or answer.json()["error"].endswith(".")
         assert bot.bodies == [] and line.deliveries == []

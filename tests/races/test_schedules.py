@@ -202,7 +202,7 @@ def test_a_runner_ends_cleanly_on_sigterm(
         ("program", "not of the form package.module:name"),
         ("nowhere.at_all:dibs", "there is no module 'nowhere.at_all' here"),
         ("some_program:nothing", "some_program:nothing is not a Dibs or an AsyncDibs, but int"),
-        ("some_program:missing.part", "is not a Dibs or an AsyncDibs, but NoneType"),
+        ("some_program:missing.part", "the module 'some_program' has no 'missing.part'"),
     ],
 )
 def test_a_runner_says_what_it_cannot_find(

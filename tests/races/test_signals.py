@@ -137,6 +137,56 @@ def test_signals_do_not_hide_a_silent_connection(own_server: Server, spawn: Spaw
         assert child.result(within=40) == [0, 0, 1]
 
 
+def meet_a_hung_server_while_signals_come(url: str, armed: str) -> list[object]:
+    import signal
+
+    from dibs import Dibs
+
+    handled = 0
+
+    def handler(signum: int, frame: object) -> None:
+        nonlocal handled
+        handled += 1
+
+    def arm() -> None:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+
+    if armed == "before":
+        arm()
+    with Dibs(url, budget=0.25) as dibs:
+        with dibs.hold("user:1", ttl=5):
+            pass
+        if armed == "after":
+            arm()
+            dibs._store.transport._pool.sweep_at = 0.0  # a second later
+            with dibs.hold("user:1", ttl=5):
+                pass
+        print("ready", flush=True)
+        input()
+        handled = 0
+        with dibs.hold("user:1", ttl=5) as lease:
+            during = handled
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        return [lease.guarded, during]
+
+
+@pytest.mark.only_on("linux")
+@pytest.mark.parametrize("armed", ["before", "after"])
+def test_signals_do_not_stretch_the_budget(own_server: Server, spawn: Spawn, armed: str) -> None:
+    """A profiler's timer, every 2 ms: the wait of the kernel would begin anew with each signal.
+
+    Signals are the clock here: if the machine is slow, fewer of them are handled.
+    """
+    child = spawn(meet_a_hung_server_while_signals_come, own_server.url, armed)
+    assert child.line(within=40) == "ready"
+    own_server.freeze()
+    child.tell()
+    guarded, during = child.result(within=40)
+    assert guarded is False
+    assert during < 450, "that is 0.9 s; the budget is 0.25 s"
+
+
 class TimeIsUp(Exception):
     """What a job queue raises in its workers: a soft time limit."""
 

@@ -20,9 +20,9 @@ SHORT = 0.3  # how long a test waits for an answer that must not come
 
 
 @contextmanager
-def caller(url: str, *, patience: float = 5.0) -> Iterator[redis.Redis]:
+def caller(url: str, *, timeout: float = 5.0) -> Iterator[redis.Redis]:
     """A client that asks once and never tries again."""
-    client = redis.Redis.from_url(url, socket_timeout=patience, retry=Retry(NoBackoff(), 0))
+    client = redis.Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
     with client:
         yield client
 

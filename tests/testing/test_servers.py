@@ -113,7 +113,7 @@ def test_a_frozen_server_takes_connections_but_answers_nothing(own_server: Serve
         own_server.thaw()
         connection.settimeout(5)
         assert connection.recv(7) == b"+PONG\r\n"
-    with caller(own_server.url, patience=SHORT) as client:
+    with caller(own_server.url, timeout=SHORT) as client:
         own_server.freeze()
         with pytest.raises(redis.TimeoutError):
             client.ping()

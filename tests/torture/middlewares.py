@@ -29,7 +29,7 @@ class Record:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Faithful:
+class CorrectMiddleware:
     """Guards POST /guarded and all below it, in the memory of one process."""
 
     def __init__(
@@ -187,7 +187,7 @@ async def refuse(send: Send, status: int) -> None:
 # ------------------------------------------------------------------------------- with a flaw
 
 
-class Late(Faithful):
+class EndsLate(CorrectMiddleware):
     """Remembers an answer when the app has returned."""
 
     async def run(
@@ -207,7 +207,7 @@ class Late(Faithful):
         self.settle(key, record, *answers[0]) if answers else self.forget(key, record)
 
 
-class Forgetful(Faithful):
+class MissesCancellation(CorrectMiddleware):
     """Does not know that a cancellation is no Exception."""
 
     def forget(self, key: bytes, record: Record) -> None:
@@ -215,7 +215,7 @@ class Forgetful(Faithful):
             super().forget(key, record)
 
 
-class Nervous(Faithful):
+class ReleasesForAnybody(CorrectMiddleware):
     """Gives the key back whoever asks for it."""
 
     async def duplicate(self, record: Record, body: bytes, scope: Scope, send: Send) -> None:
@@ -223,14 +223,14 @@ class Nervous(Faithful):
         self.records.clear()
 
 
-class Blind(Faithful):
+class IgnoresPayload(CorrectMiddleware):
     """Does not look at the payload."""
 
     async def duplicate(self, record: Record, body: bytes, scope: Scope, send: Send) -> None:
         await super().duplicate(record, record.payload, scope, send)
 
 
-class Impatient(Faithful):
+class AnswersBeforeBody(CorrectMiddleware):
     """Answers a duplicate before it has read what is submitted."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -242,14 +242,14 @@ class Impatient(Faithful):
         return await super().__call__(scope, receive, send)
 
 
-class Parrot(Faithful):
+class ReplaysEveryHeader(CorrectMiddleware):
     """Repeats every header."""
 
     def kept(self, headers: Headers) -> Headers:
         return headers
 
 
-class Careless(Faithful):
+class TakesAnyKey(CorrectMiddleware):
     """Takes the first line of the header for the key, whatever it is."""
 
     def fits(self, keys: list[bytes]) -> bool:
@@ -259,7 +259,7 @@ class Careless(Faithful):
         return key
 
 
-async def greedy(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def collects_every_body(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Collects the body of every request, and says afterwards that the client has left."""
     if scope["type"] != "http":
         return await app(scope, receive, send)
@@ -273,7 +273,7 @@ async def greedy(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     return await app(scope, again, send)
 
 
-async def hoarding(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def sends_at_the_end(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Sends every answer when the app has returned."""
     if scope["type"] != "http":
         return await app(scope, receive, send)
@@ -288,7 +288,7 @@ async def hoarding(app: App, scope: Scope, receive: Receive, send: Send) -> None
     return None
 
 
-async def soothing(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def hides_exceptions(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Keeps the app's exceptions to itself."""
     try:
         await app(scope, receive, send)
@@ -296,7 +296,7 @@ async def soothing(app: App, scope: Scope, receive: Receive, send: Send) -> None
         return
 
 
-async def numb(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def hides_disconnects(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Does not tell the app that nobody listens any more."""
 
     async def anyway(message: Message) -> None:
@@ -308,20 +308,20 @@ async def numb(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     await app(scope, receive, anyway)
 
 
-async def aloof(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def detaches_the_app(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Runs the app in a task that knows nothing of its caller, and outlives it."""
     work = app(scope, receive, send)
     task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())  # type: ignore[arg-type]
     await asyncio.shield(task)
 
 
-async def narrow(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def only_http(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Knows HTTP and nothing else."""
     if scope["type"] == "http":
         await app(scope, receive, send)
 
 
-async def tidy(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def drops_unknown_facts(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Hands on only what it knows."""
     if scope["type"] != "http":
         return await app(scope, receive, send)
@@ -329,7 +329,7 @@ async def tidy(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     return await app(kept | {"state": dict(scope["state"])}, receive, send)
 
 
-async def hasty(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def cancels_when_client_leaves(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Stops the app when the client has left."""
     if scope["type"] != "http" or scope["path"] != "/guarded":
         return await app(scope, receive, send)
@@ -350,7 +350,7 @@ async def receive_until_gone(receive: Receive) -> None:
 
 
 def around(layer: Callable[[App, Scope, Receive, Send], Any]) -> Wrap:
-    return lambda app: functools.partial(layer, Faithful(app))
+    return lambda app: functools.partial(layer, CorrectMiddleware(app))
 
 
 def bare(app: App) -> App:

@@ -11,11 +11,11 @@ import pytest
 from dibs_torture import CASES, App
 from dibs_torture.__main__ import main
 
-from tests.torture.middlewares import Faithful
+from tests.torture.middlewares import CorrectMiddleware
 
 
 def faithful(app: App) -> App:
-    return Faithful(app)
+    return CorrectMiddleware(app)
 
 
 def test_the_command_prints_a_table_and_says_yes(capsys: pytest.CaptureFixture[str]) -> None:

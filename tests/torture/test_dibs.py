@@ -51,7 +51,7 @@ def ours() -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-async def test_our_own_middleware(case: Case, ours: Target) -> None:
+async def test_our_own_middleware_keeps_every_promise(case: Case, ours: Target) -> None:
     """DibsMiddleware keeps every promise, on a real Valkey, outages included."""
     verdict = await case.check(ours.wrap, adapter=ours.adapter)
     assert verdict.outcome == ("not applicable" if case.name in OPTIONAL else "passed"), verdict

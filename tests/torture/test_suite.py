@@ -17,25 +17,25 @@ from dibs_torture.asgi import Receive, Scope, Send
 
 from tests.torture.middlewares import (
     SMALL,
-    Blind,
-    Careless,
-    Faithful,
-    Forgetful,
-    Impatient,
-    Late,
-    Nervous,
-    Parrot,
-    aloof,
+    AnswersBeforeBody,
+    CorrectMiddleware,
+    EndsLate,
+    IgnoresPayload,
+    MissesCancellation,
+    ReleasesForAnybody,
+    ReplaysEveryHeader,
+    TakesAnyKey,
     around,
     bare,
-    greedy,
-    hasty,
-    hoarding,
-    narrow,
-    numb,
+    cancels_when_client_leaves,
+    collects_every_body,
+    detaches_the_app,
+    drops_unknown_facts,
+    hides_disconnects,
+    hides_exceptions,
+    only_http,
     refuse,
-    soothing,
-    tidy,
+    sends_at_the_end,
 )
 from tests.torture.running import NAMES, OPTIONAL, OUTAGES, failed, tortured
 
@@ -45,39 +45,51 @@ STREAMS = {"stream_is_live", "stream_retried", "stream_left", "endless_stream_le
 PAYLOADS = {"other_payload", "other_query", "payloads_that_begin_alike", "other_file"}
 PAYLOADS |= {"json_is_no_form", "big_body_with_another_end"}
 FLAWS: dict[str, tuple[Wrap, set[str]]] = {
-    "late": (
-        Late,
+    "ends_late": (
+        EndsLate,
         {*BACKGROUND, "stored_before_the_last_byte", "client_leaves_and_sending_fails"}
         | {"cancelled_at_any_moment"},
     ),
-    "forgetful": (Forgetful, {"handler_cancelled", "cancelled_at_any_moment", "deadline_outside"}),
-    "nervous": (
-        Nervous,
+    "misses_cancellation": (
+        MissesCancellation,
+        {"handler_cancelled", "cancelled_at_any_moment", "deadline_outside"},
+    ),
+    "releases_for_anybody": (
+        ReleasesForAnybody,
         {"duplicates_at_once", "duplicates_while_running", "duplicate_cancelled"}
         | {"client_error", "replay_lasts", "other_payload", "cookies_change"}
         | {"big_body_cut_otherwise", "other_user"},
     ),
-    "blind": (Blind, PAYLOADS),
-    "impatient": (Impatient, {*PAYLOADS, "body_of_a_duplicate_is_read"}),
-    "parrot": (Parrot, {"replay_drops_the_personal", "replay_has_no_trace_of_the_first"}),
-    "careless": (Careless, {"empty_key", "two_keys", "quoted_key", "long_key", "odd_key"}),
-    "greedy": (
-        around(greedy),
+    "ignores_payload": (IgnoresPayload, PAYLOADS),
+    "answers_before_body": (AnswersBeforeBody, {*PAYLOADS, "body_of_a_duplicate_is_read"}),
+    "replays_every_header": (
+        ReplaysEveryHeader,
+        {"replay_drops_the_personal", "replay_has_no_trace_of_the_first"},
+    ),
+    "takes_any_key": (TakesAnyKey, {"empty_key", "two_keys", "quoted_key", "long_key", "odd_key"}),
+    "collects_every_body": (
+        around(collects_every_body),
         {"disconnect_is_true", "disconnect_is_true_elsewhere", "receive_is_cancelled"}
         | {"watcher_beside_the_answer", "unguarded_upload"},
     ),
-    "hoarding": (around(hoarding), {*BACKGROUND, *STREAMS, "head_is_live", "unguarded_stream"}),
-    "soothing": (around(soothing), {"handler_raises", "head_then_raises", "body_breaks_off"}),
-    "numb": (around(numb), {"endless_stream_left"}),
-    "aloof": (
-        around(aloof),
+    "sends_at_the_end": (
+        around(sends_at_the_end),
+        {*BACKGROUND, *STREAMS, "head_is_live", "unguarded_stream"},
+    ),
+    "hides_exceptions": (
+        around(hides_exceptions),
+        {"handler_raises", "head_then_raises", "body_breaks_off"},
+    ),
+    "hides_disconnects": (around(hides_disconnects), {"endless_stream_left"}),
+    "detaches_the_app": (
+        around(detaches_the_app),
         {"handler_cancelled", "deadline_outside", "background_task_cancelled"}
         | {"context_reaches_the_app"},
     ),
-    "narrow": (around(narrow), {"websocket", "lifespan", "failed_startup"}),
-    "tidy": (around(tidy), {"scope_is_kept"}),
-    "hasty": (
-        around(hasty),
+    "only_http": (around(only_http), {"websocket", "lifespan", "failed_startup"}),
+    "drops_unknown_facts": (around(drops_unknown_facts), {"scope_is_kept"}),
+    "cancels_when_client_leaves": (
+        around(cancels_when_client_leaves),
         {*LEAVING, "stream_left", "watcher_beside_the_answer"},
     ),
 }
@@ -94,9 +106,9 @@ HARMLESS_WITHOUT_A_GUARD = {
 }
 
 
-def test_a_faithful_middleware_keeps_every_promise() -> None:
+def test_a_correct_middleware_keeps_every_promise() -> None:
     """All cases can be passed at once, and only those that need a store do not apply."""
-    report = tortured(Faithful)
+    report = tortured(CorrectMiddleware)
     assert not report.failed, report
     assert {verdict.case for verdict in report.not_applicable} == OUTAGES | OPTIONAL
 
@@ -126,7 +138,7 @@ def test_a_guard_of_any_kind_can_pass(after: Any, keyed: bool, waits: bool) -> N
     header = "Idempotency-Key" if keyed else None
     adapter = dataclasses.replace(SMALL, after=after, header=header, waits=waits)
     report = tortured(
-        lambda app: Faithful(app, after=after, keyed=keyed, waits=waits), adapter=adapter
+        lambda app: CorrectMiddleware(app, after=after, keyed=keyed, waits=waits), adapter=adapter
     )
     assert not report.failed, report
     assert len(report.passed) >= 30
@@ -135,7 +147,7 @@ def test_a_guard_of_any_kind_can_pass(after: Any, keyed: bool, waits: bool) -> N
 def test_what_does_not_apply_says_why() -> None:
     """A case is not tried if its need is not met, or if the adapter exempts it; both say why."""
     adapter = Adapter(after="hold", on_error="hold", exempt={"big_body": "bodies are small here"})
-    report = tortured(lambda app: Faithful(app, after="hold"), adapter)
+    report = tortured(lambda app: CorrectMiddleware(app, after="hold"), adapter)
     reasons = {verdict.case: verdict.seen for verdict in report.not_applicable}
     assert reasons["replay_of_json"] == "it does not replay"
     assert reasons["handler_raises"] == "a failure keeps the key"
@@ -229,7 +241,7 @@ def test_an_adapter_that_cannot_be_meant_is_refused(options: dict[str, Any]) -> 
 async def test_an_exemption_must_name_a_case() -> None:
     """A case that was renamed does not stay exempt in silence."""
     with pytest.raises(UsageError, match="no_such_case"):
-        await torture(Faithful, adapter=Adapter(exempt={"no_such_case": "why not"}))
+        await torture(CorrectMiddleware, adapter=Adapter(exempt={"no_such_case": "why not"}))
 
 
 def named(name: str) -> Case:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from . import keywords
+
 DOCS = PurePosixPath("docs")
 PLACES = {
     PurePosixPath("README.md"): PurePosixPath("index.md"),
@@ -69,8 +71,16 @@ def _is_wanted(root: Path, page: PurePosixPath, path: PurePosixPath) -> bool:
 
 
 def without_comments(text: str) -> str:
-    """*text* without HTML comments, outside of code; every line keeps its number."""
-    return _outside_code(text, lambda part: _HIDDEN.sub(lambda m: "\n" * m[0].count("\n"), part))
+    """*text* without HTML comments, outside of code; every line keeps its number.
+
+    What they name for the search is kept.
+    """
+
+    def hide(part: str) -> str:
+        kept = keywords.as_directive(part)
+        return _HIDDEN.sub(lambda match: "\n" * match[0].count("\n"), kept)
+
+    return _outside_code(text, hide)
 
 
 def linked(text: str, page: PurePosixPath) -> list[PurePosixPath]:

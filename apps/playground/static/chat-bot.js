@@ -44,7 +44,7 @@ if (!isBare) {
   const number = language === "zh" ? 1 : 0;
   addCopy(write, number);
   addFaults(faults, { kill: [say("Kill the bot", "強制結束機器人"), "/chat/kill"], language: number });
-  $(".backstage").prepend(write, lock, controls, faults);
+  $(".tools").prepend(write, lock, controls, faults);
 }
 
 home.addEventListener("click", async () => {

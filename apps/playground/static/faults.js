@@ -20,14 +20,14 @@ const WORDS = {
 };
 /** What is broken, and how it comes back. */
 const BROKEN = {
-  stop: [({ what }) => `${title(what)} is stopped (SIGSTOP). It goes on by itself.`, ({ what }) => `${server(what)}已停住（SIGSTOP），時間到會自己恢復。`],
-  slow: [({ what }) => `${title(what)} answers only ten times a second. It is quick again by itself.`, ({ what }) => `${server(what)}每秒只回答十次，時間到會自己恢復。`],
-  switch: [({ what }, master) => `The replica, server ${master}, is the master now; ${what} follows it. They change back by themselves.`, ({ what }, master) => `複本（伺服器 ${master}）現在是主機，${server(what)}跟隨它，時間到會自己換回來。`],
+  stop: [({ what }) => `${title(what)} is stopped (SIGSTOP). It goes on by itself.`, ({ what }) => `${server(what)} 已停住（SIGSTOP），時間到會自己恢復。`],
+  slow: [({ what }) => `${title(what)} answers only ten times a second. It is quick again by itself.`, ({ what }) => `${server(what)} 每秒只回答十次，時間到會自己恢復。`],
+  switch: [({ what }, master) => `The replica, server ${master}, is the master now; ${what} follows it. They change back by themselves.`, ({ what }, master) => `複本（伺服器 ${master}）現在是主機，${server(what)} 跟隨它，時間到會自己換回來。`],
   kill: [({ what }) => `${title(what)} was killed (SIGKILL). Another one is started by itself.${what === "the bot" ? " What it was at work on is lost, unless LINE delivers it again." : ""}`, () => "機器人的程序已被強制結束（SIGKILL），稍後會自己重新啟動。進行中的工作已遺失，除非 LINE 重新傳送。"],
 };
 const WAS = {
-  stop: [({ what, lasted }) => `${title(what)} was stopped for ${lasted.toFixed(1)}\u00a0s, and goes on.`, ({ what, lasted }) => `${server(what)}停了 ${lasted.toFixed(1)} 秒，已恢復。`],
-  slow: [({ what, lasted }) => `${title(what)} was slow for ${lasted.toFixed(1)}\u00a0s, and is quick again.`, ({ what, lasted }) => `${server(what)}慢了 ${lasted.toFixed(1)} 秒，已恢復。`],
+  stop: [({ what, lasted }) => `${title(what)} was stopped for ${lasted.toFixed(1)}\u00a0s, and goes on.`, ({ what, lasted }) => `${server(what)} 停了 ${lasted.toFixed(1)} 秒，已恢復。`],
+  slow: [({ what, lasted }) => `${title(what)} was slow for ${lasted.toFixed(1)}\u00a0s, and is quick again.`, ({ what, lasted }) => `${server(what)} 慢了 ${lasted.toFixed(1)} 秒，已恢復。`],
   switch: [({ lasted }, master) => `Server ${master} is the master again, after ${lasted.toFixed(1)}\u00a0s.`, ({ lasted }, master) => `${lasted.toFixed(1)} 秒後，伺服器 ${master} 又是主機。`],
   kill: [({ what, lasted }) => `${title(what)} was killed; another one was there ${lasted.toFixed(1)}\u00a0s later.`, ({ lasted }) => `程序被強制結束，${lasted.toFixed(1)} 秒後已重新啟動。`],
 };

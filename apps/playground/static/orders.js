@@ -276,7 +276,7 @@ function drawClock(box, clock) {
     $(".clock", box).dataset.shown = shown;
     $(".clock", box).replaceChildren(...(shown ? [shown, make("small", "", "s")] : []));
   }
-  $(".fuse i", box).style.transform = `scaleX(${clock && left > 0 ? left / clock.of : 0})`;
+  $(".countdown i", box).style.transform = `scaleX(${clock && left > 0 ? left / clock.of : 0})`;
   if (clock && left <= 0 && !clock.isOver) {
     clock.isOver = true;
     $(".says", box).textContent = "That is over: the same order would be a new one now.";

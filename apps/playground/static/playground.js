@@ -3,7 +3,7 @@
 import { broken } from "/static/faults.js";
 
 const PEOPLE = { ann: "Ann", ben: "Ben" };
-const PAST = 20, AHEAD = 10; // seconds on the ribbon
+const PAST = 20, AHEAD = 10; // seconds on the timeline
 const MOST_EVENTS = 60;
 const BUDGET = 250; // ms: what dibs lets one call to the server cost, by default
 
@@ -126,7 +126,7 @@ function drawCard(person) {
   write($(".fact", box), card.fact);
   const counts = card.clock !== undefined;
   write($(".clock", box), counts ? seconds(card.clock) : "", counts ? "s" : "");
-  $(".fuse i", box).style.transform = `scaleX(${counts ? Math.min(card.clock / card.of, 1) : 0})`;
+  $(".countdown i", box).style.transform = `scaleX(${counts ? Math.min(card.clock / card.of, 1) : 0})`;
   const focus = document.activeElement;
   button(main, card.leave ? ["leave", card.leave] : card.enter && ["enter", card.enter]);
   if (second) button(second, card.stop ? ["leave", card.stop] : card.wait && ["wait", card.wait]);
@@ -217,7 +217,7 @@ const ADVICE = "Let Ann or Ben ask now: they are answered all the same, and corr
 let complaint = { text: "", until: 0 };
 function complain(text) { complaint = { text, until: now() + 6 }; }
 
-// ---- the ribbon: the last twenty seconds, and what is promised of the next ten
+// ---- the timeline: the last twenty seconds, and what is promised of the next ten
 
 const spans = []; // { person, kind, from, to }; no `to`: still going on
 

@@ -55,7 +55,7 @@ class Metrics:
             "line_events",
             "Events: done, failed, late (took too long), cut (by the end of the process),"
             " kept (to be answered after the start), expired (kept for too long),"
-            " duplicate, standby, ignored, malformed, refused (no room).",
+            " duplicate, standby, ignored, malformed, refused (the queue is full).",
             ["outcome"],
             registry=registry,
         )
@@ -66,9 +66,9 @@ class Metrics:
             registry=registry,
         )
         self.queue = Gauge(
-            "line_events_in_house", "Events waiting or under way.", registry=registry
+            "line_events_pending", "Events accepted and not done.", registry=registry
         )
-        self.running = Gauge("line_events_running", "Events under way.", registry=registry)
+        self.running = Gauge("line_events_running", "Events that are worked on.", registry=registry)
 
         # ---- answers
         self.replies = Counter("line_reply", "Replies by outcome.", ["outcome"], registry=registry)

@@ -1,4 +1,4 @@
-"""What every handler has at hand: people, forecasts, the lock, and a voice."""
+"""What every handler has at hand: people, forecasts, the lock, and how to reply."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from .bot import Bot, private_user
 from .messages import Item, Message, ask_about, question_fields, send_location, tap, text_message
 from .question import PLAIN, Question
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """How long a forecast waits for the places that are offered below it, in seconds."""
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ async def _met(event: object, bot: Bot, person: Person | None) -> Person | None:
     if user_id is None or person is not None:
         return person
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             return await bot.users.meet(user_id)
     except (UsersUnavailable, TimeoutError):
         return Person()

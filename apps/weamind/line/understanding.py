@@ -45,6 +45,8 @@ _MEANT = {
     "office": "action=settings&type=office",
     "no home": "action=unset&type=home",
     "no office": "action=unset&type=office",
+    "recent": "action=recent_queries",
+    "location": "action=weather&type=current",
 }
 """Small talk that means a button."""
 _AROUND_WORDS = """
@@ -53,12 +55,14 @@ _AROUND_WORDS = """
 走走 看海 上課 上學 約會 跑步 的話 大概 左右 應該 感覺 外面 戶外 需不需要 需要 適不適合 適合 能不能
 可不可以 最近 這裡 這邊 一下 那邊 那裡 今年 你好 您好 哈囉 嗨 早安 午安 晚安 給我 跟我說 還是 還有
 是不是 什麼時候 何時 幾點 要不要 中秋節 中秋 過年 春節 除夕 連假 端午節 清明節 暑假 寒假
+台鐵 捷運 搭火車 坐火車 帶小孩 小孩 我住 我搬到 我搬來 搬到 搬來 要爬 去爬 爬
+烤肉 野餐 賞櫻 賞楓 賞花 泡湯 玩水 衝浪 浮潛 潛水 釣魚 打球 散步 慢跑 遛狗 拍照 看夜景 看煙火 演唱會
 告訴我 我人 哪邊 哪裡 哪個 哪一個 比較
 那 呢 嗎 結果 所以 不過 然後 啊 喔 欸 誒 又 幹 靠 真的 好像
 """
 _ENGLISH_AROUND_WORDS = """
 hi hello hey do does did i need should bring take wear me my and or there can could you tell show
-get any a an to going gonna this be on very much so right today's what's how's it's
+get any a an to going gonna this be on ok okay very much so right today's what's how's it's
 """
 _AROUND = re.compile(
     "|".join(sorted(_AROUND_WORDS.split(), key=len, reverse=True))
@@ -193,7 +197,9 @@ def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime)
 
 
 def _not_found(said: str, rest: str, question: Question | None, kind: str | None) -> Wish:
-    """A long sentence about the weather, with no place in it: ask where."""
+    """A long sentence about the weather, with no place in it: ask where. About us: we cannot."""
+    if question is None and _TO_US.search(said):
+        return Wish("smalltalk", data="only")
     left = said if question is None else _AROUND.sub(" ", rest)
     left = left.strip(" ,，。.!?！？~～、") or said.strip()
     if question is not None and (kind or len(fold(left)) > _LONGEST_NAME or len(fold(left)) < 2):
@@ -201,6 +207,7 @@ def _not_found(said: str, rest: str, question: Question | None, kind: str | None
     return Wish("unknown", data=" ".join(left.split()))
 
 
+_TO_US = re.compile("[你妳您].*(?:[嗎?？]|什麼|甚麼|誰|怎麼)")
 LONGEST = 120
 """Only so many characters of a text are read: who asks does it within the first lines."""
 _LONGEST_NAME = 7
@@ -208,11 +215,11 @@ _LONGEST_NAME = 7
 
 
 def _own_place(text: str) -> tuple[str | None, str]:
-    """Whether it is about their own place, and the text without that."""
-    for kind, pattern in _OWN:
-        if match := pattern.search(text):
-            return kind, f"{text[: match.start()]} {text[match.end() :]}"
-    return None, text
+    """Which of their own places it is about, the first that is named, and the text without them."""
+    found = [(match.start(), kind) for kind, own in _OWN if (match := own.search(text))]
+    for _, own in _OWN:
+        text = own.sub(" ", text)
+    return (min(found)[1] if found else None), text
 
 
 def _places(text: str, rest: str, search: Callable[[str], Search], *, is_asked: bool) -> Search:

@@ -1,7 +1,7 @@
 """`POST /line/webhook`: what LINE calls. Its 200 leaves before any work begins.
 
 200: every event will be worked on · 400: not from LINE, or not what LINE sends · 413: too long
-· 503: no room for more events.
+· 503: the queue is full.
 """
 
 import logging
@@ -58,7 +58,7 @@ class WebhookEndpoint:
         if webhook.unreadable:
             self._metrics.events.labels("malformed").inc(webhook.unreadable)
             _log.warning("%d events of a webhook cannot be read", webhook.unreadable)
-        return (200, "OK") if self._workers.accept(webhook.events) else (503, "there is no room")
+        return (200, "OK") if self._workers.accept(webhook.events) else (503, "the queue is full")
 
 
 async def read_body(request: Request) -> bytes:

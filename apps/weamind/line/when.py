@@ -4,6 +4,7 @@ Nothing here reads a clock: the time is an argument.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 
@@ -11,6 +12,8 @@ _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _WEEKDAYS = "一二三四五六日"
 _SOON = timedelta(hours=3)
 _FEW_DAYS = 4
+_MOST_DAYS = 14
+_HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,17 @@ _TODAY_AND_TOMORROW = re.compile(
     r"今明(?:兩?[天日])?|今天[和跟與、到]明天|這兩天|today and tomorrow"
 )
 _WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六日1-7]|天(?!氣))(?!\d)")
+_SATURDAY = re.compile(r"(?<![a-z])(?:next |this |on )?(mon|tues|wednes|thurs|fri|satur|sun)day")
+_NO_WEEKDAY = (
+    "二[林水崙重仁]|三[峽重芝灣義星民地仙貂鶯]|四[湖草重四]|五[股結權分峰堵]|"
+    "六[龜甲腳福合張十堵]|日[月出落本]"
+)
+_MORE_WEEKDAYS = re.compile(rf"(?:[、和跟及]?週?(?!{_NO_WEEKDAY})[二三四五六日])+")
+"""五六日 after 週; 六 of 六龜 is none."""
 _DATE = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])(?:/|月)(3[01]|[12]\d|0?[1-9])(?!\d)[日號号]?")
+_LAST_DAY = re.compile(r"(3[01]|[12]\d|[1-9])(?![\d點:/月個小天人])[日號号]?")
+"""After a date and a dash."""
+_TO = re.compile(r"\s*(?:一?直?到|至|[-~–—])\s*")
 _DAY_OF_MONTH = re.compile(r"(?<![\d月/])(3[01]|[12]\d|[1-9])[號号](?!\S*[路線橋])")
 _RELATIVE = re.compile(
     "("
@@ -92,6 +105,12 @@ _PART = re.compile(
     "|".join(sorted([*_PARTS, *(each for each in _ALSO if len(each) > 1)], key=len, reverse=True))
 )
 _CLOCK = re.compile(r"(\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*點(半|鐘|整)?|(\d{1,2}):(\d{2})")
+_UNTIL = re.compile(rf"{_TO.pattern}({_PART.pattern})?\s*(?=\S)")
+_SHORT_RANGE = re.compile(
+    r"(?<![\d/月])(\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*[到至~-]"
+    r"(?=\s*(?:\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*點)"
+)
+"""The first hour of 三到五點."""
 _DIGITS = {name: number for number, name in enumerate("零一二三四五六七八九十")} | {
     "兩": 2, "十一": 11, "十二": 12,
 }  # fmt: skip
@@ -101,6 +120,8 @@ def find_when(text: str, now: datetime) -> tuple[When | None, str]:
     """What *text* says about the time, and the text without it. None: nothing."""
     text = re.sub("周|禮拜|礼拜|星期", "週", text)
     text = _FEAST.sub(lambda match: _FEASTS[match[0]], text)
+    text = _SATURDAY.sub(lambda match: _weekday_of(match[0], match[1]), text)
+    text = _SHORT_RANGE.sub(r"\1點到", text)
     for pattern, make in _WHOLE:
         if match := pattern.search(text):
             return make(now), _without(text, match)
@@ -122,20 +143,11 @@ def _soon(now: datetime) -> When:
     return When("接下來 3 小時", now, now + _SOON)
 
 
-def _few_days(now: datetime) -> When:
-    return When("接下來幾天", _midnight(now.date(), now), _midnight(now.date(), now, _FEW_DAYS))
-
-
-def _week(now: datetime) -> When:
-    return When("未來一週", _midnight(now.date(), now), _midnight(now.date(), now, 7))
-
-
-def _both(now: datetime) -> When:
-    return When("明後天", _midnight(now.date(), now, 1), _midnight(now.date(), now, 3))
-
-
-def _today_and_tomorrow(now: datetime) -> When:
-    return When("今明兩天", _midnight(now.date(), now), _midnight(now.date(), now, 2))
+def _days(label: str, first: int, count: int) -> Callable[[datetime], When]:
+    """*count* days, of which the first is *first* days from today."""
+    return lambda now: When(
+        label, _midnight(now.date(), now, first), _midnight(now.date(), now, first + count)
+    )
 
 
 def _next_week(now: datetime) -> When:
@@ -149,9 +161,10 @@ def _next_month(now: datetime) -> When:
 
 
 _WHOLE = (
-    (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _both),
-    (_TODAY_AND_TOMORROW, _today_and_tomorrow), (_NEXT_WEEK, _next_week),
-    (_NEXT_MONTH, _next_month), (_WEEK_WORDS, _week), (_FEW_WORDS, _few_days),
+    (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _days("明後天", 1, 2)),
+    (_TODAY_AND_TOMORROW, _days("今明兩天", 0, 2)), (_NEXT_WEEK, _next_week),
+    (_NEXT_MONTH, _next_month), (_WEEK_WORDS, _days("未來一週", 0, 7)),
+    (_FEW_WORDS, _days("接下來幾天", 0, _FEW_DAYS)),
 )  # fmt: skip
 
 
@@ -167,18 +180,47 @@ class _Days:
 
 
 def _find_days(text: str, now: datetime) -> tuple[_Days | None, str]:
+    """The day that is named first, up to the one that it leads to."""
     today = now.date()
-    if match := _WEEKEND.search(text):
-        return _weekend(match, today), _without(text, match)
-    if match := _WEEKDAY.search(text):
-        return _weekday(match, today), _without(text, match)
-    if match := _RELATIVE.search(text):
-        return _relative(match, today), _without(text, match)
-    if (match := _DATE.search(text)) and (found := _date(match, today)):
-        return found, _without(text, match)
-    if (match := _DAY_OF_MONTH.search(text)) and (found := _day_of_month(match, today)):
-        return found, _without(text, match)
+    found = [(match, make) for pattern, make in _DAY_WORDS if (match := pattern.search(text))]
+    for match, make in sorted(found, key=lambda each: each[0].start()):
+        if first := make(match, today):
+            days, end = _until(text, match.end(), first, today)
+            return days, f"{text[: match.start()]} {text[end:]}"
     return None, text
+
+
+def _until(text: str, at: int, first: _Days, today: date) -> tuple[_Days, int]:
+    """From *first* to the day that is named after it: 週五到週日, 11/18-20, 週六日."""
+    if "週" in first.label and (match := _MORE_WEEKDAYS.match(text, at)):
+        return _to(first, _weekday_after(first, match[0][-1])), match.end()
+    if (to := _TO.match(text, at)) is None:
+        return first, at
+    words = _DAY_WORDS + _AFTER_A_DATE if "/" in first.label else _DAY_WORDS
+    for pattern, make in words:
+        if match := pattern.match(text, to.end()):
+            found = (make(match, since) for since in (today, first.first))
+            later = [each for each in found if each and each.first > first.first]
+            return (_to(first, later[0]) if later else first), match.end()
+    return first, at
+
+
+def _to(first: _Days, last: _Days) -> _Days:
+    """Both, and what is between them; a part of the day is that of the first."""
+    count = (last.first - first.first).days + last.count
+    label = f"{first.label.strip()}到{last.label.strip()}"
+    return _Days(label, first.first, count) if count <= _MOST_DAYS else first
+
+
+def _weekday_after(first: _Days, name: str) -> _Days:
+    days = (_WEEKDAYS.index(name) - first.first.weekday()) % 7
+    return _Days(f"週{name}", first.first + timedelta(days=days))
+
+
+def _weekday_of(said: str, name: str) -> str:
+    """下週六, from next Saturday."""
+    number = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun").index(name)
+    return f" {'下' if said.startswith('next') else ''}週{_WEEKDAYS[number]} "
 
 
 def _weekend(match: re.Match[str], today: date) -> _Days:
@@ -233,6 +275,13 @@ def _next(day: int, months: list[tuple[int, int]], today: date) -> _Days | None:
     return None
 
 
+_DAY_WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], _Days | None]], ...] = (
+    (_WEEKEND, _weekend), (_WEEKDAY, _weekday), (_RELATIVE, _relative), (_DATE, _date),
+    (_DAY_OF_MONTH, _day_of_month),
+)  # fmt: skip
+_AFTER_A_DATE = ((_LAST_DAY, _day_of_month),)
+
+
 def _whole_days(days: _Days, now: datetime) -> When:
     start, end = _midnight(days.first, now), _midnight(days.first, now, days.count)
     return When(days.label, start, end)
@@ -243,18 +292,20 @@ def _whole_days(days: _Days, now: datetime) -> When:
 
 def _find_hours(text: str, days: _Days | None, now: datetime) -> tuple[When | None, str]:
     part, rest = days.part if days else None, text
-    if match := _PART.search(rest):
-        part, rest = _ALSO.get(match[0], match[0]), _without(rest, match)
     clock = _CLOCK.search(rest)
+    if (match := _PART.search(rest)) and not (clock and clock.start() < match.start()):
+        part, rest = _ALSO.get(match[0], match[0]), _without(rest, match)
+        clock = _CLOCK.search(rest)
     if clock and _is_hour(clock, has_context=bool(part or days)):
-        return _at(clock, part, days, now), _without(rest, clock)
+        until, end = _find_end(rest, clock.end())
+        found = _at(clock, until, part, days, now)
+        return found, f"{rest[: clock.start()]} {rest[end:]}"
     return (None if part is None else _part_of(part, days, now)), rest
 
 
 def _is_hour(clock: re.Match[str], *, has_context: bool) -> bool:
     """一點 alone may mean "a little"."""
-    hour = int(clock[3] or 0) if clock[3] else _number(clock[1])
-    return 0 <= hour <= 24 and (has_context or clock[1] != "一" or bool(clock[2]))
+    return _said(clock) <= _HOURS and (has_context or clock[1] != "一" or bool(clock[2]))
 
 
 def _number(word: str) -> int:
@@ -272,21 +323,63 @@ def _part_of(part: str, days: _Days | None, now: datetime) -> When:
     return When(label, _midnight(on.first, now) + first * _HOUR, end)
 
 
-def _at(clock: re.Match[str], part: str | None, days: _Days | None, now: datetime) -> When:
-    said = int(clock[3]) if clock[3] else _number(clock[1])
-    hour = _hour_of_day(said, part, is_exact=bool(clock[3]))
+_End = tuple[str | None, int]
+"""The part of the day, if it is named, and the hour, as they are said: 到下午五點."""
+
+
+def _find_end(text: str, at: int) -> tuple[_End | None, int]:
+    """Until when, and where that ends in *text*."""
+    to = _UNTIL.match(text, at)
+    clock = _CLOCK.match(text, to.end()) if to else None
+    if to is None or clock is None or _said(clock) > _HOURS:
+        return None, at
+    return (_ALSO.get(to[1], to[1]), _said(clock)), clock.end()
+
+
+def _said(clock: re.Match[str]) -> int:
+    return int(clock[3]) if clock[3] else _number(clock[1])
+
+
+def _at(
+    clock: re.Match[str], until: _End | None, part: str | None, days: _Days | None, now: datetime
+) -> When:
+    hour = _hour_of_day(_said(clock), part, is_exact=bool(clock[3]))
+    last = hour + 1 if until is None else _hour_after(hour, *until)
     on = days or _Days("今天", now.date())
-    start = _midnight(on.first, now) + hour * _HOUR
-    if days is None and start + _HOUR <= now:
-        on, start = _Days("明天", now.date() + _DAY), start + _DAY
-    shown = part or _part_at(hour)
-    return When(f"{on.label}{shown}{(hour - 1) % 12 + 1}點", start, start + _HOUR)
+    if days is None and _midnight(on.first, now) + last * _HOUR <= now:
+        on = _Days("明天", now.date() + _DAY)
+    midnight, shown = _midnight(on.first, now), part or _part_at(hour)
+    end = "" if until is None else f"到{_shown_after(shown, last)}"
+    return When(
+        f"{on.label}{shown}{_of_twelve(hour)}點{end}",
+        midnight + hour * _HOUR,
+        midnight + last * _HOUR,
+    )
+
+
+def _hour_after(hour: int, part: str | None, said: int) -> int:
+    """三點到五點, 晚上10點到2點: without a part of the day, the next one that it can be."""
+    if part is None and said <= _HOURS // 2:
+        return hour + ((said - hour) % 12 or 12)
+    last = _hour_of_day(said, part, is_exact=part is None)
+    return hour + 1 if last == hour else last if last > hour else last + _HOURS
+
+
+def _shown_after(part: str, hour: int) -> str:
+    named = _part_at(hour if hour == _HOURS else hour % _HOURS)
+    return f"{'' if named == part else named}{_of_twelve(hour)}點"
+
+
+def _of_twelve(hour: int) -> int:
+    return (hour - 1) % 12 + 1
 
 
 def _hour_of_day(said: int, part: str | None, *, is_exact: bool) -> int:
+    if part in ("晚上", "半夜") and said == 12:
+        return _HOURS
     if part in ("下午", "傍晚", "晚上") or (part == "中午" and said < 11):
         return said + 12 if said < 12 else said
-    if part in ("半夜", "凌晨") and said == 12:
+    if part == "凌晨" and said == 12:
         return 0
     if part is None and not is_exact and 1 <= said <= 5:  # 三點 is in the afternoon
         return said + 12

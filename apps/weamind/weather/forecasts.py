@@ -40,7 +40,7 @@ class Forecasts:
         stale: float = 900.0,
         keep: float = 6 * 3600.0,
         rest: float = 10.0,
-        patience: float = 4.0,
+        wait: float = 4.0,
     ) -> None:
         """*dibs*, *provider* and *hazards* stay the caller's, to be closed by it.
 
@@ -48,11 +48,11 @@ class Forecasts:
         *ttl*: how long a forecast is fresh; None: what the provider says; 0: nothing is kept.
         *stale*: how much longer it is served while it is refreshed. *keep*: how long the last one
         known may stand in. *rest*: how long a failure spares the provider the next question about
-        the same place. *patience*: how long anybody waits.
+        the same place. *wait*: how long anybody waits.
         """
         self._provider = provider
         self._hazards = hazards
-        self._patience = patience
+        self._wait = wait
         self._limited_until = 0.0
         self._ttl = provider.fresh_for if ttl is None else ttl
         self._fresh = dibs.cached(
@@ -63,7 +63,7 @@ class Forecasts:
             negative_ttl=rest,
             lock_ttl=_LOCK_TTL,
             load_timeout=_LOAD_TIMEOUT,
-            wait=patience,
+            wait=wait,
             on_outage="open",
             type=Forecast,
         )(self._load)
@@ -91,7 +91,7 @@ class Forecasts:
         if not self._ttl:
             return await self._provider.fetch(place)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._wait):
                 return await self._fresh(place)
         except WeatherUnavailable as error:
             failure = error

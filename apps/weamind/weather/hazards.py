@@ -44,15 +44,15 @@ class Hazards:
         *,
         base_url: str = BASE_URL,
         deadline: float = DEADLINE,
-        patience: float = 2.0,
+        wait: float = 2.0,
         strict_tls: bool = False,
     ) -> None:
-        """*patience*: how long a forecast waits for them. ValueError: no key. Nothing connects yet.
+        """*wait*: how long a forecast waits for them. ValueError: no key. Nothing connects yet.
 
         *dibs* stays the caller's.
         """
         self._key = checked_key(key)
-        self._patience = patience
+        self._wait = wait
         tls = tls_context(strict=strict_tls)
         self._downloads = Downloads(NAME, base_url, deadline=deadline, tls=tls)
         self._bulletin = dibs.cached(
@@ -67,7 +67,7 @@ class Hazards:
         if place.is_off_the_map:
             return ()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._wait):
                 bulletin = await self._bulletin()
         except (WeatherUnavailable, TimeoutError, Unavailable):
             return ()

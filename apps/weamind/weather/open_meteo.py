@@ -91,8 +91,8 @@ class OpenMeteo:
         ValueError: an address or the deadline cannot be used. Nothing connects yet.
         """
         self._downloads = Downloads(NAME, base_url, deadline=deadline)
-        patience = min(deadline, _AIR_DEADLINE)
-        self._air = Downloads(NAME, air_url, deadline=patience) if air_url else None
+        shorter = min(deadline, _AIR_DEADLINE)
+        self._air = Downloads(NAME, air_url, deadline=shorter) if air_url else None
         self._clock = clock
 
     async def fetch(self, place: Place) -> Forecast:

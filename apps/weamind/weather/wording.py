@@ -46,7 +46,7 @@ def forecast_text(forecast: Forecast, *, now: datetime) -> str:
 
 
 def summary(forecast: Forecast, *, now: datetime) -> str:
-    """The answer in a breath: for notifications, and for ears."""
+    """The answer in one sentence: for notifications, and for screen readers."""
     sentences = [
         f"{forecast.place_name} {headline(forecast, now)}",
         *_warned(forecast, now),

@@ -108,7 +108,7 @@ class AsyncBatches:
             due[item] = ALWAYS
 
     def _keep_fresh(self, many: ManyRequest, due: dict[Any, bytes]) -> None:
-        """Where values are old, or soon will be, one load refreshes them behind the caller."""
+        """Where values are old, or soon will be, one load refreshes them in the background."""
         requests = [self.alone(many, item) for item in due]
         self._refresher.refresh_all(requests, functools.partial(self._refresh, many, due))
 

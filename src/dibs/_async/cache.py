@@ -1,4 +1,4 @@
-"""Cache-first reading: one loads, everyone reads."""
+"""Getting cached values: from memory, from the store, or by a load that all callers share."""
 
 import functools
 import random
@@ -108,7 +108,7 @@ class AsyncCache:
                         self._keep_fresh(LoadRequest(keys, function, args, kwargs), reading)
                     return reading.value
         request = LoadRequest(keys, function, args, kwargs)
-        return await self._fly(request, memory.flights, came, force=False)
+        return await self._join_or_start(request, memory.flights, came, force=False)
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item: one read, one load for those that are missing. Not of all of
@@ -119,7 +119,7 @@ class AsyncCache:
         error: Exception | None = None
         for item, answer in (await self._batches.load(many, missing)).items():
             try:
-                found[item] = await self._landed(many, item, answer, came)
+                found[item] = await self._value_of(many, item, answer, came)
             except Absent:
                 pass
             except Exception as failed:
@@ -128,7 +128,7 @@ class AsyncCache:
             raise error
         return {item: found[item] for item in many.keys if item in found}
 
-    async def _landed(
+    async def _value_of(
         self, many: ManyRequest, item: Any, answer: Answer | Exception | None, came: float
     ) -> Any:
         """The value of one item. None: the load was somebody else's, or is too old."""
@@ -136,13 +136,13 @@ class AsyncCache:
             raise answer
         if answer is not None:
             return answer.value
-        return await self._fly(
+        return await self._join_or_start(
             self._batches.alone(many, item), self._memory.flights, came, force=False
         )
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return await self._fly(request, self._memory.refreshes, monotonic(), force=True)
+        return await self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found | None:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
@@ -235,7 +235,7 @@ class AsyncCache:
         return await self._store.ask(request, now)
 
     def _keep_fresh(self, request: LoadRequest, reading: Reading) -> None:
-        """Where a value is old, or soon will be, somebody refreshes it behind the caller."""
+        """Where a value is old, or soon will be, it is refreshed in the background."""
         if request.keys.key in self._memory.flights:
             return
         if reading.state == "stale":
@@ -245,10 +245,10 @@ class AsyncCache:
 
     # ---- flights
 
-    async def _fly(
+    async def _join_or_start(
         self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
-        """Join the flight of this key, or take off: one contender in this process."""
+        """Join the flight of this key, or start one: one contender in this process."""
         while True:
             flight, is_ours = self._flight_of(request, flights, came, force=force)
             if is_ours:
@@ -315,7 +315,7 @@ class AsyncCache:
             except Outage as outage:
                 return await self._loader.load_unguarded(request, outage)
             if reading.won and reading.state == "stale" and not force:
-                return await self._lead_behind(request, token, reading, asked)
+                return await self._lead_in_background(request, token, reading, asked)
             if reading.won:
                 self._events.emit("reelected" if waited else "miss", request.keys.name)
                 return await self._loader.lead(request, token, reading)
@@ -354,10 +354,10 @@ class AsyncCache:
         else:
             await follow()
 
-    async def _lead_behind(
+    async def _lead_in_background(
         self, request: LoadRequest, token: bytes, reading: Reading, asked: float
     ) -> Answer:
-        """The old value, while it is loaded behind its readers; or the new one, if they wait."""
+        """The old value, while it is loaded in the background; or the new one, if callers wait."""
         load = self._refresher.lead(request, token, reading)
         if load is not None and request.options.stale_after:
             await load.ended.wait(request.options.stale_after)

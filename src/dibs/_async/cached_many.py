@@ -40,7 +40,7 @@ class AsyncCachedMany(Generic[P, T]):
         self._settings = settings
         self._template = ItemTemplate(template, function)
         self._options = options
-        self._tags_of = [self._template.beside(tag) for tag in tags]
+        self._tags_of = [self._template.for_items(tag) for tag in tags]
         fields = fields_of(template)
         self._is_placed_by_key = all(field in fields for tag in tags for field in fields_of(tag))
         self._keys: dict[str, CacheKeys] = {}

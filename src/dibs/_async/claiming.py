@@ -1,4 +1,4 @@
-"""Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
+"""Claiming a submission, the `with` block around it, and functions whose calls are claimed."""
 
 import functools
 from collections.abc import Callable, Coroutine
@@ -16,7 +16,7 @@ from .._core.once import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
-    judge,
+    answer_duplicate,
     read_claim,
     read_record,
     running_record,
@@ -125,7 +125,7 @@ async def _ask(leases: AsyncLeases, submission: Submission) -> Outcome:
             found = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             found = outcome
-    return judge(options, call, seen, found, time())
+    return answer_duplicate(options, call, seen, found, time())
 
 
 async def _resume(
@@ -137,14 +137,14 @@ async def _resume(
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
         found = read_record(outcome.value, outcome.left)
-        return judge(options, call, NO_PAYLOAD, found, time())
+        return answer_duplicate(options, call, NO_PAYLOAD, found, time())
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
 
 
 async def _wait(leases: AsyncLeases, submission: Submission, running: Duplicate) -> Outcome:
-    """What comes of it at the end of the first one, or of our patience (*running*)."""
+    """The outcome when the first one has ended, or when `wait` is over (*running*)."""
 
     async def attempt(call: HoldCall) -> Outcome | Holding:
         outcome = await _ask(leases, submission)
@@ -182,7 +182,7 @@ class AsyncClaiming:
             raise UsageError(_IN_USE)
         claim = self._given or await self.take()
         self._given = None
-        if self._claim is not None:  # somebody was quicker, with this very object
+        if self._claim is not None:  # another task or thread entered the same object first
             claim.release()
             await claim.finish()
             raise UsageError(_IN_USE)
@@ -203,7 +203,7 @@ class AsyncClaiming:
         try:
             await claim.fail()
         except Exception as failure:
-            # The body's own exception must reach the caller; this one rides along.
+            # The body's own exception must reach the caller; this one is added as a note.
             error.add_note(f"dibs could not end the claim on {claim.name}: {failure}")
 
 

@@ -14,13 +14,13 @@ from .._core.entries import (
     proof_in,
     read_time,
     token_hint,
-    with_neighbours,
+    with_companions,
 )
 from .._core.inspection import (
     Outcome,
     Page,
     ServerFacts,
-    beside_request,
+    companions_request,
     discard_request,
     is_cut,
     length_request,
@@ -143,13 +143,13 @@ class AsyncInspector:
         data = expand(self._namespace, key)
         try:
             now, _ = await self._store.opened()
-            neighbours = await self._store.transport.send(
-                beside_request(self._namespace, data), now
+            companions = await self._store.transport.send(
+                companions_request(self._namespace, data), now
             )
-            entries = await self._entries([data], read_time(neighbours[0]))
+            entries = await self._entries([data], read_time(companions[0]))
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
-        return with_neighbours(entries[0], neighbours) if entries else None
+        return with_companions(entries[0], companions) if entries else None
 
     # ---- freeing
 
@@ -196,7 +196,7 @@ class AsyncInspector:
     # ---- the server
 
     def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """A function that sends one command about *key*: the floor of `dibs bench`."""
+        """A function that sends one command about *key*: the baseline of `dibs bench`."""
         data = expand(self._namespace, key)
         request = Request(pack(name, data, *words), 1, data)
 

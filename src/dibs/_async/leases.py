@@ -39,7 +39,7 @@ NOT_OURS = cause_for("taken")
 _SWEEP = 128
 """How many entries there may be before they are looked through for old ones."""
 _UNCONFIRMED = 1.0
-"""After how many seconds without a word from the store an entry that refuses others is checked."""
+"""After how many seconds without a reply of the store an entry that refuses others is checked."""
 
 
 class AsyncLeases:
@@ -251,7 +251,7 @@ class AsyncLeases:
             reply = await store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = await store.check_reply(request, reply, now)
-            if left:  # what was left has been left, even by one who had given up hope
+            if left:  # it was stored, also if the lease had been taken for lost
                 given = read_complete(reply, lease.token, left)
             else:
                 given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost

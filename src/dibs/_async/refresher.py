@@ -1,4 +1,4 @@
-"""Refreshing a value behind its readers: one load of a key at a time in this process."""
+"""Refreshing values in the background: one load of a key at a time in this process."""
 
 import functools
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from .._events import EventSink
 from .._tasks import BackgroundTasks, Guard, Signal, monotonic
 from .leases import AsyncLeases
 from .loader import AsyncLoader
-from .spans import work_behind
+from .spans import work_in_background
 
 _TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
 _MOST_KEYS = 50_000
@@ -18,7 +18,7 @@ _MOST_KEYS = 50_000
 
 
 class BackgroundLoad:
-    """A load behind its readers: whether it has ended, and with what."""
+    """A load in the background: whether it has ended, and with what."""
 
     def __init__(self) -> None:
         self.ended = Signal()
@@ -121,9 +121,9 @@ class AsyncRefresher:
         return False
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        """Start it beside the callers; in a trace of its own."""
+        """Start it in the background; in a trace of its own."""
         if self._events.tracers:
-            work = functools.partial(work_behind, self._events, self._events.origins(), work)
+            work = functools.partial(work_in_background, self._events, self._events.origins(), work)
         return self._tasks.spawn(work)
 
     async def _claim(self, request: LoadRequest, *, force: bool) -> None:

@@ -227,11 +227,11 @@ async def follow_in_span(
     await _work(events.span("wait", name), follow, "followed")
 
 
-async def work_behind(
+async def work_in_background(
     events: EventSink, origins: Origins, work: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Do *work*, in a thread or task of its own: its spans begin a trace, linked to *origins*."""
-    events.begin_behind(origins)
+    events.begin_in_background(origins)
     return await work()
 
 
@@ -239,5 +239,5 @@ async def run_in_span(
     events: EventSink, name: str, work: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """A run of a scheduled function: a trace of its own."""
-    events.begin_behind(events.origins())
+    events.begin_in_background(events.origins())
     return await _work(events.span("run", name), work, "finished")

@@ -29,10 +29,11 @@ class AsyncQueue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
     The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
-    where the one before left off, without asking again.
+    where the one before left off, without asking again. So all of them have the same limit.
     """
 
-    def __init__(self, guard: AbstractContextManager[Any]) -> None:
+    def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
+        self.limit = limit
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
         self._guard = guard
@@ -96,7 +97,8 @@ class AsyncWaiters:
 
     def open(self) -> None:
         """Begin with nobody waiting; again in a forked child."""
-        self.queues: dict[bytes, AsyncQueue] = {}
+        self.queues: dict[bytes, list[AsyncQueue]] = {}
+        """Key → its queue; several, if some who wait have another limit than others."""
         self.guard = Guard()
         self._loop: object = None
 
@@ -106,7 +108,7 @@ class AsyncWaiters:
         """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
         deadline = monotonic() + call.options.wait
         turn = Signal()
-        queue = self._join(call.key, turn)
+        queue = self._join(call, turn)
         try:
             await self._until_first(queue, turn, deadline)
             if monotonic() >= deadline and queue.holding is not None:
@@ -117,24 +119,25 @@ class AsyncWaiters:
 
     def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
-        queue = self.queues.get(key)
-        if queue is not None:
+        for queue in list(self.queues.get(key, ())):
             queue.wake()
 
     def wake_all(self) -> None:
         """Everybody looks for themselves."""
-        for queue in list(self.queues.values()):
-            queue.wake()
+        for key in list(self.queues):
+            self.wake_next(key)
 
-    def _join(self, key: bytes, turn: Signal) -> AsyncQueue:
-        loop = current_loop()
+    def _join(self, call: HoldCall, turn: Signal) -> AsyncQueue:
+        loop, limit = current_loop(), call.options.limit
         with self.guard:
             if loop is not self._loop:
                 # Whoever waits in these queues does so in a loop that was closed.
                 self._loop, self.queues = loop, {}
-            queue = self.queues.get(key)
+            queues = self.queues.setdefault(call.key, [])
+            queue = next((each for each in queues if each.limit == limit), None)
             if queue is None:
-                queue = self.queues[key] = AsyncQueue(self.guard)
+                queue = AsyncQueue(self.guard, limit)
+                queues.append(queue)
             queue.turns.append(turn)
             return queue
 
@@ -144,12 +147,15 @@ class AsyncWaiters:
             if queue.turns:
                 queue.turns[0].set()
                 return
-            if self.queues.get(key) is queue:
-                self.queues.pop(key, None)
+            queues = self.queues.get(key, [])
+            if queue in queues:
+                queues.remove(queue)
+                if not queues:
+                    del self.queues[key]
         self._store.transport.unwatch(key, queue.wake)
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, deadline: float) -> None:
-        """Until it is our turn to contend, or patience ends."""
+        """Until it is our turn to contend, or `wait` is over."""
         while queue.turns[0] is not turn:
             turn.clear()
             if queue.turns[0] is turn:

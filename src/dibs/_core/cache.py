@@ -10,7 +10,7 @@ from .cache_options import CacheOptions
 from .causes import cause_for
 from .codec import FAILURE, MARK, NO_VALUE, mark, unframe
 from .engine import run_script, run_whole_script
-from .keys import beside, expand
+from .keys import companion_key, expand
 from .options import Settings
 from .request import SIZE, Reply, Request, pack
 from .tags import UNTAGGED, Versions, tag_keys
@@ -66,7 +66,7 @@ def cache_keys(
 
 def lock_of(namespace: str, key: bytes) -> bytes:
     """The key that is locked during a load, if the caller names no other."""
-    return beside(f"{namespace}lock:".encode(), key)
+    return companion_key(f"{namespace}lock:".encode(), key)
 
 
 class LoadRequest(NamedTuple):

@@ -50,7 +50,7 @@ class CacheKeywords(TypedDict, total=False):
 
 
 class CacheOptions:
-    """How a value is kept. UsageError: one of the options makes no sense."""
+    """How a value is kept. UsageError: an option is invalid."""
 
     def __init__(
         self,

@@ -43,17 +43,18 @@ _AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
 """What is needed once a permit is taken; without the others of its script none is."""
 _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
 
-Use = Literal["renew", "complete", "load", "fence", "limit"]
+Use = Literal["renew", "complete", "load", "tag", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
     "load": ("cache a value", ("EVAL", "GET", "DEL", "PTTL")),
+    "tag": ("cache a value with tags", ("EVAL", "GET", "PEXPIRE")),
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "fence", "limit")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
@@ -206,7 +207,8 @@ class Negotiation:
     """Which dialect to try next: RESP3, or RESP2 for a server that does not know HELLO.
 
     Nothing is concluded from one connection that closes: a server that crashes does that, too.
-    Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while.
+    Only where RESP2 works after RESP3 was refused, or closed twice, it is used for a while. And
+    where RESP3 has worked a while ago, a connection that closes has nothing to do with it.
     """
 
     LASTS = 60.0
@@ -222,9 +224,14 @@ class Negotiation:
         self._until = 0.0
         self._known = RESP3
         self._at_scripts = 0
+        self._resp3_until = 0.0
+        self._knows_resp3 = False
+        self._has_worked = False
+        self._has_no_alert = False
 
     def first(self, now: float) -> Dialect:
         """What to begin with."""
+        self._knows_resp3 = now < self._resp3_until
         return self._known if now < self._until else RESP3
 
     def after(
@@ -242,13 +249,30 @@ class Negotiation:
         closed = closed and not at_script
         if refused and dialect.protocol == 3:
             return RESP2
+        if closed and dialect == RESP3_AGAIN and self._knows_resp3:
+            return None
         if closed and dialect != PLAIN_AGAIN:
             return RESP3_AGAIN if dialect == RESP3 else PLAIN_AGAIN if dialect.plain else PLAIN
         self._until = 0.0
         return None
 
+    @property
+    def may_have_alert(self) -> bool:
+        """Whether to look for the reason, after the server has closed every connection.
+
+        Not after a connection has worked: then it is an outage, whatever the reason.
+        """
+        return not self._has_worked and not self._has_no_alert
+
+    def has_no_alert(self) -> None:
+        """The server gives no reason. Nobody waits for one again."""
+        self._has_no_alert = True
+
     def worked(self, dialect: Dialect, now: float) -> None:
         """A connection was opened so."""
         self._at_scripts = 0
+        self._has_worked = True
+        if dialect.protocol == 3:
+            self._resp3_until = now + self.LASTS
         if dialect.protocol == 2 and now >= self._until:
             self._known, self._until = dialect._replace(again=False), now + self.LASTS

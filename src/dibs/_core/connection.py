@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import Cause
 from .breaker import Breaker, Outage
 from .causes import code_of_reply
+from .fallback import by_script
 from .request import ErrorReply, Reply, Request
 
 SLICES = 16
@@ -26,8 +27,27 @@ MOST_LOSSES = 3
 
 Not how many break in all: a proxy that restarts ends the connections of all threads at once.
 """
+MOST_CLOSED = 8
+"""How many attempts in a row may end with a closed connection before it is an outage."""
+_PAUSE = 0.005
+_BYTES_PER_SECOND = 50_000_000
+"""How fast a server processes a request at least. While it does, it answers nobody."""
 MOST_UNDELIVERED = 10_000
 """Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
+
+
+def pause_after(closed: int) -> float:
+    """Seconds until the next attempt to open a connection, after *closed* of them were closed.
+
+    All of them together are shorter than the default budget. They differ, so that they do not keep
+    step with somebody who ends connections at regular intervals.
+    """
+    return _PAUSE * closed
+
+
+def allowance(size: int) -> float:
+    """The seconds of silence that a request of *size* bytes may cost beyond the budget."""
+    return size / _BYTES_PER_SECOND
 
 
 class TimeLimit:
@@ -38,10 +58,10 @@ class TimeLimit:
     about the server.
     """
 
-    __slots__ = ("_limit", "counted", "slice")
+    __slots__ = ("_base", "_limit", "counted", "slice")
 
     def __init__(self, limit: float) -> None:
-        self._limit = limit
+        self._base = self._limit = limit
         self.slice = limit / SLICES
         """How long to wait before the next look, in seconds."""
         self.counted = 0.0
@@ -56,9 +76,10 @@ class TimeLimit:
         """True: half of the limit is used up."""
         return self.counted >= self._limit / 2 - self.slice / 2
 
-    def reset(self) -> None:
-        """Something came: the limit starts anew."""
+    def reset(self, more: float = 0.0) -> None:
+        """Something came: the limit starts anew, *more* seconds longer than it was made."""
         self.counted = 0.0
+        self._limit = self._base + more
 
 
 # ---- what must still be delivered
@@ -89,17 +110,21 @@ class Outbox:
         self._requests.extendleft(reversed(requests))
 
 
-def is_unserved(reply: Reply) -> bool:
-    """True: the server could not do it now (BUSY, LOADING …). It is worth sending again."""
-    return isinstance(reply, ErrorReply) and code_of_reply(str(reply)) is not None
+def undelivered(request: Request, reply: Reply) -> Request | None:
+    """What is worth sending again after *reply*: the server could not do it now (BUSY, LOADING …),
+    or lacks the command, and is given a script. None: nothing."""
+    if not isinstance(reply, ErrorReply):
+        return None
+    return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
 
 
 def unserved(requests: list[Request], reply: Any) -> list[Request]:
-    """Those that the server could not serve, by its *reply* to all of them together."""
+    """What is to be sent again of *requests*, by the server's *reply* to all of them together."""
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
     pairs = zip(requests, ends, strict=True)
-    return [request for request, end in pairs if is_unserved(replies[end - 1])]
+    again = [undelivered(request, replies[end - 1]) for request, end in pairs]
+    return [request for request in again if request is not None]
 
 
 # ---- one server

@@ -1,9 +1,10 @@
 """What a server (or a proxy before it) can do, and which scripts it is given.
 
-The ladder: take a key by `SET NX GET` (7.0) or by script; give it back by `DELEX … IFEQ`
-(Redis 8.4, Valkey 9.2), `DELIFEQ` (Valkey 9.0) or by script; keep it by `SET … IFEQ` or by script.
+The newest way that a server has is used: take a key by `SET NX GET` (7.0) or by script; give it
+back by `DELEX … IFEQ` (Redis 8.4, Valkey 9.2), `DELIFEQ` (Valkey 9.0) or by script; keep it by
+`SET … IFEQ` or by script.
 A script goes by EVALSHA, and whole by EVAL where the server does not know it, or has no EVALSHA.
-`capabilities.py` finds out where on the ladder a server stands.
+`capabilities.py` finds out which of them a server has.
 """
 
 import hashlib

@@ -257,8 +257,8 @@ def _age(since: float, now: float) -> float | None:
     return max(now - since, 0.0) if since > 0 and now > 0 else None
 
 
-def with_neighbours(entry: Entry, replies: list[Reply]) -> Entry:
-    """*entry* with its fence and who loads it, from the replies to `beside_request`."""
+def with_companions(entry: Entry, replies: list[Reply]) -> Entry:
+    """*entry* with its fence and who loads it, from the replies to `companions_request`."""
     _, fence, lock = replies
     number = int(fence) if isinstance(fence, bytes) and fence.isdigit() else entry.fence
     loading = holder_in(lock) if entry.kind == "cached" else None

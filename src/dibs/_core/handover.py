@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .engine import run_script, run_whole_script
-from .keys import beside
+from .keys import companion_key
 from .lease import FENCE_LIFE, secret_of
 from .options import HoldOptions
 from .request import Reply, Request
@@ -67,7 +67,7 @@ def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes
     new, _, holder = token.partition(b"@")
     keys, life_ms = [key], 0
     if options.fence_prefix is not None:
-        keys, life_ms = [key, beside(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
+        keys, life_ms = [key, companion_key(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
     words = (secret, new, holder, options.ttl_ms, life_ms)
     return Request(run_script("hold_resume", keys, *words), 1, key)
 

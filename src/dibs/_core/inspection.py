@@ -11,7 +11,7 @@ from ..errors import UsageError
 from .cache import lock_of
 from .engine import Engine, run_whole_script
 from .entries import HEAD, Entry, proof_in, read_time
-from .keys import beside, is_text
+from .keys import companion_key, is_text
 from .lease import release_request, secret_of
 from .request import Reply, Request, pack
 
@@ -112,9 +112,9 @@ def length_request(key: bytes) -> Request:
     return Request(pack("STRLEN", key), 1, key)
 
 
-def beside_request(namespace: str, key: bytes) -> Request:
+def companions_request(namespace: str, key: bytes) -> Request:
     """What lives beside a key: its fence, and the lock of its load; and the server's clock."""
-    fence, lock = beside(f"{namespace}fence:".encode(), key), lock_of(namespace, key)
+    fence, lock = companion_key(f"{namespace}fence:".encode(), key), lock_of(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
     return Request(words, 3, key)
 

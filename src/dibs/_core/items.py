@@ -29,7 +29,7 @@ class ItemTemplate:
         self._of_one = _of_one(function, self.parameter, self._item)
         self._key_of = Template(text, self._of_one)
 
-    def beside(self, text: str) -> Template:
+    def for_items(self, text: str) -> Template:
         """Another template for the same items; called with `of_item`."""
         return Template(text, self._of_one)
 

@@ -99,7 +99,7 @@ def hash_tag(key: bytes) -> bytes | None:
     return tag if opened and closed and tag else None
 
 
-def beside(prefix: bytes, key: bytes) -> bytes:
+def companion_key(prefix: bytes, key: bytes) -> bytes:
     """A second key in the same cluster slot: `fence:{key}`. *prefix* has no `{` or a whole tag."""
     if hash_tag(key) is not None:
         return prefix + key

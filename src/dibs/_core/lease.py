@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from ..errors import UsageError
 from .causes import code_of_reply
 from .engine import Engine, run_script, run_whole_script
-from .keys import beside, public_name
+from .keys import companion_key, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
@@ -167,7 +167,7 @@ def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Requ
     *prefix*: what the key that counts them begins with.
     """
     life_ms = int(FENCE_LIFE * 1000)
-    fence_key = beside(prefix, key)
+    fence_key = companion_key(prefix, key)
     script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 
@@ -337,12 +337,17 @@ _DENIED = (
 )
 
 
+ANOTHER_TYPE = (
+    "the key holds a value of another type (or is held with and without limit=); "
+    "choose another key or namespace"
+)
+
+
 def mistake(error: ErrorReply) -> UsageError:
     """The sentence for an error that asking again cannot solve."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
-        said = "the key holds a value of another type (or is held with and without limit=)"
-        return UsageError(f"{said}; choose another key or namespace")
+        return UsageError(ANOTHER_TYPE)
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):

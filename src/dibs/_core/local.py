@@ -1,4 +1,4 @@
-"""A bounded memory of values in this process, true because every doubt empties it."""
+"""A bounded in-process cache: a value is dropped as soon as it may have changed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

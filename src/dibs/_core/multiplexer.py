@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
 from .breaker import Outage
-from .connection import MOST_LOSSES, Circuit, Next, TimeLimit, is_unserved
+from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, undelivered
 from .request import Channel, Pending, Request, fail, is_wanted, repeated
 
 
@@ -28,8 +28,9 @@ class Redelivery:
 
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
-        if is_unserved(result):
-            self._send_again(self._request)
+        again = undelivered(self._request, result)
+        if again is not None:
+            self._send_again(again)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Nothing: what must be delivered is in the outbox."""
@@ -110,8 +111,8 @@ class Multiplexer(Circuit, Generic[C]):
 
     def _watch(self, channel: C | None) -> None:
         """Count the silence from now on."""
-        self._silence.reset()
         head = None if channel is None else channel.head
+        self._silence.reset(0.0 if head is None else allowance(len(head[1].payload)))
         if channel is not None and head is not self._seen:
             self._end = channel.written
         self._seen = head
@@ -144,7 +145,7 @@ class Multiplexer(Circuit, Generic[C]):
     def failed_to_open(self, *, was_closed: bool = False) -> Next:
         """A connection could not be opened. *was_closed*: the server closed it; try again first."""
         self._failures += 1
-        if was_closed and self._failures < MOST_LOSSES:
+        if was_closed and self._failures < MOST_CLOSED:
             return Next.NOTHING
         return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
 

@@ -134,10 +134,10 @@ def since_in(running: bytes) -> float:
     return _words(running)[2]
 
 
-def judge(
+def answer_duplicate(
     options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim, now: float
 ) -> Replay | Duplicate | Mismatch:
-    """What the second one gets. *now*: the wall clock."""
+    """The answer to a second submission. *now*: the wall clock."""
     if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
         return Mismatch(call.text, call.name)
     if options.after == "replay" and found.result.startswith(options.head):

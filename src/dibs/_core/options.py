@@ -90,7 +90,7 @@ class HoldKeywords(TryHoldKeywords, total=False):
 
 
 class HoldOptions:
-    """How a key is held. UsageError: one of the options makes no sense."""
+    """How a key is held. UsageError: an option is invalid."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ def _limit(limit: object) -> int:
 
 
 def check_hold(options: HoldKeywords) -> None:
-    """UsageError: an option of `hold` makes no sense. TypeError: there is no such option."""
+    """UsageError: an option of `hold` is invalid. TypeError: there is no such option."""
     HoldOptions(Settings("", "open"), **options)
 
 
@@ -182,7 +182,7 @@ class ClaimKeywords(TypedDict, total=False):
 
 
 class ClaimOptions:
-    """What a claim means. UsageError: one of the options makes no sense."""
+    """What a claim means. UsageError: an option is invalid."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class ClaimOptions:
         self.head: Final = head_of(self.codec)
         """How results begin that we can read."""
         self.window: Final = seconds(window, "window")
-        # A crash must not block the key for longer than the window; short windows need some air.
+        # A crash must not block the key for longer than the window, or 1 s for a shorter one.
         usual = min(max(self.window, 1.0), LEASE)
         self.lease: Final = usual if lease is None else seconds(lease, "lease")
         self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
@@ -252,7 +252,7 @@ class Remembered(Generic[Made]):
         """TypeError: also where a keyword cannot be remembered. Calling the object tells."""
 
     def __call__(self, keywords: Any) -> Made:
-        """UsageError: an option makes no sense. TypeError: the verb has no such option."""
+        """UsageError: an option is invalid. TypeError: the verb has no such option."""
         try:
             return self.remembered(**keywords)
         except TypeError:  # perhaps only because something in it cannot be remembered

@@ -8,7 +8,7 @@ import functools
 import math
 
 from .engine import Engine, run_script, run_whole_script
-from .keys import beside
+from .keys import companion_key
 from .lease import (
     FENCE_LIFE,
     WON,
@@ -47,7 +47,7 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
     key, options = call.key, call.options
     limit = options.limit or 1
     if options.fence_prefix is not None:
-        keys = [key, beside(options.fence_prefix, key)]
+        keys = [key, companion_key(options.fence_prefix, key)]
         words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]

@@ -5,7 +5,7 @@ many tasks share, a request is pending until its replies have come: in order.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ class Request:
 
 
 class ErrorReply(Exception):
-    """The server said no. It is a value, not raised: one bad reply must not hide its neighbours."""
+    """An error reply. It is a value, not raised: one error must not hide the other replies."""
 
     @property
     def code(self) -> str:
@@ -71,6 +71,26 @@ def pack(*words: bytes | str | int) -> bytes:
         data = word if isinstance(word, bytes) else str(word).encode()
         parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
     return b"".join(parts)
+
+
+def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The commands in a write, each as the wire wants it, and its words."""
+    start = 0
+    while start < len(payload):
+        number, at = _number(payload, start)
+        words: list[bytes] = []
+        for _ in range(number):
+            size, at = _number(payload, at)
+            words.append(payload[at : at + size])
+            at += size + 2
+        yield payload[start:at], words
+        start = at
+
+
+def _number(payload: bytes, at: int) -> tuple[int, int]:
+    """The number behind `*` or `$`, and where the line after it begins."""
+    end = payload.index(b"\r\n", at)
+    return int(payload[at + 1 : end]), end + 2
 
 
 def together(requests: list[Request]) -> Request:
@@ -190,7 +210,7 @@ class Channel:
 
     def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
         """Hand out all replies that are complete. IndexError: a reply to nothing."""
-        # The hottest loop of all, hence in one piece.
+        # This runs for every reply, hence in one piece.
         queue, got = self.queue, self._got
         self.has_received = True
         before = len(queue)

@@ -180,7 +180,7 @@ class ScheduleKeywords(TypedDict, total=False):
 
 
 class ScheduleOptions:
-    """How a function is scheduled. UsageError: one of the options makes no sense."""
+    """How a function is scheduled. UsageError: an option is invalid."""
 
     def __init__(
         self,

@@ -2,12 +2,12 @@
 
 import functools
 from binascii import crc_hqx
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .breaker import Outage
 from .connection import Outbox
-from .request import ErrorReply, Reply, Request, pack
+from .request import ErrorReply, Reply, Request, commands_in, pack
 
 SLOTS = 16384
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
@@ -105,7 +105,7 @@ def first_failure(outcomes: list[Any]) -> Exception:
 
 def asking(request: Request) -> Request:
     """The same request for a node that takes over its slot: ASKING before each command."""
-    commands = list(_commands(request.payload))
+    commands = [command for command, _ in commands_in(request.payload)]
     payload = b"".join([_ASKING + command for command in commands])
     return Request(payload, 2 * len(commands), request.key, request.until)
 
@@ -114,24 +114,6 @@ def read_asked(replies: list[Reply], request: Request) -> Reply:
     """The reply to *request* (a list, if there are several) among those to `asking`."""
     own = replies[1::2]
     return own if request.replies > 1 else own[0]
-
-
-def _commands(payload: bytes) -> Iterator[bytes]:
-    """The commands in a write, each as the wire wants it."""
-    start = 0
-    while start < len(payload):
-        words, at = _number(payload, start)
-        for _ in range(words):
-            size, at = _number(payload, at)
-            at += size + 2
-        yield payload[start:at]
-        start = at
-
-
-def _number(payload: bytes, at: int) -> tuple[int, int]:
-    """The number behind `*` or `$`, and where the line after it begins."""
-    end = payload.index(b"\r\n", at)
-    return int(payload[at + 1 : end]), end + 2
 
 
 # ---- what must still be delivered

@@ -12,6 +12,7 @@ from typing import Any, cast
 from ..errors import UsageError
 from .engine import run_script
 from .keys import expand
+from .lease import ANOTHER_TYPE
 from .request import Reply, Request, pack
 
 Versions = list[bytes | None]
@@ -66,7 +67,13 @@ def read_versions(replies: list[Reply]) -> Versions:
 
 
 def read_begun(replies: list[Any]) -> Versions:
-    """What `begin_request` found. UsageError: the key of a tag is something else."""
-    if any(reply == 0 or isinstance(reply, UsageError) for reply in replies):
-        raise UsageError(TAKEN)
+    """What `begin_request` found. UsageError: the key of a tag is something else, or it is refused.
+
+    A reply that is a UsageError says what the server refused.
+    """
+    for reply in replies:
+        if reply == 0 or (isinstance(reply, UsageError) and str(reply) == ANOTHER_TYPE):
+            raise UsageError(TAKEN)
+        if isinstance(reply, UsageError):
+            raise reply
     return read_versions(replies)

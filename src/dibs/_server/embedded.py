@@ -192,7 +192,7 @@ def _locked(folder: ServerFolder, deadline: float) -> Generator[None, None, None
                     os.close(lock)
                 return
         if time.monotonic() > deadline:
-            raise _unavailable(f"{folder.lock_file} is held by a process that does not go on")
+            raise _unavailable(f"{folder.lock_file} is locked by a process that is stopped")
         time.sleep(_LOCK_EVERY)
 
 

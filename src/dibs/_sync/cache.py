@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/cache.py by unasync.py – do not edit.
-"""Cache-first reading: one loads, everyone reads."""
+"""Getting cached values: from memory, from the store, or by a load that all callers share."""
 
 import functools
 import random
@@ -109,7 +109,7 @@ class Cache:
                         self._keep_fresh(LoadRequest(keys, function, args, kwargs), reading)
                     return reading.value
         request = LoadRequest(keys, function, args, kwargs)
-        return self._fly(request, memory.flights, came, force=False)
+        return self._join_or_start(request, memory.flights, came, force=False)
 
     def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item: one read, one load for those that are missing. Not of all of
@@ -120,7 +120,7 @@ class Cache:
         error: Exception | None = None
         for item, answer in (self._batches.load(many, missing)).items():
             try:
-                found[item] = self._landed(many, item, answer, came)
+                found[item] = self._value_of(many, item, answer, came)
             except Absent:
                 pass
             except Exception as failed:
@@ -129,7 +129,7 @@ class Cache:
             raise error
         return {item: found[item] for item in many.keys if item in found}
 
-    def _landed(
+    def _value_of(
         self, many: ManyRequest, item: Any, answer: Answer | Exception | None, came: float
     ) -> Any:
         """The value of one item. None: the load was somebody else's, or is too old."""
@@ -137,13 +137,13 @@ class Cache:
             raise answer
         if answer is not None:
             return answer.value
-        return self._fly(
+        return self._join_or_start(
             self._batches.alone(many, item), self._memory.flights, came, force=False
         )
 
     def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
-        return self._fly(request, self._memory.refreshes, monotonic(), force=True)
+        return self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     def peek(self, keys: CacheKeys) -> Found | None:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
@@ -236,7 +236,7 @@ class Cache:
         return self._store.ask(request, now)
 
     def _keep_fresh(self, request: LoadRequest, reading: Reading) -> None:
-        """Where a value is old, or soon will be, somebody refreshes it behind the caller."""
+        """Where a value is old, or soon will be, it is refreshed in the background."""
         if request.keys.key in self._memory.flights:
             return
         if reading.state == "stale":
@@ -246,10 +246,10 @@ class Cache:
 
     # ---- flights
 
-    def _fly(
+    def _join_or_start(
         self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
-        """Join the flight of this key, or take off: one contender in this process."""
+        """Join the flight of this key, or start one: one contender in this process."""
         while True:
             flight, is_ours = self._flight_of(request, flights, came, force=force)
             if is_ours:
@@ -316,7 +316,7 @@ class Cache:
             except Outage as outage:
                 return self._loader.load_unguarded(request, outage)
             if reading.won and reading.state == "stale" and not force:
-                return self._lead_behind(request, token, reading, asked)
+                return self._lead_in_background(request, token, reading, asked)
             if reading.won:
                 self._events.emit("reelected" if waited else "miss", request.keys.name)
                 return self._loader.lead(request, token, reading)
@@ -355,10 +355,10 @@ class Cache:
         else:
             follow()
 
-    def _lead_behind(
+    def _lead_in_background(
         self, request: LoadRequest, token: bytes, reading: Reading, asked: float
     ) -> Answer:
-        """The old value, while it is loaded behind its readers; or the new one, if they wait."""
+        """The old value, while it is loaded in the background; or the new one, if callers wait."""
         load = self._refresher.lead(request, token, reading)
         if load is not None and request.options.stale_after:
             load.ended.wait(request.options.stale_after)

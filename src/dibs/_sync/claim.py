@@ -211,7 +211,7 @@ class Claim:
             leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
-        # Nobody can end it any more. At the very end of the program there may be nobody to tell.
+        # Nobody can end it any more. When the interpreter shuts down, nobody may be listening.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__

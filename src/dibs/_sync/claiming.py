@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/claiming.py by unasync.py – do not edit.
-"""Submitted twice, done once: claiming, the `with` block around it, and functions that claim."""
+"""Claiming a submission, the `with` block around it, and functions whose calls are claimed."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from .._core.once import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
-    judge,
+    answer_duplicate,
     read_claim,
     read_record,
     running_record,
@@ -126,7 +126,7 @@ def _ask(leases: Leases, submission: Submission) -> Outcome:
             found = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             found = outcome
-    return judge(options, call, seen, found, time())
+    return answer_duplicate(options, call, seen, found, time())
 
 
 def _resume(
@@ -138,14 +138,14 @@ def _resume(
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
         found = read_record(outcome.value, outcome.left)
-        return judge(options, call, NO_PAYLOAD, found, time())
+        return answer_duplicate(options, call, NO_PAYLOAD, found, time())
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
 
 
 def _wait(leases: Leases, submission: Submission, running: Duplicate) -> Outcome:
-    """What comes of it at the end of the first one, or of our patience (*running*)."""
+    """The outcome when the first one has ended, or when `wait` is over (*running*)."""
 
     def attempt(call: HoldCall) -> Outcome | Holding:
         outcome = _ask(leases, submission)
@@ -183,7 +183,7 @@ class Claiming:
             raise UsageError(_IN_USE)
         claim = self._given or self.take()
         self._given = None
-        if self._claim is not None:  # somebody was quicker, with this very object
+        if self._claim is not None:  # another task or thread entered the same object first
             claim.release()
             claim.finish()
             raise UsageError(_IN_USE)
@@ -204,7 +204,7 @@ class Claiming:
         try:
             claim.fail()
         except Exception as failure:
-            # The body's own exception must reach the caller; this one rides along.
+            # The body's own exception must reach the caller; this one is added as a note.
             error.add_note(f"dibs could not end the claim on {claim.name}: {failure}")
 
 

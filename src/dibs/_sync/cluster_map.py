@@ -262,7 +262,7 @@ class ClusterMap(ABC):
             self._on_recovered(cause, now - since)
 
     def _look_after_map(self) -> None:
-        """Ask for the map beside the callers, until it is new and all its nodes answer."""
+        """Ask for the map in the background, until it is new and all its nodes answer."""
         here = current_loop()
         with self._guard:
             if self._loop is here or self._closed:

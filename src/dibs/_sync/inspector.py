@@ -15,13 +15,13 @@ from .._core.entries import (
     proof_in,
     read_time,
     token_hint,
-    with_neighbours,
+    with_companions,
 )
 from .._core.inspection import (
     Outcome,
     Page,
     ServerFacts,
-    beside_request,
+    companions_request,
     discard_request,
     is_cut,
     length_request,
@@ -144,13 +144,13 @@ class Inspector:
         data = expand(self._namespace, key)
         try:
             now, _ = self._store.opened()
-            neighbours = self._store.transport.send(
-                beside_request(self._namespace, data), now
+            companions = self._store.transport.send(
+                companions_request(self._namespace, data), now
             )
-            entries = self._entries([data], read_time(neighbours[0]))
+            entries = self._entries([data], read_time(companions[0]))
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
-        return with_neighbours(entries[0], neighbours) if entries else None
+        return with_companions(entries[0], companions) if entries else None
 
     # ---- freeing
 
@@ -197,7 +197,7 @@ class Inspector:
     # ---- the server
 
     def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Any]:
-        """A function that sends one command about *key*: the floor of `dibs bench`."""
+        """A function that sends one command about *key*: the baseline of `dibs bench`."""
         data = expand(self._namespace, key)
         request = Request(pack(name, data, *words), 1, data)
 

@@ -221,7 +221,7 @@ class Hold:
         except Exception as failure:
             if error is None:
                 raise
-            # The body's own exception must reach the caller; this one rides along.
+            # The body's own exception must reach the caller; this one is added as a note.
             error.add_note(f"dibs could not release {state.call.name}: {failure}")
         finally:
             if body is not None:

@@ -85,6 +85,8 @@ class Loader:
         now, engine = self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
+            if any(keys.tags for keys, _, _ in asked):
+                must_allow(engine, "tag")
         self.end_stranded()
         tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
         requests = [lock_request(*each) for each in asked]
@@ -143,8 +145,8 @@ class Loader:
     ) -> list[Answer | Exception]:
         """Load many values by one call, keep their locks alive meanwhile, store them.
 
-        *split*: what the call returned, as a value for each, or an Absent. Whoever deletes a value
-        parts us from those who ask later, and that result is not stored.
+        *split*: what the call returned, as a value for each, or an Absent. If somebody
+        deletes a value meanwhile, its result is not stored, and who asks later starts a new load.
         """
         since = monotonic()
         options = claims[0].request.options
@@ -174,7 +176,7 @@ class Loader:
         return load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
-        """Have the locks kept alive. Returns what parts us from those who ask later."""
+        """Have the locks kept alive. Returns what keeps later callers from joining."""
         try:
             return [self._begin(claim, since) for claim in claims]
         except BaseException:  # no thread to be had, or a signal handler raised

@@ -27,10 +27,10 @@ _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
 
 _SWEEP = 128
-"""How many entries the agenda may have before it is looked through for leases that are over."""
+"""How many entries the heap may have before it is looked through for leases that are over."""
 
 _AFTER_ERROR = 0.1
-"""After an error that nobody expected: seconds until the next look at the agenda."""
+"""After an error that nobody expected: seconds until the next look at the heap."""
 
 TOO_LATE = cause_for("expired")
 _TAKEN = cause_for("taken")
@@ -62,7 +62,7 @@ class Renewer:
 
     def open(self) -> None:
         """Begin without leases; again in a forked child."""
-        self._agenda: list[tuple[float, int, LeaseState]] = []
+        self._heap: list[tuple[float, int, LeaseState]] = []
         self._doubtful: list[LeaseState] = []
         self._sweep_at = _SWEEP
         self._wake = Signal()
@@ -77,8 +77,8 @@ class Renewer:
         """
         with self.guard:
             number = self._plan_next(lease, lease.since + lease.call.options.ttl / 3)
-            agenda = self._agenda
-            is_next = agenda[0][1] == number or len(agenda) > self._sweep_at
+            heap = self._heap
+            is_next = heap[0][1] == number or len(heap) > self._sweep_at
         # Else it sleeps on: waking a thread costs more than the whole lease.
         if is_next or not self._is_running or self._work.is_cut_off:
             try:
@@ -95,7 +95,7 @@ class Renewer:
             self._doubtful.clear()
 
     def _make_run(self, *, wake: bool) -> None:
-        """Make sure that somebody looks at the agenda."""
+        """Make sure that a run looks at the heap."""
         with self.guard:
             if self._is_running and not self._work.is_cut_off:
                 if wake:
@@ -159,11 +159,11 @@ class Renewer:
             self._lose(lease, _TAKEN)
         return is_ours
 
-    # ---- the agenda
+    # ---- what is due
 
     def _plan_next(self, lease: LeaseState, at: float) -> int:
         number = next(self._numbers)
-        heapq.heappush(self._agenda, (min(at, lease.deadline), number, lease))
+        heapq.heappush(self._heap, (min(at, lease.deadline), number, lease))
         return number
 
     def _run(self, number: int, wake: Signal) -> None:
@@ -184,7 +184,7 @@ class Renewer:
         with self.guard:
             if number != self._run_number:
                 return False
-            has_work = bool(self._agenda or self._doubtful)
+            has_work = bool(self._heap or self._doubtful)
             self._is_running = has_work and not self._closed
             return self._is_running
 
@@ -192,27 +192,27 @@ class Renewer:
         """What is due now; if nothing is, wait for it."""
         wake.clear()
         now = monotonic()
-        due = self._due(now)
+        due = self._pop_due(now)
         if self._events.dropped:
             self._events.emit_dropped()
         if due:
             self._renew(due, now)
         elif self._doubtful:
             self._check_all()
-        elif self._agenda:
-            wake.wait(self._agenda[0][0] - now)
+        elif self._heap:
+            wake.wait(self._heap[0][0] - now)
 
-    def _due(self, now: float) -> list[LeaseState]:
+    def _pop_due(self, now: float) -> list[LeaseState]:
         due: list[LeaseState] = []
         with self.guard:
-            if len(self._agenda) > self._sweep_at:
+            if len(self._heap) > self._sweep_at:
                 self._sweep()
-            while self._agenda:
-                at, _, lease = self._agenda[0]
+            while self._heap:
+                at, _, lease = self._heap[0]
                 is_over = lease.is_over or lease.is_lost
                 if at > now and not is_over:
                     break
-                heapq.heappop(self._agenda)
+                heapq.heappop(self._heap)
                 if not is_over:
                     due.append(lease)
         for lease in due:
@@ -222,9 +222,9 @@ class Renewer:
 
     def _sweep(self) -> None:
         """Forget leases that are over: behind one that lives long they would pile up."""
-        alive = [entry for entry in self._agenda if not entry[2].is_over]
+        alive = [entry for entry in self._heap if not entry[2].is_over]
         heapq.heapify(alive)
-        self._agenda = alive
+        self._heap = alive
         self._sweep_at = 2 * len(alive) + _SWEEP
 
     def _check_all(self) -> None:
@@ -269,7 +269,7 @@ class Renewer:
             self._retry(kept, cause_for("denied", str(error)))
             return
         except BaseException:
-            # Cancelled with its loop, or an error that nobody expected: they stay on the agenda.
+            # Cancelled with its loop, or an error that nobody expected: they stay in the heap.
             for lease, _ in kept:
                 self._plan_next(lease, now)
             raise

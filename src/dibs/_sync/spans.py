@@ -228,11 +228,11 @@ def follow_in_span(
     _work(events.span("wait", name), follow, "followed")
 
 
-def work_behind(
+def work_in_background(
     events: EventSink, origins: Origins, work: Callable[[], Any]
 ) -> Any:
     """Do *work*, in a thread or task of its own: its spans begin a trace, linked to *origins*."""
-    events.begin_behind(origins)
+    events.begin_in_background(origins)
     return work()
 
 
@@ -240,5 +240,5 @@ def run_in_span(
     events: EventSink, name: str, work: Callable[[], Any]
 ) -> Any:
     """A run of a scheduled function: a trace of its own."""
-    events.begin_behind(events.origins())
+    events.begin_in_background(events.origins())
     return _work(events.span("run", name), work, "finished")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.breaker import Limits, Outage
 from .._core.causes import cause_for
 from .._core.engine import Engine, ScriptMemory, with_scripts, with_scripts_once
+from .._core.fallback import by_script
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -179,6 +180,9 @@ class Store:
         if error is not None and self.scripts.lacks(request, error, now):
             reply = self.transport.send(with_scripts(request), now)
             error = deciding_error(reply)
+        if error is not None and (script := by_script(request, error)) is not None:
+            reply = self.transport.send(script, now)
+            error = deciding_error(reply)
         if error is None:
             return reply
         code = store_is_out(error)
@@ -207,7 +211,12 @@ class Store:
     # ---- outages
 
     def outage(self, name: str, cause: str, policy: OutagePolicy) -> None:
-        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on."""
+        """An outage touched a call. Unavailable: the policy is "closed"; else it goes on.
+
+        UsageError: it is none, because this client was closed meanwhile.
+        """
+        if self.is_closed:
+            raise UsageError(CLOSED) from None
         self._events.emit("outage", name, cause=cause)
         is_closed = policy == "closed"
         if not self.is_disabled:
@@ -216,6 +225,8 @@ class Store:
             raise Unavailable(cause, name) from None
 
     def _went_out(self, cause: Cause) -> None:
+        if self.is_closed:
+            return  # nobody who could be affected
         self.outages.began(cause, monotonic())
 
     def _recovered(self, cause: Cause, lasted: float) -> None:

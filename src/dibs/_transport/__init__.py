@@ -1,1 +1,1 @@
-"""The wire: connections are opened by redis-py, the bytes afterwards flow our way."""
+"""Connections: redis-py opens them; dibs reads and writes on them itself."""

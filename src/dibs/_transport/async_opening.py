@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_EVERY
-from .._core.connection import TimeLimit
+from .._core.connection import TimeLimit, pause_after
 from .async_connection import AsyncConnection
 from .gathering import start_task
 
@@ -62,6 +62,7 @@ class AsyncOpening:
         restart_server: Callable[[], Awaitable[None]],
     ) -> None:
         begin_at = 0.0
+        failures = 0
         try:
             while self._is_needed():
                 now = monotonic()
@@ -72,13 +73,18 @@ class AsyncOpening:
                 if error is not None:
                     if not failed(error):
                         return
-                    await asyncio.sleep(PROBE_EVERY)
+                    failures += 1
+                    await asyncio.sleep(self._pause(failures))
                     await restart_server()
         finally:
             self._task = None
             for attempt in self._attempts:
                 self._cancel(attempt)
             self._attempts = {}
+
+    def _pause(self, failures: int) -> float:
+        """Short while callers wait: it is not known yet whether the server is out."""
+        return PROBE_EVERY if self._is_out() else min(pause_after(failures), PROBE_EVERY)
 
     def _begin(self) -> None:
         if len(self._attempts) < _MAX_ATTEMPTS:

@@ -2,18 +2,21 @@
 
 import asyncio
 from time import monotonic
+from typing import Any
 
 from .._core.breaker import Limits
 from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Negotiation
 from . import redis_internals
+from .alerts import read_alert, read_alert_async
 from .async_connection import AsyncConnection, OnLost, OnPush
 from .faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
 from .targets import Address
 from .thread_connection import ThreadConnection
+from .tls_contexts import share_context
 
 
 async def open_async(
-    address: Address, negotiation: Negotiation, on_push: OnPush, on_lost: OnLost
+    address: Address, negotiation: Negotiation, limits: Limits, on_push: OnPush, on_lost: OnLost
 ) -> AsyncConnection:
     """Open a connection for tasks.
 
@@ -22,21 +25,27 @@ async def open_async(
     loop = asyncio.get_running_loop()
     dialect = _first_dialect(address, negotiation)
     while True:
+        connection = _connection(address, None, dialect)
         try:
-            connection = await _open_async_as(dialect, address, on_push, on_lost)
+            opened = await _open_async_as(dialect, connection, on_push, on_lost)
         except (*CONNECTION_ERRORS, RuntimeError) as error:
             if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
                 raise GeneratorExit from None
-            dialect = _next_or_raise(negotiation, dialect, error)
+            following = _next(negotiation, dialect, error)
+            if following is None:
+                if is_closed_by_server(error) and negotiation.may_have_alert:
+                    alert = await read_alert_async(connection, limits.connect / 2)
+                    raise _reason(negotiation, alert, error) from None
+                raise
+            dialect = following
         else:
             negotiation.worked(dialect, monotonic())
-            return connection
+            return opened
 
 
 async def _open_async_as(
-    dialect: Dialect, address: Address, on_push: OnPush, on_lost: OnLost
+    dialect: Dialect, connection: Any, on_push: OnPush, on_lost: OnLost
 ) -> AsyncConnection:
-    connection = address.connection(None, dialect.protocol, plain=dialect.plain)
     with redis_internals.aborted_on_failure(connection):
         await connection.connect()
     opened = AsyncConnection(connection, on_push, on_lost)
@@ -57,17 +66,23 @@ def open_for_threads(
     """
     dialect = _first_dialect(address, negotiation)
     while True:
+        connection = _connection(address, limits.connect, dialect)
         try:
-            connection = _open_for_threads_as(dialect, address, limits)
+            opened = _open_for_threads_as(dialect, connection, limits)
         except CONNECTION_ERRORS as error:
-            dialect = _next_or_raise(negotiation, dialect, error)
+            following = _next(negotiation, dialect, error)
+            if following is None:
+                if is_closed_by_server(error) and negotiation.may_have_alert:
+                    alert = read_alert(connection, limits.connect / 2)
+                    raise _reason(negotiation, alert, error) from None
+                raise
+            dialect = following
         else:
             negotiation.worked(dialect, monotonic())
-            return connection
+            return opened
 
 
-def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> ThreadConnection:
-    connection = address.connection(limits.connect, dialect.protocol, plain=dialect.plain)
+def _open_for_threads_as(dialect: Dialect, connection: Any, limits: Limits) -> ThreadConnection:
     try:
         connection.connect()
     except CONNECTION_ERRORS as error:
@@ -82,15 +97,29 @@ def _open_for_threads_as(dialect: Dialect, address: Address, limits: Limits) -> 
     return opened
 
 
+def _connection(address: Address, limit: float | None, dialect: Dialect) -> Any:
+    connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
+    share_context(connection, address.options)
+    return connection
+
+
 def _first_dialect(address: Address, negotiation: Negotiation) -> Dialect:
     dialect = negotiation.first(monotonic())
     return dialect if dialect.protocol <= address.protocol else RESP2
 
 
-def _next_or_raise(negotiation: Negotiation, dialect: Dialect, error: BaseException) -> Dialect:
+def _next(negotiation: Negotiation, dialect: Dialect, error: BaseException) -> Dialect | None:
+    """What to try after *error*; None: nothing."""
     refused, closed = is_hello_refused(error), is_closed_by_server(error)
     at_script = isinstance(error, ClosedAtScript)
-    next_dialect = negotiation.after(dialect, refused=refused, closed=closed, at_script=at_script)
-    if next_dialect is None:
-        raise error
-    return next_dialect
+    return negotiation.after(dialect, refused=refused, closed=closed, at_script=at_script)
+
+
+def _reason(
+    negotiation: Negotiation, alert: BaseException | None, error: BaseException
+) -> BaseException:
+    """Why every connection was closed; *error*, if the server does not say."""
+    if alert is None:
+        negotiation.has_no_alert()
+        return error
+    return alert

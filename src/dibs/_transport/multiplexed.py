@@ -111,7 +111,7 @@ class MultiplexedTransport(BaseTransport):
         machine = self._machine
         loop = self._loop
         if machine.current is not None and not self._closed and loop and not loop.is_closed():
-            self._write(machine.current, (None, request))
+            self._write(machine.current, self._redelivered((None, request)))
             self._follow(request)
             return
         machine.outbox.add(request, monotonic())
@@ -130,7 +130,12 @@ class MultiplexedTransport(BaseTransport):
         connection = self._machine.current
         if connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
-                self._write(connection, (Redelivery(self.deliver_later, request), request))
+                self._write(connection, self._redelivered((None, request)))
+
+    def _redelivered(self, pending: Pending) -> Pending:
+        """*pending*, sent again if the server does not serve it, also where nobody waits for it."""
+        waiter, request = pending
+        return pending if waiter else (Redelivery(self.deliver_later, request), request)
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""
@@ -174,7 +179,7 @@ class MultiplexedTransport(BaseTransport):
         self._watchers.pushed(push)
 
     def _keep_pinging(self) -> None:
-        """A connection that breaks without a word would bring no pushes, and nobody would know."""
+        """A connection that breaks without notice would bring no pushes, and nobody would know."""
         if self._pinger is None and self._loop is not None:
             self._pinger = self._loop.call_later(_PING_EVERY, self._ping)
 
@@ -277,7 +282,8 @@ class MultiplexedTransport(BaseTransport):
     async def _open(self) -> AsyncConnection:
         """A new connection that has answered what its server can do."""
         assert self._address is not None
-        return await open_async(self._address, self._negotiation, self._pushed, self._lost)
+        address, limits = self._address, self._limits
+        return await open_async(address, self._negotiation, limits, self._pushed, self._lost)
 
     def _opened(self, connection: AsyncConnection) -> None:
         """Use the new connection, if one is still needed."""
@@ -290,7 +296,7 @@ class MultiplexedTransport(BaseTransport):
         old = machine.current
         self.engine = connection.engine
         for pending in machine.use(connection, now):
-            self._write(connection, pending)
+            self._write(connection, self._redelivered(pending))
         if old is not None:
             # Not closed yet: it may still answer first, or deliver what was asked.
             self._loop.call_later(max(4 * self._limits.budget, 1.0), old.abort)

@@ -6,11 +6,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
 from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
-from .._core.connection import MOST_LOSSES, TimeLimit
+from .._core.connection import MOST_CLOSED, TimeLimit, pause_after
 from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection
@@ -101,7 +101,8 @@ class Pool:
                 raise
             except Exception as error:
                 self._why = cause_of(error)
-                if self._why.code == "disconnected" and number < MOST_LOSSES:
+                if self._why.code == "disconnected" and number < MOST_CLOSED:
+                    sleep(pause_after(number))
                     continue  # it was closed while it was being opened, perhaps with all others
                 if not self._has_others():
                     raise
@@ -228,7 +229,7 @@ class Pool:
             self.drop_idle()
 
     def sweep(self, now: float) -> None:
-        """Close idle connections that the server has closed.
+        """Close idle connections that the server has closed, and check the time-outs of the others.
 
         The last one that was given back is taken first. So a server that ends idle connections
         would leave those at the bottom open here for ever.
@@ -238,9 +239,11 @@ class Pool:
             with contextlib.suppress(ValueError):  # another thread has taken it
                 self.idle.remove(connection)
                 connection.close()
+        for connection in list(self.idle):
+            connection.look_again()
 
     def drop_idle(self) -> None:
-        """One connection broke or hangs: its neighbours are no better."""
+        """One connection broke or hangs: the other idle ones may be broken as well."""
         while self.idle:
             with contextlib.suppress(IndexError):
                 self.idle.pop().close()

@@ -193,7 +193,7 @@ class PooledTransport(BaseTransport):
         return attempt.silent() if isinstance(error, Silent) else attempt.lost()
 
     def _drop(self, connection: ThreadConnection | None) -> None:
-        """It broke, and its neighbours are no better."""
+        """It broke, and the idle ones may be broken as well."""
         if connection is not None:
             connection.close()
         self._pool.drop_idle()

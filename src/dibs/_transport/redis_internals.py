@@ -7,11 +7,14 @@ first connection is opened, never an error in the middle of a call.
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import traceback
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, cast
+
+import redis
 
 from ..errors import UsageError
 
@@ -29,6 +32,64 @@ def socket_of(connection: Any) -> socket.socket:
 def connected_socket(connection: Any) -> socket.socket:
     """A socket that is connected, over TLS if need be; nothing was written to it afterwards."""
     return connection._connect()
+
+
+async def read_only(connection: Any) -> None:
+    """Open a redis.asyncio connection, and read until bytes or its end come; nothing is written."""
+    await connection._connect()
+    await connection._reader.read(1)
+
+
+# ---- TLS
+
+
+def uses_tls(connection: Any) -> bool:
+    """True: it is a connection over TLS."""
+    return is_async(connection) or hasattr(connection, "_wrap_socket_with_ssl")
+
+
+def is_async(connection: Any) -> bool:
+    """True: it is one of redis.asyncio, over TLS."""
+    return hasattr(connection, "ssl_context")
+
+
+def use_context(
+    connection: Any, context: ssl.SSLContext | None, made: Callable[[ssl.SSLContext], None]
+) -> None:
+    """Have a connection that is not open yet use *context*; None: its own, passed on to *made*.
+
+    With the options for OCSP, redis-py does more than to make a context: then it does it itself.
+    """
+    kind = cast("Any", type(connection))
+    if is_async(connection):
+        connection.ssl_context.context = context
+        made(connection.ssl_context.get())
+    elif kind._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
+        connection._wrap_socket_with_ssl = functools.partial(_wrap, connection, context, made)
+
+
+_WRAP = getattr(redis.SSLConnection, "_wrap_socket_with_ssl", None)
+
+
+def _wants_ocsp(connection: Any) -> bool:
+    return bool(connection.ssl_validate_ocsp or connection.ssl_validate_ocsp_stapled)
+
+
+def _wrap(
+    connection: Any,
+    context: ssl.SSLContext | None,
+    made: Callable[[ssl.SSLContext], None],
+    sock: socket.socket,
+) -> ssl.SSLSocket:
+    if context is not None:
+        return context.wrap_socket(sock, server_hostname=connection.host)
+    kind = cast("Any", type(connection))
+    wrapped = kind._wrap_socket_with_ssl(connection, sock)
+    made(wrapped.context)
+    return wrapped
+
+
+# ---- tasks
 
 
 def transport_of(connection: Any) -> tuple[asyncio.Transport, bytes]:

@@ -1,6 +1,7 @@
 """What the operating system knows about a socket."""
 
 import select
+import signal
 import struct
 import sys
 from typing import Any
@@ -31,3 +32,18 @@ def is_readable(sock: Any) -> bool:
         return bool(poller.poll(0))
     except (OSError, ValueError):  # it is closed here
         return True
+
+
+_TIMERS = [
+    getattr(signal, name)
+    for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
+    if hasattr(signal, name)
+]
+
+
+def is_interrupted_within(seconds: float) -> bool:
+    """True: a timer of this process, such as a profiler's, sends signals more often than that.
+
+    The kernel begins its wait for a socket anew after each of them.
+    """
+    return any(0.0 < signal.getitimer(timer)[1] <= seconds for timer in _TIMERS)

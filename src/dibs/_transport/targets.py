@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 from redis.exceptions import RedisError
 
@@ -146,6 +146,7 @@ def find(target: object, redis: ModuleType) -> Target:
 
 def address_of(url: str, redis: ModuleType) -> Address:
     """Return the address in a URL of redis-py. UsageError: redis-py cannot read it."""
+    _check_parts(url)
     try:
         pool = redis.ConnectionPool.from_url(url)
     except (ValueError, TypeError) as error:
@@ -156,10 +157,29 @@ def address_of(url: str, redis: ModuleType) -> Address:
     return _address(pool)
 
 
+def _check_parts(url: str) -> None:
+    """UsageError: redis-py would take another port, database or socket than the URL says."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        host = parts.netloc.rpartition("@")[2]
+        if host not in ("", "localhost") or not parts.path.strip("/"):
+            raise UsageError("the target URL of a Unix socket is unix:///path/to/redis.sock")
+    elif _PORT_ZERO.search(parts.netloc):
+        raise UsageError("the port in the target URL must be a number from 1 to 65535, not 0")
+    query = parse_qs(parts.query)
+    given = unquote(parts.path).strip("/") if parts.scheme != "unix" else ""
+    database = query["db"][0] if "db" in query else given or "0"
+    if not (database.isascii() and database.isdigit()):
+        raise UsageError(f"the database in the target URL must be a number, not {database!r}")
+
+
+_PORT_ZERO = re.compile(r":0+$")
+
+
 def _why_not(error: Exception) -> str:
     """What is wrong with a URL. What cannot be read may be a part of the password."""
     if "Port " in str(error):
-        return f"its port is not a number from 0 to 65535; {_ESCAPES}"
+        return f"its port is not a number from 1 to 65535; {_ESCAPES}"
     return str(error) if _NAMES_AN_OPTION.fullmatch(str(error)) else f"check it; {_ESCAPES}"
 
 
@@ -316,6 +336,8 @@ def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     if path.strip("/") not in ("", "0"):
         raise UsageError("a cluster has a single database; remove the path from the target URL")
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
+    if options.pop("db", "0") not in ("", "0"):
+        raise UsageError("a cluster has a single database; remove db from the target URL")
     scheme = "rediss" if _wants_tls(options) else "redis"
     address = _checked(address_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
     return Cluster(tuple((host, port or 6379) for host, port in hosts), address)
@@ -341,7 +363,7 @@ def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
     for item in listed.split(","):
         # `[::1]` is a host without a port, `[::1]:7000` one with.
         host, colon, port = ("", "", "") if item.endswith("]") else item.rpartition(":")
-        if colon and not port.isdigit():
+        if colon and not (port.isdigit() and 0 < int(port) < 65536):
             raise UsageError(f"a host of the target URL is not host:port; {_ESCAPES}")
         hosts.append(((host if colon else item).strip("[]"), int(port) if colon else None))
     if not all(host for host, _ in hosts):

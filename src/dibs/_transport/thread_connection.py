@@ -8,11 +8,11 @@ from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
-from .._core.connection import SLICES, TimeLimit
+from .._core.connection import SLICES, TimeLimit, allowance
 from .._core.engine import Engine
 from .._core.request import MORE, Reply, Request, make_parser
 from . import redis_internals
-from .sockets import is_readable, undelivered
+from .sockets import is_interrupted_within, is_readable, undelivered
 
 _READ = 65536
 _PIECE = 65536
@@ -47,7 +47,7 @@ class ThreadConnection:
 
     def look_every(self, seconds: float) -> None:
         """How long a system call on the socket may take before it is looked at again."""
-        if _has_kernel_timeouts(self._sock):
+        if _has_kernel_timeouts(self._sock) and not is_interrupted_within(2 * seconds):
             # The kernel keeps the time: Python's own way is another system call for every call.
             whole, part = divmod(seconds, 1)
             limit = struct.pack("ll", int(whole), max(int(part * 1e6), 1))
@@ -56,6 +56,12 @@ class ThreadConnection:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         else:
             self._sock.settimeout(seconds)
+
+    def look_again(self) -> None:
+        """Signals may come more often, or less often, than when the connection was opened."""
+        is_kernel, seconds = self._sock.gettimeout() is None, self._limit / SLICES
+        if _has_kernel_timeouts(self._sock) and is_interrupted_within(2 * seconds) == is_kernel:
+            self.look_every(seconds)
 
     def ask_engine(self, limit: float, *, plain: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with."""
@@ -72,11 +78,13 @@ class ThreadConnection:
         """The reply, or a list where there are several. Silent: none came; it may still come.
 
         EOFError: the server closed, or replied to nothing: it cannot be trusted any more.
-        *limit*: the silence to bear, in seconds (default: as it was made with).
+        *limit*: how long the server may stay silent, in seconds (default: as it was made with).
         """
         if self._parser.has_data():
             raise EOFError
         self.write(request)
+        if len(request.payload) > _PIECE:
+            limit = (self._limit if limit is None else limit) + allowance(len(request.payload))
         return self.read(request, limit)
 
     def write(self, request: Request) -> None:
@@ -160,7 +168,7 @@ class ThreadConnection:
         return is_readable(self._sock)
 
     def close(self) -> None:
-        """Close. In a forked child only the child's copy, without a word to the server."""
+        """Close. In a forked child only the child's copy, without telling the server."""
         self.is_closed = True
         self._connection.disconnect()
 

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from .connecting import add_server, connected
 from .terminal import default_terminal
 
-HEADINGS = ("WHAT", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO", "BESIDE")
+HEADINGS = ("WHAT", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO", "BASELINE")
 WARM_UP = 50
 TTL = 60.0
 """Seconds after which the server forgets what a killed run has left behind."""
@@ -22,8 +22,8 @@ class Part(NamedTuple):
     """One thing that is measured."""
 
     name: str
-    floor: str
-    """The part to which it is compared; empty: it is a floor itself."""
+    baseline: str
+    """The part to which it is compared; empty: it is one itself."""
     work: Callable[[], object]
 
 
@@ -31,7 +31,7 @@ class Result(NamedTuple):
     """What was measured; times in seconds."""
 
     name: str
-    floor: str
+    baseline: str
     rate: float
     p50: float
     p95: float
@@ -64,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.json({"results": [as_object(each, results) for each in results]})
     else:
         terminal.table(HEADINGS, [as_row(each, results) for each in results])
-        terminal.say("One thread, one request after the other. BESIDE: the raw commands of RATIO.")
+        terminal.say(
+            "One thread, one request after the other. RATIO: to BASELINE, the raw commands."
+        )
     return 0
 
 
@@ -116,33 +118,33 @@ def measured(part: Part, seconds: float) -> Result:
         part.work()
         before, now = now, clock()
         times.append(now - before)
-    return summary(part.name, part.floor, times)
+    return summary(part.name, part.baseline, times)
 
 
 # ---- figures
 
 
-def summary(name: str, floor: str, times: list[float]) -> Result:
+def summary(name: str, baseline: str, times: list[float]) -> Result:
     """The rate and the percentiles of *times*, in seconds."""
     times = sorted(times)
     p50, p95, p99 = (times[min(int(len(times) * share), len(times) - 1)] for share in SHARES)
-    return Result(name, floor, len(times) / sum(times), p50, p95, p99, times[-1])
+    return Result(name, baseline, len(times) / sum(times), p50, p95, p99, times[-1])
 
 
 SHARES = (0.5, 0.95, 0.99)
 
 
 def ratio(result: Result, results: list[Result]) -> float | None:
-    """How many times its floor a part takes, at the median."""
-    return next((result.p50 / each.p50 for each in results if each.name == result.floor), None)
+    """How many times its baseline a part takes, at the median."""
+    return next((result.p50 / each.p50 for each in results if each.name == result.baseline), None)
 
 
 def as_row(result: Result, results: list[Result]) -> list[str]:
     """The cells of a table, in the order of `HEADINGS`."""
     times = [_micro(each) for each in (result.p50, result.p95, result.p99, result.longest)]
-    times_floor = ratio(result, results)
-    beside = "" if times_floor is None else f"{times_floor:.2f}"
-    return [result.name, f"{result.rate:,.0f}".replace(",", " "), *times, beside, result.floor]
+    times_baseline = ratio(result, results)
+    beside = "" if times_baseline is None else f"{times_baseline:.2f}"
+    return [result.name, f"{result.rate:,.0f}".replace(",", " "), *times, beside, result.baseline]
 
 
 def _micro(seconds: float) -> str:
@@ -151,9 +153,9 @@ def _micro(seconds: float) -> str:
 
 def as_object(result: Result, results: list[Result]) -> dict[str, object]:
     """The documented fields of `--json`; times in seconds."""
-    times_floor = ratio(result, results)
-    fields: dict[str, object] = {"name": result.name, "floor": result.floor or None}
+    times_baseline = ratio(result, results)
+    fields: dict[str, object] = {"name": result.name, "baseline": result.baseline or None}
     for name in ("rate", "p50", "p95", "p99"):
         fields[name] = round(getattr(result, name), 7)
     fields["max"] = round(result.longest, 7)
-    return {**fields, "ratio": None if times_floor is None else round(times_floor, 3)}
+    return {**fields, "ratio": None if times_baseline is None else round(times_baseline, 3)}

@@ -71,7 +71,7 @@ def console(
     "host": the application around it has decided. *allow_release*: who may also release keys;
     *allow_keys*: who sees whole keys, which may hold personal data; both nobody by default.
     *most_viewers*: how many pages get live updates at once; others ask every few seconds.
-    UsageError: a rule makes no sense.
+    UsageError: a rule is invalid.
     """
     return Console(dibs, allow, allow_release, allow_keys, most_viewers)
 

@@ -90,9 +90,9 @@ def served(dibs: Dibs, port: int, *, release: bool, keys: bool) -> ConsoleServer
     app = WsgiConsole(
         dibs, rule, rule if release else None, rule if keys else None, does_work=False
     )
-    door = OneBrowser(app, server.server_port)
-    server.set_app(door)
-    server.address = f"http://{_ADDRESS}:{server.server_port}/?token={door.token}"
+    guarded = OneBrowser(app, server.server_port)
+    server.set_app(guarded)
+    server.address = f"http://{_ADDRESS}:{server.server_port}/?token={guarded.token}"
     return server
 
 

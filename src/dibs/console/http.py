@@ -136,7 +136,7 @@ def _refused(request: Request) -> Response | None:
     """Why the data is not for this request; None: it is, as far as the request itself tells."""
     expected = ("POST",) if request.path == RELEASE else ("GET",)
     if request.method not in expected:
-        return sentence(405, "Not with this method.", ("Allow", expected[0]))
+        return sentence(405, "This method is not allowed.", ("Allow", expected[0]))
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return FOREIGN
     return None if request.method == "GET" or _is_own(request) else FOREIGN
@@ -205,7 +205,7 @@ def wanted_release(body: bytes, *, is_allowed: bool) -> Release | Response:
     wanted = release_in(body)
     if not is_allowed:
         return as_json(403, {"error": "You may not release."})
-    return wanted or as_json(400, {"error": "This makes no sense."})
+    return wanted or as_json(400, {"error": "The request is malformed."})
 
 
 def released(outcome: str) -> Response:

@@ -6,15 +6,15 @@
 `console` adds one to its client by itself.
 """
 
-import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from time import time
 from typing import Any
 
+from .._interface import RenewedLock
 from .._process import add_listener, listeners_of
-from ..events import KINDS, Counter, Event, Kind, duration_of
+from ..events import KINDS, Counter, Event, EventKey, Kind, PendingDurations, duration_of
 
 OTHER = "other"
 """The name under which all names beyond `MOST_NAMES` are counted together."""
@@ -135,7 +135,7 @@ class Outage:
 class _Series:
     """Events of one kind and name, guarded or not, which are counted together from time to time."""
 
-    __slots__ = ("_is_reply", "_statistics", "_waiting", "guarded", "kind", "template")
+    __slots__ = ("_is_reply", "_pending", "_statistics", "guarded", "kind", "template")
 
     def __init__(
         self, statistics: "Statistics", kind: Kind, template: Template, *, guarded: bool | None
@@ -145,29 +145,24 @@ class _Series:
         self.template = template
         self.guarded = guarded
         self._is_reply = bool(guarded) and kind in _ANSWERED
-        self._waiting: list[float | None] = []
-        """The durations of those that were not counted yet."""
+        self._pending = PendingDurations()
 
     def count(self, seconds: float | None) -> None:
         """One more event."""
-        waiting = self._waiting
-        waiting.append(seconds)
+        pending = self._pending
+        pending.append(seconds)
         if self._is_reply and self._statistics.is_out:
             self._statistics.answered(time())
-        if len(waiting) >= _BATCH:
+        if len(pending) >= _BATCH:
             self._statistics.count_soon(self)
 
     def keep_newest(self, number: int) -> None:
         """Forget all but *number*: there may be nobody who will ever count them."""
-        del self._waiting[:-number]
+        del self._pending[:-number]
 
     def taken(self) -> list[float | None]:
         """The durations of all that were not counted yet; they are forgotten."""
-        waiting = self._waiting
-        number = len(waiting)
-        taken = waiting[:number]
-        del waiting[:number]  # others may have appended meanwhile
-        return taken
+        return self._pending.take()
 
 
 class Statistics:
@@ -180,9 +175,9 @@ class Statistics:
     """Of these kinds it needs no events."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = RenewedLock()
         self._templates: dict[str, Template] = {}
-        self._series: dict[tuple[Kind, str, bool | None], _Series] = {}
+        self._series: dict[EventKey, _Series] = {}
         self._outages: deque[Outage] = deque(maxlen=MOST_OUTAGES)
         self._open: Outage | None = None
         self.is_out = False
@@ -219,7 +214,7 @@ class Statistics:
             }
 
     def count_soon(self, series: _Series) -> None:
-        """Count its events, but not while another thread counts, nor in a forked child."""
+        """Count its events, but not while another thread counts."""
         if self._lock.acquire(blocking=False):
             try:
                 _count(series)

@@ -2,13 +2,12 @@
 
 import inspect
 import secrets
-import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import ServerFacts, inspector
+from .._interface import RenewedLock, ServerFacts, inspector
 from .._process import process_state
 from ..errors import DibsError, UsageError
 from .http import (
@@ -152,7 +151,7 @@ class _Reader:
 
     def __init__(self, inspecting: Any) -> None:
         self._inspector: Any = inspecting
-        self._lock = threading.Lock()
+        self._lock = RenewedLock()
         self.survey = Survey()
 
     def read_some(self) -> None:

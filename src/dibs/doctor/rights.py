@@ -54,9 +54,10 @@ class Verb(NamedTuple):
 _BY_SCRIPT = ("eval", "get", "del")
 VERBS = (
     Verb("hold", ("set",), _BY_SCRIPT),
-    Verb("hold with renew, leader", ("set",), (*_BY_SCRIPT, "pexpire")),
+    Verb("hold with renew", ("set",), (*_BY_SCRIPT, "pexpire")),
     Verb("hold with fence", ("set", "eval", "get", "time"), _BY_SCRIPT),
     Verb("hold with limit", (*_PERMITS, "pexpireat"), _BY_SCRIPT),
+    Verb("leader", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
     Verb("peek", ("get",), _BY_SCRIPT),
     Verb("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
     Verb("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),

@@ -1,12 +1,12 @@
 """Each event once: LINE delivers some again, and their reply token is good for one answer only."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Literal
 
 from .. import AsyncDibs, Dibs, Duplicate
+from .._interface import fork_safe_lock
 from ._line_events import EVENT_NAME, WINDOW, event_key
 
 State = Literal["running", "done"]
@@ -19,7 +19,7 @@ class EventMemory:
     def __init__(self, size: int = 10_000) -> None:
         self._size = size
         self._states: OrderedDict[str, State] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def __len__(self) -> int:
         return len(self._states)

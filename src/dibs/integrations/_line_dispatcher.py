@@ -152,7 +152,9 @@ class Dispatcher(_Routes):
         self._client: Any = None
 
     def receive(self, body: bytes, signature: str | None) -> int:
-        """The status for LINE. 200: each event will be handled. 400: not from LINE. 503: no room.
+        """The status for LINE: 200, 400 or 503.
+
+        200: each event will be handled. 400: LINE has not sent it. 503: the queue is full.
 
         *body*: as it was received; *signature*: the header `X-Line-Signature`. The work begins
         after the caller has returned to its loop.
@@ -220,7 +222,7 @@ class Dispatcher(_Routes):
 async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
     """The result of *sending* a reply. A caller that is cancelled waits for it first.
 
-    Half a reply is a token spent for nothing.
+    A reply that is cancelled while it is sent would use up the token without an answer.
     """
     task = asyncio.create_task(sending, name="line reply")
     try:

@@ -1,6 +1,6 @@
-"""Where events are worked on after LINE has had its 200: side by side, bounded, to the end.
+"""Where events are worked on after LINE was answered: concurrently, bounded, drained at the end.
 
-The rule beyond the bound: a webhook whose events do not all fit is refused as a whole, with 503.
+Where the limit is exceeded, a webhook whose events do not all fit is refused as a whole, with 503.
 LINE counts that as an error of the bot, and delivers it again where redelivery is switched on.
 """
 
@@ -23,7 +23,7 @@ Ended = Callable[[str, int], object]
 
 
 class WorkerPool(Generic[E]):
-    """Events under way, as tasks. One that fails, hangs or is cut short hurts no other.
+    """Events under way, as tasks. One that fails, hangs or is cancelled does not affect the others.
 
     *work* does what an event asks for and returns what became of it, in a word. *ended* is called
     with that word, or "failed", "late", "cut", "refused"; *queued* with the number of events that
@@ -60,7 +60,7 @@ class WorkerPool(Generic[E]):
         While it drains none is accepted.
         """
         if self._is_draining or len(self._tasks) + len(events) > self._limit:
-            _refuse(self._ended, len(events))
+            _refuse(self._ended, len(events), is_draining=self._is_draining)
             return False
         for event in events:
             task = asyncio.create_task(self._run(event), name="line event")
@@ -93,7 +93,7 @@ class WorkerPool(Generic[E]):
         for task in left:
             task.cancel()
         if left:
-            _log.error("%d events were not done within %g s, and are cut", len(left), within)
+            _log.error("%d events were not done within %g s, and are cancelled", len(left), within)
             await asyncio.wait(left)
         cut = [event for task, event in left.items() if task.cancelled()]
         if cut and keep is not None:
@@ -156,7 +156,7 @@ class ThreadWorkerPool(Generic[E]):
         for future in started:
             future.add_done_callback(self._gone)
         if not fits:
-            _refuse(self._ended, len(events))
+            _refuse(self._ended, len(events), is_draining=self._is_drained)
         return fits
 
     def drain(self, within: float) -> int:
@@ -189,9 +189,10 @@ class ThreadWorkerPool(Generic[E]):
             self._ended(outcome, 1)
 
 
-def _refuse(ended: Ended, number: int) -> None:
+def _refuse(ended: Ended, number: int, *, is_draining: bool) -> None:
     ended("refused", number)
-    _log.error("no room for %d more events: the webhook is refused", number)
+    why = "the process is ending" if is_draining else "the queue is full"
+    _log.error("%s: a webhook of %d events is refused", why, number)
 
 
 def _failed(error: Exception) -> str:

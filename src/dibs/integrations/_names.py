@@ -1,7 +1,6 @@
 """Names as attributes of metrics: as many as there are calls in the code, and no more."""
 
-import threading
-
+from .._interface import fork_safe_lock
 from ..errors import UsageError
 
 OTHER = "other"
@@ -16,7 +15,7 @@ class Names:
         if most < 1:
             raise UsageError(f"most_names must be at least 1, not {most}")
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._known: dict[str, str] = {}
 
     def __len__(self) -> int:

@@ -1,14 +1,15 @@
 """Events of one kind and name, counted as a number that is added to metrics later."""
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from .._interface import fork_safe_lock
+from ..events import PendingDurations
 from ._prometheus_metrics import Observer
 
 _log = logging.getLogger("dibs")
-_MOST_WAITING = 1000
+_MOST_PENDING = 1000
 
 
 class Sum:
@@ -31,8 +32,7 @@ class Shared:
     """What all series of one listener share."""
 
     def __init__(self) -> None:
-        # A signal handler that uses dibs may interrupt whoever has it.
-        self.lock = threading.RLock()
+        self.lock = fork_safe_lock()
         self._has_failed = False
 
     def attempt(self, update: Callable[..., object], *args: Any) -> None:
@@ -48,19 +48,18 @@ class Shared:
 class Series:
     """Events of one kind and name, guarded or not: how many, and what their number is added to.
 
-    An event is one more entry in a list, which needs no lock. It is added to the metrics with many
-    others: when they are read, or when there are a thousand.
+    An event is added to the metrics with many others: when they are read, or when there are a
+    thousand.
     """
 
     __slots__ = (
-        "_is_adding", "_shared", "_waiting", "add", "counts_zero", "durations", "most_waiting",
+        "_is_adding", "_pending", "_shared", "add", "counts_zero", "durations", "most_pending",
         "then",
     )  # fmt: skip
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._waiting: list[float | None] = []
-        """The durations of events that were not added yet."""
+        self._pending = PendingDurations()
         self._is_adding = False
         """True: a signal handler that uses dibs has interrupted it."""
         self.add: list[Callable[[float], object]] = []
@@ -68,22 +67,22 @@ class Series:
         self.durations: Observer = NOT_OBSERVED
         self.counts_zero = True
         """False: a duration of 0 is none."""
-        self.most_waiting = _MOST_WAITING
+        self.most_pending = _MOST_PENDING
         """1: each event is added at once."""
         self.then: Callable[[], object] | None = None
         """What else is done when events are added."""
 
     def count(self, seconds: float | None) -> None:
         """One more event."""
-        waiting = self._waiting
-        waiting.append(seconds)
-        if len(waiting) >= self.most_waiting:
+        pending = self._pending
+        pending.append(seconds)
+        if len(pending) >= self.most_pending:
             self.add_up()
 
     def add_up(self) -> None:
         """Add what was counted since the last time."""
         with self._shared.lock:
-            if self._waiting and not self._is_adding:
+            if self._pending and not self._is_adding:
                 self._is_adding = True
                 try:
                     self._add_up()
@@ -91,8 +90,7 @@ class Series:
                     self._is_adding = False
 
     def _add_up(self) -> None:
-        attempt, durations = self._shared.attempt, self._waiting[:]
-        del self._waiting[: len(durations)]  # others may have appended meanwhile
+        attempt, durations = self._shared.attempt, self._pending.take()
         for add in self.add:
             attempt(add, len(durations))
         attempt(self._observe, durations)

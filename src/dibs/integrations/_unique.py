@@ -42,7 +42,7 @@ class UniqueKeywords(TypedDict, total=False):
 
 
 class UniqueOptions:
-    """How long a job is unique. UsageError: one of the options makes no sense."""
+    """How long a job is unique. UsageError: an option is invalid."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ def unique(
 
     *template* is filled from the arguments of the job, without `ctx`. A worker that meets a
     duplicate does not call the function: the job returns None. Options: `UniqueOptions`.
-    UsageError: an option makes no sense, or a field is missing.
+    UsageError: an option is invalid, or a field is missing.
     """
     made = UniqueOptions(**options)
 

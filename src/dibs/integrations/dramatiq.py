@@ -35,7 +35,7 @@ def unique(
 
     *template* is filled from the arguments of the actor. `send` and `send_with_options` of a
     duplicate return a message with the id of the one that is there. Options: `UniqueOptions`.
-    UsageError: an option makes no sense, or (where the actor is declared) a field is missing.
+    UsageError: an option is invalid, or (where the actor is declared) a field is missing.
     """
     made = UniqueOptions(**options)
 

@@ -72,7 +72,7 @@ def held(
     those of `hold`. Two of them that are written the same way are equal.
 
     Another request has the key: 409 with Retry-After. The store is out and the policy is "closed":
-    503. A field that is not valid: 422. UsageError: an option makes no sense.
+    503. A field that is not valid: 422. UsageError: an option is invalid.
     """
     check_hold(options)
     return _Held(key, message, name, options)

@@ -21,8 +21,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 from .. import __version__
+from .._interface import fork_safe_lock
 from ..claims import open_claims
-from ..events import KINDS, Counter, Event, Kind, SpanKind, duration_of
+from ..events import KINDS, Counter, Event, EventKey, Kind, SpanKind, duration_of
 from ._names import Names, printable
 
 __all__ = ["OpenTelemetryListener"]
@@ -178,14 +179,14 @@ class OpenTelemetryListener:
         return bool(self._traces)
 
     def span(
-        self, kind: SpanKind, name: str, reason: str | None, *, behind: bool, origin: object
+        self, kind: SpanKind, name: str, reason: str | None, *, background: bool, origin: object
     ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
         attributes = self._attributes.get((name, reason)) or self._learn(name, reason)
         span = self._tracer.start_span(
             f"{kind} {attributes['dibs.name']}",
-            Context() if behind else before,
+            Context() if background else before,
             attributes=attributes,
             links=[Link(origin)] if isinstance(origin, trace.SpanContext) else None,
         )
@@ -208,16 +209,12 @@ class OpenTelemetryListener:
         return f"<{type(self).__name__}: {len(self._names)} names>"
 
 
-_Key = tuple[Kind, str, bool | None]
-"""Kind and name of an event, and whether it is guarded."""
-
-
 class _Series:
     """What is counted of events of one kind and name, guarded or not."""
 
     __slots__ = ("_attributes", "_lock", "_record", "attributes", "number")
 
-    def __init__(self, key: _Key, lock: threading.RLock, histogram: Histogram | None) -> None:
+    def __init__(self, key: EventKey, lock: threading.RLock, histogram: Histogram | None) -> None:
         kind, name, guarded = key
         self._lock = lock
         self.number = 0
@@ -239,9 +236,8 @@ class _Metrics:
     def __init__(self, provider: MeterProvider | None, names: Names) -> None:
         meter = metrics.get_meter(_LIBRARY, __version__, provider)
         self._names = names
-        # A signal handler that uses dibs may interrupt whoever has it.
-        self._lock = threading.RLock()
-        self._series: dict[_Key, _Series] = {}
+        self._lock = fork_safe_lock()
+        self._series: dict[EventKey, _Series] = {}
         self._durations = {
             name: _histogram(meter, name, description) for name, description in _DURATIONS.items()
         }

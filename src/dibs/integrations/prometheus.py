@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from ..claims import open_claims
 from ..errors import UsageError
-from ..events import KINDS, Counter, Event, Kind, duration_of
+from ..events import KINDS, Counter, Event, EventKey, Kind, duration_of
 from ._names import OTHER, Names
 from ._prometheus_metrics import Metrics, is_multiprocess
 from ._prometheus_series import NOT_OBSERVED, Series, Shared, Sum
@@ -50,9 +50,6 @@ _LEADS = {"elected": 1, "resigned": 0, "deposed": 0}
 _NEED_EVENTS: frozenset[Kind] = frozenset({"leaked", "missed", "finished"})
 """More than their number and their durations matters."""
 
-_Key = tuple[Kind, str, bool | None]
-"""Kind and name of an event, and whether it is guarded."""
-
 
 class PrometheusListener:
     """Counts every event in *registry* (default: the global one), as metrics named *prefix*_….
@@ -82,7 +79,7 @@ class PrometheusListener:
         """Names of claims: a `released` event may be of a lease."""
         self._long: set[str] = set()
         """Names of elections and schedules, whose leases may be held for hours."""
-        self._series: dict[_Key, Series] = {}
+        self._series: dict[EventKey, Series] = {}
         self._is_multiprocess = is_multiprocess()
         self._metrics = Metrics(prefix, self._add_up)
         self._shared = Shared()
@@ -131,7 +128,7 @@ class PrometheusListener:
 
     # ---- what an event updates: decided once for each kind and name
 
-    def _learn(self, key: _Key) -> Series:
+    def _learn(self, key: EventKey) -> Series:
         kind, name, _ = key
         series = Series(self._shared)
         series.add.append(self._metrics.events.labels(kind, name).inc)
@@ -141,14 +138,14 @@ class PrometheusListener:
         if kind in _LEADS:
             self._hold_long(name)
             leader, leads = self._metrics.leader.labels(name), _LEADS[kind]
-            series.then, series.most_waiting = lambda: leader.set(leads), 1
+            series.then, series.most_pending = lambda: leader.set(leads), 1
         if self._is_multiprocess:  # another process reads the metrics
-            series.most_waiting = 1
+            series.most_pending = 1
             if kind in _DELETED or kind == "claimed":
                 series.add.append(lambda number: self._metrics.open.set(open_claims()))
         return series
 
-    def _learn_claims(self, series: Series, key: _Key) -> None:
+    def _learn_claims(self, series: Series, key: EventKey) -> None:
         kind, name, guarded = key
         if kind in _SET:
             self._expect_claims(name)
@@ -174,7 +171,7 @@ class PrometheusListener:
                 series.add_up()
                 self._learn_claims(series, key)
 
-    def _learn_durations(self, series: Series, key: _Key) -> None:
+    def _learn_durations(self, series: Series, key: EventKey) -> None:
         kind, name, guarded = key
         metrics = self._metrics
         if kind in _HELD and name not in self._long:
@@ -200,10 +197,10 @@ class PrometheusListener:
             if label == name and kind in _HELD:
                 series.durations = NOT_OBSERVED
 
-    def _learn_outages(self, series: Series, key: _Key) -> None:
+    def _learn_outages(self, series: Series, key: EventKey) -> None:
         kind, name, guarded = key
         if kind == "outage":
-            series.then, series.most_waiting = self._begin_outage, 1
+            series.then, series.most_pending = self._begin_outage, 1
         elif kind in _ANSWERED or (guarded and kind in _ANSWERED_IF_GUARDED):
             series.then = self._end_outage
         if kind in _GRANTED:

@@ -44,7 +44,7 @@ def unique(
 
     *template* is filled from the arguments of the function. A worker that meets a duplicate does
     not call the function: the job returns None, and `job.meta["duplicate_of"]` is the id of the
-    other. Options: `UniqueOptions`. UsageError: an option makes no sense, or a field is missing.
+    other. Options: `UniqueOptions`. UsageError: an option is invalid, or a field is missing.
     """
     made = UniqueOptions(**options)
 

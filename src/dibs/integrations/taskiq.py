@@ -47,7 +47,7 @@ def unique(
     """Let tasks with the same key run once: `@unique(dibs, "x:{id}")` above `@broker.task`.
 
     *template* is filled from the arguments of the task. `kiq` of a duplicate returns the task
-    that is there. Options: `UniqueOptions`. UsageError: an option makes no sense, or a field is
+    that is there. Options: `UniqueOptions`. UsageError: an option is invalid, or a field is
     missing.
     """
     made = UniqueOptions(**options)

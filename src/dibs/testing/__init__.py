@@ -12,7 +12,7 @@ from .children import Child
 from .engines import ENGINES, Engine, ServerMissing
 from .faults import FaultProxy
 from .filters import CommandFilter
-from .patience import aeventually, eventually
+from .polling import aeventually, eventually
 from .servers import Server, ServerFailed
 
 __all__ = [

@@ -54,7 +54,7 @@ class Child(Closeable):
         code = self._process.code
         return f"<Child {self.pid} {'running' if code is None else f'ended with {code}'}>"
 
-    def line(self, *, within: float = 10.0) -> str:
+    def line(self, *, within: float = 30.0) -> str:
         """Return the next line that the child prints.
 
         Raises AssertionError, with the child's stderr, if it ends or prints nothing in time.

@@ -183,7 +183,7 @@ class Connection:
         self._replies.stall(stalled=self._plan.replies_stalled)
 
     def silence(self) -> None:
-        """Drop all bytes from now on, in both directions, without a word."""
+        """Drop all bytes from now on, in both directions, without notice."""
         self._requests.remaining = self._replies.remaining = 0
 
     def client_refused(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -42,6 +41,7 @@ class FaultProxy(Proxy):
         self._connections: set[Connection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._accepted = 0
+        self._cuts = 0
         self._listening = False
         ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
@@ -104,7 +104,7 @@ class FaultProxy(Proxy):
 
     def cut(self) -> None:
         """Reset all connections (RST); new ones are accepted."""
-        self._do(lambda: [connection.reset() for connection in list(self._connections)])
+        self._do(self._cut)
 
     def silence(self) -> None:
         """Drop all bytes of the connections that are open now, as a firewall does that has
@@ -118,6 +118,11 @@ class FaultProxy(Proxy):
     def accept(self) -> None:
         """Accept connections again, on the same port."""
         self._do(self._start_listening)
+
+    def move_to(self, target: int | str) -> None:
+        """Connect new clients to another server (its port, or the path of its Unix socket), as a
+        fixed address does after a failover; open connections stay."""
+        self._do(lambda: setattr(self, "_target", target))
 
     def black_hole(self) -> None:
         """Accept connections and drop all bytes in both directions, on open connections too."""
@@ -171,6 +176,13 @@ class FaultProxy(Proxy):
         self._loop.call_soon_threadsafe(act)
         return done.result()
 
+    def _cut(self) -> None:
+        while self._listening and self._accept():
+            pass  # whoever has connected is cut off, too
+        self._cuts += 1
+        for connection in list(self._connections):
+            connection.reset()
+
     def _stall(self, *, requests: bool, replies: bool) -> None:
         self._plan.stall(requests=requests, replies=replies)
         for connection in self._connections:
@@ -212,15 +224,18 @@ class FaultProxy(Proxy):
             self._listener = bound_socket(self.port)  # bound, but not listening
             self._listening = False
 
-    def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+    def _accept(self) -> bool:
+        try:
             sock, _ = self._listener.accept()
-            self._accepted += 1
-            task = self._loop.create_task(self._serve_client(sock))
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+        except (BlockingIOError, ConnectionError):
+            return False
+        self._accepted += 1
+        task = self._loop.create_task(self._serve_client(sock, self._cuts))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        return True
 
-    async def _serve_client(self, client: socket.socket) -> None:
+    async def _serve_client(self, client: socket.socket, cuts: int) -> None:
         connection = Connection(self._plan, self._connections.discard)
         try:
             server = await self._connect_to_target()
@@ -229,6 +244,8 @@ class FaultProxy(Proxy):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             return client.close()
         self._connections.add(connection)
+        if cuts != self._cuts:  # while the server was being connected to
+            connection.reset()
         client.setblocking(False)
         return await self._connect_client(connection, client)
 

@@ -1,4 +1,4 @@
-"""The menu BFF, as its guests and its neighbours meet it: real processes, real HTTP, a real Valkey.
+"""The menu BFF, as guests and other services use it: real processes, real HTTP, a real Valkey.
 
 Two BFF processes share one store-service, as behind a load balancer.
 """
@@ -168,7 +168,9 @@ def test_a_store_whose_clock_is_behind_is_not_asked_for_every_guest(
      (200, b'{"responseCode": "00000"}'), (200, b'{"responseCode": "00000", "data": {}}'),
      (500, b"oops"), (404, b"{}"), (302, b""), (200, b"[" * 100_000)],
 )  # fmt: skip
-def test_garbage_is_silence(nonsense: Nonsense, valkey: Server, status: int, body: bytes) -> None:
+def test_garbage_of_the_store_service_is_not_cached(
+    nonsense: Nonsense, valkey: Server, status: int, body: bytes
+) -> None:
     """Whatever is not the store-service's language: 503, nothing cached."""
     nonsense.say.status, nonsense.say.body = status, body
     is_problem(nonsense.bff.read(), 503)

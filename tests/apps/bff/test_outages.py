@@ -79,7 +79,7 @@ async def test_menus_without_redis(run: Run, own_server: Server) -> None:
     await asyncio.to_thread(eventually, lambda: bff.read().headers["X-Cache"] == "hit", within=5)
 
 
-def test_without_anybody(run: Run, own_server: Server) -> None:
+def test_without_redis_and_store_service_it_is_not_ready(run: Run, own_server: Server) -> None:
     """Neither Redis nor a store-service: not ready, and guests are told so quickly."""
     [bff] = run(Bff(own_server.url, f"http://127.0.0.1:{free_port()}"))
     own_server.kill()
@@ -92,7 +92,9 @@ def test_without_anybody(run: Run, own_server: Server) -> None:
 # ------------------------------------------------------------------------------- a cluster
 
 
-async def test_in_a_cluster(run: Run, start_server: Callable[..., Server]) -> None:
+async def test_in_a_cluster_a_menu_and_its_lock_share_a_slot(
+    run: Run, start_server: Callable[..., Server]
+) -> None:
     """The lock is in the slot of its menu: 60 guests are one call, and publishing works."""
     nodes = await asyncio.to_thread(start_cluster, start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)

@@ -122,7 +122,9 @@ def test_what_is_no_json_for_others_is_never_cached(nonsense: Nonsense, valkey: 
 
 
 @pytest.mark.parametrize("table", ["%00", "A%0A7", "%1b", "%7f", "%c2%85", "x" * 65])
-def test_a_table_is_checked_at_the_door(street: Street, valkey: Server, table: str) -> None:
+def test_a_malformed_table_is_refused_before_anything_is_asked(
+    street: Street, valkey: Server, table: str
+) -> None:
     """400 for this guest alone: nobody else is asked, and nobody else fails."""
     before = street.store.calls
     path = f"/menus/active?branchId={BRANCH}&tableId={table}"

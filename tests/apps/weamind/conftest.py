@@ -64,7 +64,7 @@ class Gate(Sample):
 
 
 @dataclass
-class House:
+class RunningBot:
     """A running bot, and LINE beside it."""
 
     line: LocalLine
@@ -89,7 +89,7 @@ class House:
 
     async def settled(self, within: float = 20.0) -> None:
         """No event is under way any more."""
-        await aeventually(lambda: not self.count("line_events_in_house"), within=within)
+        await aeventually(lambda: not self.count("line_events_pending"), within=within)
 
     async def replies(self, number: int, **options: Any) -> list[dict[str, Any]]:
         """What was sent to the person, when it is *number* messages and no event is left."""
@@ -105,7 +105,7 @@ class House:
         return [call.status for call in self.line.calls if call.route.endswith("/message/reply")]
 
 
-Open = Callable[..., AbstractAsyncContextManager[House]]
+RunBot = Callable[..., AbstractAsyncContextManager[RunningBot]]
 
 
 def settings_for(tmp_path: Path, redis_url: str, **options: Any) -> Settings:
@@ -121,13 +121,13 @@ def settings_for(tmp_path: Path, redis_url: str, **options: Any) -> Settings:
 
 
 @pytest.fixture
-def open_house(
+def run_bot(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Open:
-    """`async with open_house(sample_delay_seconds=1) as house:`, on the shared Valkey."""
+) -> RunBot:
+    """`async with run_bot(sample_delay_seconds=1) as bot:`, on the shared Valkey."""
 
     @asynccontextmanager
-    async def opened(**options: Any) -> AsyncIterator[House]:
+    async def opened(**options: Any) -> AsyncIterator[RunningBot]:
         redis_url = options.pop("redis_url", None) or request.getfixturevalue("valkey").url
         line_options = options.pop("line", {})
         metrics, gate = Metrics(), Gate()
@@ -142,7 +142,7 @@ def open_house(
             line.webhook_url = f"{url}/line/webhook"
             client = httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, verify=False)
             http = await stack.enter_async_context(client)
-            yield House(line, url, metrics, gate, http)
+            yield RunningBot(line, url, metrics, gate, http)
 
     return opened
 

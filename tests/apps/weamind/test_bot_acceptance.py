@@ -26,7 +26,7 @@ from apps.weamind.line.bot import Bot
 from dibs import AsyncDibs
 from dibs.testing import Server, aeventually, eventually
 
-from .conftest import HOME, XINYI, Open, is_busy, is_forecast
+from .conftest import HOME, XINYI, RunBot, is_busy, is_forecast
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 KEY = "processing:user:U1"
@@ -87,100 +87,100 @@ def test_build_actor_key_for_each_source(
 # ------------------------------------------------------------------------------- 整合測試
 
 
-async def test_consecutive_events_first_served_second_told_to_wait(open_house: Open) -> None:
+async def test_consecutive_events_first_served_second_told_to_wait(run_bot: RunBot) -> None:
     """連續事件：第一個事件進入實際處理；第二個事件回覆「處理中」。處理完成後可正常發送新請求。"""
-    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
-        await house.line.tap(AT_HOME)
-        await house.replies(1)
-        await house.line.tap(HOME)
-        await aeventually(lambda: house.gate.asked == 1)
-        await house.line.tap(HOME)
-        assert is_busy((await house.line.wait_for_messages(2))[-1])
-        assert house.gate.asked == 1  # 不呼叫外部 API
-        house.gate.opened.set()
-        assert is_forecast((await house.replies(3))[-1])
-        await house.line.tap(HOME)
-        assert is_forecast((await house.replies(4))[-1])
+    async with run_bot(gated=True, processing_lock_timeout_seconds=60) as bot:
+        await bot.line.tap(AT_HOME)
+        await bot.replies(1)
+        await bot.line.tap(HOME)
+        await aeventually(lambda: bot.gate.asked == 1)
+        await bot.line.tap(HOME)
+        assert is_busy((await bot.line.wait_for_messages(2))[-1])
+        assert bot.gate.asked == 1  # 不呼叫外部 API
+        bot.gate.opened.set()
+        assert is_forecast((await bot.replies(3))[-1])
+        await bot.line.tap(HOME)
+        assert is_forecast((await bot.replies(4))[-1])
 
 
-async def test_follow_and_unfollow_are_not_affected(open_house: Open) -> None:
+async def test_follow_and_unfollow_are_not_affected(run_bot: RunBot) -> None:
     """Follow/Unfollow 流程不受影響：處理期間照常歡迎，不套用鎖。"""
-    async with open_house(gated=True, **ALL) as house:
-        await house.line.say("板橋")
-        await aeventually(lambda: house.gate.asked == 1)
-        await house.line.follow()
-        assert (await house.line.wait_for_messages(1))[0]["text"] == texts.WELCOME
-        await house.line.unfollow()
-        await aeventually(lambda: house.count("line_events_total", outcome="done") == 2)
-        house.gate.opened.set()
-        await house.settled()
-        assert house.count("processing_lock_miss_total") == 0
+    async with run_bot(gated=True, **ALL) as bot:
+        await bot.line.say("板橋")
+        await aeventually(lambda: bot.gate.asked == 1)
+        await bot.line.follow()
+        assert (await bot.line.wait_for_messages(1))[0]["text"] == texts.WELCOME
+        await bot.line.unfollow()
+        await aeventually(lambda: bot.count("line_events_total", outcome="done") == 2)
+        bot.gate.opened.set()
+        await bot.settled()
+        assert bot.count("processing_lock_miss_total") == 0
 
 
 # ------------------------------------------------------------------------------- 成功標準
 
 
-async def test_only_the_first_of_many_is_served(open_house: Open) -> None:
+async def test_only_the_first_of_many_is_served(run_bot: RunBot) -> None:
     """處理期間重複觸發，僅第一個被處理，其餘回覆處理中——也包括同一個 webhook 裡的多個事件。"""
-    async with open_house(gated=True, **ALL) as house:
-        await house.line.batch([events.text("板橋"), events.text("淡水"), events.text("烏來")])
-        sent = await house.line.wait_for_messages(2)
-        assert all(map(is_busy, sent)) and house.gate.asked == 1
-        house.gate.opened.set()
-        assert (await house.replies(3))[-1]["altText"].startswith("新北市板橋區")
+    async with run_bot(gated=True, **ALL) as bot:
+        await bot.line.batch([events.text("板橋"), events.text("淡水"), events.text("烏來")])
+        sent = await bot.line.wait_for_messages(2)
+        assert all(map(is_busy, sent)) and bot.gate.asked == 1
+        bot.gate.opened.set()
+        assert (await bot.replies(3))[-1]["altText"].startswith("新北市板橋區")
 
 
-async def test_after_the_timeout_a_new_request_is_served(open_house: Open) -> None:
+async def test_after_the_timeout_a_new_request_is_served(run_bot: RunBot) -> None:
     """超時後，來源可正常發送新請求：TTL 是最後保險。"""
-    async with open_house(gated=True, processing_lock_timeout_seconds=0.5) as house:
-        await house.line.tap(AT_HOME)
-        await house.replies(1)
-        await house.line.tap(HOME)
-        await aeventually(lambda: house.gate.asked == 1)
+    async with run_bot(gated=True, processing_lock_timeout_seconds=0.5) as bot:
+        await bot.line.tap(AT_HOME)
+        await bot.replies(1)
+        await bot.line.tap(HOME)
+        await aeventually(lambda: bot.gate.asked == 1)
 
         async def tap_until_it_is_served() -> bool:
-            await house.line.tap(HOME)
-            return house.gate.asked == 2
+            await bot.line.tap(HOME)
+            return bot.gate.asked == 2
 
         await aeventually(tap_until_it_is_served)
-        house.gate.opened.set()
-        await house.settled()
-        assert sum(map(is_forecast, house.line.chat().sent)) == 2
+        bot.gate.opened.set()
+        await bot.settled()
+        assert sum(map(is_forecast, bot.line.chat().sent)) == 2
 
 
-async def test_what_worked_before_still_works(open_house: Open) -> None:
+async def test_what_worked_before_still_works(run_bot: RunBot) -> None:
     """既有功能（地點解析、回覆、Postback 路由）不受影響。"""
-    async with open_house() as house:
-        await house.line.say("台北信義")
-        assert is_forecast((await house.replies(1))[-1])
-        await house.line.share_location(25.0337, 121.5645)
-        assert is_forecast((await house.replies(2))[-1])
+    async with run_bot() as bot:
+        await bot.line.say("台北信義")
+        assert is_forecast((await bot.replies(1))[-1])
+        await bot.line.share_location(25.0337, 121.5645)
+        assert is_forecast((await bot.replies(2))[-1])
         for number, data in enumerate(
             [HOME, "action=weather&type=current", "action=recent_queries", "action=settings",
              "action=other"], 3,
         ):  # fmt: skip
-            await house.line.tap(data)
-            assert (await house.replies(number))[-1]["type"] == "text"
+            await bot.line.tap(data)
+            assert (await bot.replies(number))[-1]["type"] == "text"
 
 
 # ------------------------------------------------------------------------------- 開發檢核清單
 
 
 async def test_the_key_is_the_user_id_and_the_ttl_five_seconds(
-    open_house: Open, valkey: Server
+    run_bot: RunBot, valkey: Server
 ) -> None:
     """只使用 userId 作為鍵：processing:user:{userId}；TTL 固定 5 秒。"""
     assert Settings.model_fields["processing_lock_timeout_seconds"].default == 5
-    async with open_house(gated=True) as house:
-        await house.line.tap(AT_HOME)
-        await house.replies(1)
-        await house.line.tap(HOME)
-        await aeventually(lambda: house.gate.asked == 1)
-        key = f"processing:user:{house.line.me.chat_id}"
+    async with run_bot(gated=True) as bot:
+        await bot.line.tap(AT_HOME)
+        await bot.replies(1)
+        await bot.line.tap(HOME)
+        await aeventually(lambda: bot.gate.asked == 1)
+        key = f"processing:user:{bot.line.me.chat_id}"
         assert [each for each in valkey.keys() if each.startswith("processing")] == [key]
         assert 0 < valkey.client().pttl(key) <= 5000
-        house.gate.opened.set()
-        await house.settled()
+        bot.gate.opened.set()
+        await bot.settled()
         assert key not in valkey.keys()
 
 
@@ -205,22 +205,22 @@ async def test_released_in_finally(valkey: Server) -> None:
         assert valkey.keys() == []
 
 
-async def test_text_location_and_postback_are_locked(open_house: Open) -> None:
+async def test_text_location_and_postback_are_locked(run_bot: RunBot) -> None:
     """001：Text/Location/Postback 套用鎖（PROCESSING_LOCK_SCOPE=all）。"""
-    async with open_house(gated=True, **ALL) as house:
+    async with run_bot(gated=True, **ALL) as bot:
         for first in (
             events.text("板橋"), events.location(25.0337, 121.5645),
             events.postback(f"action=weather&type=place&place={XINYI}"),
         ):  # fmt: skip
-            person = house.line.somebody()
-            house.gate.opened.clear()
-            asked = house.gate.asked
-            await house.line.send(first, source=person)
-            await aeventually(lambda asked=asked: house.gate.asked == asked + 1)
-            await house.line.say("淡水", source=person)
-            assert is_busy((await house.line.wait_for_messages(1, source=person))[0])
-            house.gate.opened.set()
-            assert is_forecast((await house.replies(2, source=person))[-1])
+            person = bot.line.somebody()
+            bot.gate.opened.clear()
+            asked = bot.gate.asked
+            await bot.line.send(first, source=person)
+            await aeventually(lambda asked=asked: bot.gate.asked == asked + 1)
+            await bot.line.say("淡水", source=person)
+            assert is_busy((await bot.line.wait_for_messages(1, source=person))[0])
+            bot.gate.opened.set()
+            assert is_forecast((await bot.replies(2, source=person))[-1])
 
 
 def test_the_selective_policy_of_seed_000() -> None:
@@ -235,15 +235,15 @@ def test_the_selective_policy_of_seed_000() -> None:
 
 
 async def test_redis_failure_lets_people_through_without_a_lock_in_memory(
-    open_house: Open, own_server: Server
+    run_bot: RunBot, own_server: Server
 ) -> None:
     """Redis 連線/操作失敗時「放行」（不鎖）；不使用 In-Memory fallback：兩個請求都會被處理。"""
-    async with open_house(gated=True, redis_url=own_server.url, **ALL) as house:
+    async with run_bot(gated=True, redis_url=own_server.url, **ALL) as bot:
         own_server.kill()
-        await house.line.batch([events.text("板橋"), events.text("淡水")])
-        await aeventually(lambda: house.gate.asked == 2)
-        house.gate.opened.set()
-        assert all(map(is_forecast, await house.replies(2)))
+        await bot.line.batch([events.text("板橋"), events.text("淡水")])
+        await aeventually(lambda: bot.gate.asked == 2)
+        bot.gate.opened.set()
+        assert all(map(is_forecast, await bot.replies(2)))
 
 
 def test_release_is_best_effort(own_server: Server) -> None:
@@ -260,20 +260,20 @@ def test_the_words_are_fixed() -> None:
 
 
 async def test_logs_hold_no_personal_data(
-    open_house: Open, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     """log 不得記錄個資（含 userId）；僅記錄 acquired/missed/released 與隨機的 correlation id。"""
     caplog.set_level(logging.DEBUG)
-    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
-        await house.line.tap(AT_HOME)
-        await house.replies(1)
-        await house.line.tap(HOME)
-        await aeventually(lambda: house.gate.asked == 1)
-        await house.line.tap(HOME)
-        await house.line.wait_for_messages(2)
-        house.gate.opened.set()
-        await house.replies(3)
-        mine = house.line.me.chat_id
+    async with run_bot(gated=True, processing_lock_timeout_seconds=60) as bot:
+        await bot.line.tap(AT_HOME)
+        await bot.replies(1)
+        await bot.line.tap(HOME)
+        await aeventually(lambda: bot.gate.asked == 1)
+        await bot.line.tap(HOME)
+        await bot.line.wait_for_messages(2)
+        bot.gate.opened.set()
+        await bot.replies(3)
+        mine = bot.line.me.chat_id
     said = [record.getMessage() for record in caplog.records]
     turns = [line for line in said if line.startswith("processing lock ")]
     assert all(
@@ -284,7 +284,7 @@ async def test_logs_hold_no_personal_data(
     assert not any(mine in line for line in said)
 
 
-async def test_an_event_without_a_source_is_served(open_house: Open) -> None:
+async def test_an_event_without_a_source_is_served() -> None:
     """000 向下相容：event 沒有 source 屬性（例如測試用的 mock）也不會失敗。"""
     answered: list[object] = []
 

@@ -16,7 +16,7 @@ from apps.weamind.weather.cwa import Cwa
 from apps.weamind.weather.forecast import TAIPEI
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
-from .conftest import House, Open, is_forecast
+from .conftest import RunBot, RunningBot, is_forecast
 from .recorded import upstream as does
 from .recorded.upstream import Behaviour, Upstream, recorded, saying
 
@@ -34,13 +34,13 @@ MISSING = ["溫度", "天氣現象", "3小時降雨機率", "風速"]
 
 
 @asynccontextmanager
-async def house_on(
-    open_house: Open,
+async def bot_on(
+    run_bot: RunBot,
     monkeypatch: pytest.MonkeyPatch,
     behaviour: Behaviour,
     *,
     deadline: float = PLENTY,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningBot]:
     """The whole bot; its weather is CWA's, which does as *behaviour* says."""
     async with Upstream(behaviour) as upstream:
 
@@ -49,8 +49,8 @@ async def house_on(
             return Cwa("a-key-for-tests", **options)
 
         monkeypatch.setattr("apps.weamind.main.open_provider", provider)
-        async with open_house() as house:
-            yield house
+        async with run_bot() as bot:
+            yield bot
 
 
 @pytest.mark.parametrize(
@@ -66,40 +66,40 @@ async def house_on(
     ids=["500", "html", "empty", "key", "silent", "slow"],
 )
 async def test_cwa_is_broken(
-    open_house: Open,
+    run_bot: RunBot,
     monkeypatch: pytest.MonkeyPatch,
     behaviour: Behaviour,
     reason: Reason,
     deadline: float,
 ) -> None:
     """Whoever asks gets one sentence about it, within the deadline of a fetch."""
-    async with house_on(open_house, monkeypatch, behaviour, deadline=deadline) as house:
-        await house.line.say("板橋")
-        [said] = await house.line.wait_for_messages(1)
+    async with bot_on(run_bot, monkeypatch, behaviour, deadline=deadline) as bot:
+        await bot.line.say("板橋")
+        [said] = await bot.line.wait_for_messages(1)
         assert said["text"] == apology(WeatherUnavailable("", reason))
 
 
 @pytest.mark.parametrize("missing", MISSING)
 async def test_cwa_leaves_something_out(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch, missing: str
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     """The card is without it; nothing stands there in its place."""
     body = copy.deepcopy(TOWNSHIP)
     elements(body)[:] = [each for each in elements(body) if each["ElementName"] != missing]
-    async with house_on(open_house, monkeypatch, saying(body)) as house:
-        await house.line.say("板橋")
-        [said] = await house.line.wait_for_messages(1)
+    async with bot_on(run_bot, monkeypatch, saying(body)) as bot:
+        await bot.line.say("板橋")
+        [said] = await bot.line.wait_for_messages(1)
     assert is_forecast(said)
     text = json.dumps(said, ensure_ascii=False)
     assert not any(word in text for word in ("None", "nan", "null", "°°", "-99"))
 
 
-async def test_cwa_has_no_values_at_all(open_house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cwa_has_no_values_at_all(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every element is there and empty: an apology, not an empty card."""
     body = copy.deepcopy(TOWNSHIP)
     for element in elements(body):
         element["Time"] = []
-    async with house_on(open_house, monkeypatch, saying(body)) as house:
-        await house.line.say("板橋")
-        [said] = await house.line.wait_for_messages(1)
+    async with bot_on(run_bot, monkeypatch, saying(body)) as bot:
+        await bot.line.say("板橋")
+        [said] = await bot.line.wait_for_messages(1)
     assert said["text"].startswith("😥 抱歉")

@@ -21,7 +21,7 @@ from apps.weamind.line.understanding import COMMANDS, is_mentioned, understand, 
 from apps.weamind.places import atlas
 from apps.weamind.places.search import search
 
-from .conftest import BANQIAO, HOME, OFFICE, SECRET, XINYI, House, Open, is_forecast, signed
+from .conftest import BANQIAO, HOME, OFFICE, SECRET, XINYI, RunBot, RunningBot, is_forecast, signed
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 
@@ -29,35 +29,35 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 class Talk:
     """One chat: each verb returns the one message that comes back."""
 
-    def __init__(self, house: House, source: Source | None = None) -> None:
-        self.house, self.source = house, source
+    def __init__(self, bot: RunningBot, source: Source | None = None) -> None:
+        self.bot, self.source = bot, source
         self._seen = 0
 
     async def _next(self) -> dict[str, Any]:
         self._seen += 1
-        return (await self.house.replies(self._seen, source=self.source))[-1]
+        return (await self.bot.replies(self._seen, source=self.source))[-1]
 
     async def say(self, words: str) -> dict[str, Any]:
-        await self.house.line.say(words, source=self.source)
+        await self.bot.line.say(words, source=self.source)
         return await self._next()
 
     async def tap(self, data: str) -> dict[str, Any]:
-        await self.house.line.tap(data, source=self.source)
+        await self.bot.line.tap(data, source=self.source)
         return await self._next()
 
     async def at(self, latitude: float, longitude: float) -> dict[str, Any]:
-        await self.house.line.share_location(latitude, longitude, source=self.source)
+        await self.bot.line.share_location(latitude, longitude, source=self.source)
         return await self._next()
 
     async def send(self, draft: events.Draft) -> dict[str, Any]:
-        await self.house.line.send(draft, source=self.source)
+        await self.bot.line.send(draft, source=self.source)
         return await self._next()
 
     async def nothing(self, *drafts: events.Draft) -> None:
         """The bot is silent."""
-        await self.house.line.batch(drafts, source=self.source)
-        await self.house.settled()
-        assert len(self.house.line.chat(self.source).sent) == self._seen
+        await self.bot.line.batch(drafts, source=self.source)
+        await self.bot.settled()
+        assert len(self.bot.line.chat(self.source).sent) == self._seen
 
 
 def labels(message: dict[str, Any]) -> list[str]:
@@ -74,10 +74,10 @@ def data_of(message: dict[str, Any], label: str) -> str:
 # ------------------------------------------------------------------------------- texts and places
 
 
-async def test_a_text(open_house: Open) -> None:
+async def test_a_text_is_answered_by_the_places_in_it(run_bot: RunBot) -> None:
     """A place: its forecast. Several: which one. None: a hint. All of them by name, not by code."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         sure = await me.say("台北信義")
         assert is_forecast(sure) and sure["altText"].startswith("臺北市信義區")
         several = await me.say("東區")
@@ -90,19 +90,19 @@ async def test_a_text(open_house: Open) -> None:
         assert (await me.say("asdf qwerty"))["text"] == unknown
 
 
-async def test_a_location(open_house: Open) -> None:
+async def test_a_location_is_answered_by_its_town(run_bot: RunBot) -> None:
     """The town at that point; at sea and abroad it is said that there is none."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.at(25.0337, 121.5645))["altText"].startswith("臺北市信義區")
         for latitude, longitude in [(24.46, 118.07), (35.68, 139.76), (23.0, 124.0), (0, 0)]:
             assert (await me.at(latitude, longitude))["text"] == texts.OUTSIDE
 
 
-async def test_other_kinds_of_messages(open_house: Open) -> None:
+async def test_other_kinds_of_messages(run_bot: RunBot) -> None:
     """A sticker: something friendly. A picture: a short hint. Both between two."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.send(events.sticker()))["text"] == texts.STICKER
         assert (await me.send(events.image()))["text"] == texts.UNKNOWN_KIND
 
@@ -110,10 +110,10 @@ async def test_other_kinds_of_messages(open_house: Open) -> None:
 # ------------------------------------------------------------------------------- own places
 
 
-async def test_home_and_office(open_house: Open) -> None:
+async def test_home_and_office(run_bot: RunBot) -> None:
     """Not set: asked for. Set by the button of a card: the forecast, by tap or by word."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         for data, button in [(HOME, "🏠 設定住家"), (OFFICE, "🏢 設定公司")]:
             unset = await me.tap(data)
             assert labels(unset) == [button] and "還沒有設定" in unset["text"]
@@ -130,22 +130,22 @@ async def test_home_and_office(open_house: Open) -> None:
         assert (await me.tap(HOME))["altText"].startswith("新北市板橋區")
         assert (await me.tap(OFFICE))["altText"].startswith("臺北市信義區")
         assert (await me.say("住家"))["altText"].startswith("新北市板橋區")
-        you = Talk(house, house.line.somebody())
+        you = Talk(bot, bot.line.somebody())
         assert "還沒有設定" in (await you.tap(HOME))["text"]
 
 
-async def test_the_current_location(open_house: Open) -> None:
+async def test_the_current_location(run_bot: RunBot) -> None:
     """A tap on the map: a button that opens LINE's own."""
-    async with open_house() as house:
-        asked = await Talk(house).tap("action=weather&type=current")
+    async with run_bot() as bot:
+        asked = await Talk(bot).tap("action=weather&type=current")
         [item] = asked["quickReply"]["items"]
         assert item["action"]["type"] == "location"
 
 
-async def test_recent_queries(open_house: Open) -> None:
+async def test_recent_queries(run_bot: RunBot) -> None:
     """The last five places that are neither home nor office, below every forecast, too."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.tap("action=recent_queries"))["text"] == texts.NO_QUERIES_YET
         await me.tap(f"action=set&type=home&place={XINYI}")
         for place in ("板橋", "淡水", "台北信義", "烏來", "中壢", "鳳山", "恆春", "板橋"):
@@ -158,10 +158,10 @@ async def test_recent_queries(open_house: Open) -> None:
         assert again["altText"].startswith("桃園市中壢區")
 
 
-async def test_settings_by_chat(open_house: Open) -> None:
+async def test_settings_by_chat(run_bot: RunBot) -> None:
     """Home or office, county, town: by quick replies, never more than 13, with pages."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         start = await me.tap("action=settings")
         assert labels(start) == ["🏠 設定住家", "🏢 設定公司"]
         assert start["text"].count("尚未設定") == 2
@@ -186,19 +186,19 @@ async def test_settings_by_chat(open_house: Open) -> None:
         assert f"住家：高雄市{seen[-1]}" in (await me.say("設定"))["text"]
 
 
-async def test_a_page_for_settings(open_house: Open) -> None:
+async def test_a_page_for_settings(run_bot: RunBot) -> None:
     """A link to LIFF, only where there is one."""
-    async with open_house(liff_id="123-abc", line_login_channel_id="123") as house:
-        start = await Talk(house).tap("action=settings")
+    async with run_bot(liff_id="123-abc", line_login_channel_id="123") as bot:
+        start = await Talk(bot).tap("action=settings")
         assert start["quickReply"]["items"][-1]["action"] == {
             "type": "uri", "label": "在網頁上設定", "uri": "https://liff.line.me/123-abc",
         }  # fmt: skip
 
 
-async def test_delete_my_data(open_house: Open) -> None:
+async def test_delete_my_data(run_bot: RunBot) -> None:
     """Asked first, by word and by tap; then nothing is known any more."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
         await me.say("板橋")
         other = await me.tap("action=other&type=menu")
@@ -212,17 +212,17 @@ async def test_delete_my_data(open_house: Open) -> None:
         assert (await me.tap("action=recent_queries"))["text"] == texts.NO_QUERIES_YET
 
 
-async def test_help(open_house: Open) -> None:
+async def test_help_is_given_by_tap_and_by_word(run_bot: RunBot) -> None:
     """By tap and by word."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.say("說明"))["text"] == (await me.say("Help？"))["text"] == texts.HELP
 
 
-async def test_taps_of_strangers(open_house: Open) -> None:
+async def test_unknown_postback_data_is_answered_and_does_nothing(run_bot: RunBot) -> None:
     """Data that no button of ours has: a polite answer, and nothing else happens."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         for data in (
             "x", "action=drop", "action=weather", "action=weather&type=mars", "=&=&", "action=set",
             "action=weather&type=place&place=99999", "action=set&type=home&place='; DROP TABLE",
@@ -239,7 +239,7 @@ async def test_taps_of_strangers(open_house: Open) -> None:
 # ------------------------------------------------------------------------------- coming and going
 
 
-async def test_follow_and_unfollow(open_house: Open, tmp_path: Any) -> None:
+async def test_follow_and_unfollow(run_bot: RunBot, tmp_path: Any) -> None:
     """Welcome; gone; back again, with the places as they were."""
     import sqlite3
     from contextlib import closing
@@ -249,24 +249,24 @@ async def test_follow_and_unfollow(open_house: Open, tmp_path: Any) -> None:
             [(active,)] = database.execute("SELECT is_active FROM weamind_users")
             return bool(active)
 
-    async with open_house() as house:
-        me = Talk(house)
-        assert (await me.send(house.line.following(house.line.me)))["text"] == texts.WELCOME
+    async with run_bot() as bot:
+        me = Talk(bot)
+        assert (await me.send(bot.line.following(bot.line.me)))["text"] == texts.WELCOME
         await me.tap(f"action=set&type=home&place={XINYI}")
-        await me.nothing(house.line.unfollowing(house.line.me))
+        await me.nothing(bot.line.unfollowing(bot.line.me))
         assert not is_active()
-        assert (await me.send(house.line.following(house.line.me)))["text"] == texts.WELCOME
+        assert (await me.send(bot.line.following(bot.line.me)))["text"] == texts.WELCOME
         assert is_active() and is_forecast(await me.tap(HOME))
 
 
 # ------------------------------------------------------------------------------- groups
 
 
-async def test_in_a_group(open_house: Open) -> None:
+async def test_in_a_group(run_bot: RunBot) -> None:
     """Silent, unless it is asked about the weather of a place, or is mentioned."""
-    async with open_house() as house:
-        everybody = Talk(house, Source.group(new_id("group"), house.line.somebody().chat_id))
-        await house.line.join(source=everybody.source or house.line.me)
+    async with run_bot() as bot:
+        everybody = Talk(bot, Source.group(new_id("group"), bot.line.somebody().chat_id))
+        await bot.line.join(source=everybody.source or bot.line.me)
         assert (await everybody._next())["text"] == texts.WELCOME_TO_GROUP
         await everybody.nothing(
             events.text("板橋"), events.text("晚餐吃什麼"), events.text("天氣真好"),
@@ -291,21 +291,21 @@ def mentioning(words: str) -> events.Draft:
     return events.Draft("message", {"message": message})
 
 
-async def test_personal_things_are_private(open_house: Open) -> None:
+async def test_personal_things_are_private(run_bot: RunBot) -> None:
     """In a group nobody's places are shown, to nobody; with and without an id of the person."""
-    async with open_house() as house:
-        person = house.line.somebody()
-        await Talk(house, person).tap(f"action=set&type=home&place={XINYI}")
+    async with run_bot() as bot:
+        person = bot.line.somebody()
+        await Talk(bot, person).tap(f"action=set&type=home&place={XINYI}")
         for source in (
             Source.group(new_id("group"), person.chat_id),
             Source.room(new_id("room"), person.chat_id),
             Source.group(new_id("group")),
         ):
-            chat = Talk(house, source)
+            chat = Talk(bot, source)
             for data in (HOME, "action=recent_queries", "action=settings", "action=delete",
                          "action=delete&sure=yes"):  # fmt: skip
                 assert (await chat.tap(data))["text"] == texts.ONLY_IN_PRIVATE
-        nobody = Talk(house, Source.group(new_id("group")))
+        nobody = Talk(bot, Source.group(new_id("group")))
         said = await nobody.tap(f"action=set&type=home&place={BANQIAO}")
         assert said["text"] == texts.ONLY_IN_PRIVATE
 
@@ -313,29 +313,29 @@ async def test_personal_things_are_private(open_house: Open) -> None:
 # ------------------------------------------------------------------------------- bad days
 
 
-async def test_the_weather_is_out(open_house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_weather_is_out(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """An apology without internals, and a button to try again, which works when it is back."""
     from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
-    async with open_house(gated=True) as house:
-        house.gate.opened.set()
-        works = house.gate.fetch
+    async with run_bot(gated=True) as bot:
+        bot.gate.opened.set()
+        works = bot.gate.fetch
 
         async def fails(place: Any) -> Any:
             raise WeatherUnavailable("sample", Reason.STATUS, status=503)
 
-        monkeypatch.setattr(house.gate, "fetch", fails)
-        me = Talk(house)
+        monkeypatch.setattr(bot.gate, "fetch", fails)
+        me = Talk(bot)
         sorry = await me.say("板橋")
         assert "抱歉" in sorry["text"] and "503" not in sorry["text"]
-        monkeypatch.setattr(house.gate, "fetch", works)
+        monkeypatch.setattr(bot.gate, "fetch", works)
         assert is_forecast(await me.tap(data_of(sorry, "🔄 再試一次")))
 
 
-async def test_the_database_is_out(open_house: Open, postgres: Any) -> None:
+async def test_the_database_is_out(run_bot: RunBot, postgres: Any) -> None:
     """Who asks for a place gets it; for their own, is told why not; the new are welcome."""
-    async with open_house(database_url=postgres.new_database()) as house:
-        me = Talk(house)
+    async with run_bot(database_url=postgres.new_database()) as bot:
+        me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
         postgres.stop()
         try:
@@ -344,7 +344,7 @@ async def test_the_database_is_out(open_house: Open, postgres: Any) -> None:
             assert (await me.tap("action=delete&sure=yes"))["text"] == texts.NOT_DELETED_NOW
             set_it = f"action=set&type=home&place={XINYI}"
             assert (await me.tap(set_it))["text"] == texts.NO_ACCESS
-            assert (await me.send(house.line.following(house.line.me)))["text"] == texts.WELCOME
+            assert (await me.send(bot.line.following(bot.line.me)))["text"] == texts.WELCOME
             assert len(labels(await me.tap("action=settings"))) == 2
         finally:
             postgres.start()
@@ -354,7 +354,7 @@ async def test_the_database_is_out(open_house: Open, postgres: Any) -> None:
 # ------------------------------------------------------------------------------- the SDK's objects
 
 
-async def test_the_sdks_events_fit_the_same_handlers(open_house: Open) -> None:
+async def test_the_sdks_events_fit_the_same_handlers(run_bot: RunBot) -> None:
     """What line-bot-sdk's parser makes of a webhook is answered like what ours makes of it."""
     from apps.weamind.line.bot import Bot
     from apps.weamind.line.processor import EventProcessor
@@ -368,10 +368,10 @@ async def test_the_sdks_events_fit_the_same_handlers(open_house: Open) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EventProcessor, "__init__", watched)
-        async with open_house() as house:
-            group = Source.group(new_id("group"), house.line.somebody().chat_id)
-            room = Source.room(new_id("room"), house.line.somebody().chat_id)
-            made = house.line.happen([
+        async with run_bot() as bot:
+            group = Source.group(new_id("group"), bot.line.somebody().chat_id)
+            room = Source.room(new_id("room"), bot.line.somebody().chat_id)
+            made = bot.line.happen([
                 events.text("台北信義"), events.location(25.0337, 121.5645),
                 events.postback("action=other"), events.follow(), events.sticker(),
                 mentioning("@WeaMind 板橋").by(group), events.text("板橋天氣").by(room),
@@ -389,11 +389,11 @@ async def test_the_sdks_events_fit_the_same_handlers(open_house: Open) -> None:
             assert [chat_of(event) for event in sdk] == [chat_of(event) for event in ours]
             outcomes = [await seen[0].work(event) for event in sdk]
             assert outcomes == ["done"] * 9 + ["standby"]
-            sent = await house.line.wait_for_messages(5)
+            sent = await bot.line.wait_for_messages(5)
             assert [is_forecast(message) for message in sent] == [True, True, False, False, False]
             assert sent[3]["text"] == texts.WELCOME and sent[4]["text"] == texts.STICKER
-            assert is_forecast(house.line.chat(group).sent[0])
-            assert is_forecast(house.line.chat(room).sent[0])
+            assert is_forecast(bot.line.chat(group).sent[0])
+            assert is_forecast(bot.line.chat(room).sent[0])
             # The same events again, as ours: known already.
             assert [await seen[0].work(event) for event in ours[:9]] == ["duplicate"] * 9
 
@@ -421,7 +421,7 @@ def test_data_there_and_back() -> None:
 
 
 @given(st.integers(0, 60), st.integers(-5, 99))
-def test_pages(count: int, number: int) -> None:
+def test_pages_have_at_most_thirteen_items_and_miss_none(count: int, number: int) -> None:
     """However many there are: at most 13 on a page, and walking through them meets each once."""
     items = [messages.tap(str(each), "x", n=each) for each in range(count)]
 

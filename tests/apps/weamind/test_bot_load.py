@@ -73,7 +73,7 @@ async def deliver_all(url: str, bodies: list[bytes]) -> list[float]:
     return took
 
 
-def test_a_busy_day(
+def test_on_a_busy_day_every_event_is_answered_once(
     valkey: Server, start_bots: Callable[..., list[Process]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every distinct event of every person is answered once; no 200 is later than LINE allows."""

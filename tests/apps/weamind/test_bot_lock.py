@@ -25,7 +25,7 @@ from apps.weamind.line.service import should_use_processing_lock
 from dibs import AsyncDibs
 from dibs.testing import Server, aeventually, eventually
 
-from .conftest import BANQIAO, HOME, OFFICE, XINYI, House, Open, is_busy, is_forecast
+from .conftest import BANQIAO, HOME, OFFICE, XINYI, RunBot, RunningBot, is_busy, is_forecast
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 KEY = "processing:user:U1"
@@ -81,7 +81,7 @@ def test_another_thread_may_release(service: ProcessingLockService, valkey: Serv
 
 
 @pytest.mark.parametrize("hopping", [False, True])
-def test_a_slow_holder_keeps_its_hands_off(
+def test_a_slow_holder_leaves_the_lock_of_its_successor_alone(
     service: ProcessingLockService, valkey: Server, hopping: bool
 ) -> None:
     """Its time ran out and somebody else of this process has the lock: it stays theirs.
@@ -194,7 +194,7 @@ def test_the_one_of_this_process(valkey: Server, monkeypatch: pytest.MonkeyPatch
 # ------------------------------------------------------------------------------- for tasks
 
 
-async def test_turns(valkey: Server) -> None:
+async def test_a_person_has_one_turn_at_a_time(valkey: Server) -> None:
     """One turn for a person at a time, also if the block raises; others have their own."""
     me, you = OurSource("user", "U1"), OurSource("group", "U2", "C1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
@@ -241,7 +241,9 @@ async def test_without_a_user_id(valkey: Server, caplog: pytest.LogCaptureFixtur
     assert metrics.registry.get_sample_value("processing_lock_acquire_total", labels) == 2
 
 
-async def test_switched_off(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_the_lock_everybody_has_a_turn(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without the lock, everybody has a turn, and nobody is asked."""
     lock = ProcessingLock(AsyncDibs(valkey.url), enabled=False, counted_in=Metrics())
     source = OurSource("user", "U1")
@@ -311,145 +313,145 @@ def test_which_taps_are_locked(data: dict[str, str], locked: bool) -> None:
     assert should_use_processing_lock(data) is locked
 
 
-async def at_home(house: House, source: Source | None = None) -> None:
+async def at_home(bot: RunningBot, source: Source | None = None) -> None:
     """They live in Xinyi, and work in Banqiao."""
-    await house.line.tap(f"action=set&type=home&place={XINYI}", source=source)
-    await house.line.tap(f"action=set&type=office&place={BANQIAO}", source=source)
-    await house.replies(2, source=source)
+    await bot.line.tap(f"action=set&type=home&place={XINYI}", source=source)
+    await bot.line.tap(f"action=set&type=office&place={BANQIAO}", source=source)
+    await bot.replies(2, source=source)
 
 
-async def test_five_quick_taps(open_house: Open) -> None:
+async def test_five_quick_taps(run_bot: RunBot) -> None:
     """Five webhooks within a second while the forecast takes long: one forecast, four ⏳."""
-    async with open_house(sample_delay_seconds=2) as house:
-        await at_home(house)
-        deliveries = await asyncio.gather(*(house.line.tap(HOME) for _ in range(5)))
+    async with run_bot(sample_delay_seconds=2) as bot:
+        await at_home(bot)
+        deliveries = await asyncio.gather(*(bot.line.tap(HOME) for _ in range(5)))
         assert [delivery.status for delivery in deliveries] == [200] * 5
-        sent = (await house.replies(7))[2:]
+        sent = (await bot.replies(7))[2:]
         assert sum(map(is_busy, sent)) == 4 and is_forecast(sent[-1])
-        assert house.answers == [200] * 7
-        assert house.count("processing_lock_miss_total") == 4
+        assert bot.answers == [200] * 7
+        assert bot.count("processing_lock_miss_total") == 4
 
 
-async def test_the_next_tap_is_free_again(open_house: Open) -> None:
+async def test_the_next_tap_is_free_again(run_bot: RunBot) -> None:
     """As soon as the answer is there, and not when the lock would have ended."""
-    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
-        await at_home(house)
+    async with run_bot(gated=True, processing_lock_timeout_seconds=60) as bot:
+        await at_home(bot)
         for number in (1, 2):
-            house.gate.opened.clear()
-            await house.line.tap(HOME)
-            await aeventually(lambda number=number: house.gate.asked == number)
-            await house.line.tap(OFFICE)
-            sent = await house.line.wait_for_messages(1 + 2 * number)
+            bot.gate.opened.clear()
+            await bot.line.tap(HOME)
+            await aeventually(lambda number=number: bot.gate.asked == number)
+            await bot.line.tap(OFFICE)
+            sent = await bot.line.wait_for_messages(1 + 2 * number)
             assert is_busy(sent[-1])
-            house.gate.opened.set()
-            assert is_forecast((await house.replies(2 + 2 * number))[-1])
+            bot.gate.opened.set()
+            assert is_forecast((await bot.replies(2 + 2 * number))[-1])
 
 
-async def test_only_the_first_refusal_is_answered(open_house: Open) -> None:
+async def test_only_the_first_refusal_is_answered(run_bot: RunBot) -> None:
     """With PROCESSING_LOCK_BUSY_REPLY=first: one forecast, one ⏳, three silent."""
     options = {"processing_lock_busy_reply": "first", "processing_lock_timeout_seconds": 60}
-    async with open_house(gated=True, **options) as house:
-        await at_home(house)
-        await asyncio.gather(*(house.line.tap(HOME) for _ in range(5)))
-        await aeventually(lambda: house.count("line_events_in_house") == 1)
-        house.gate.opened.set()
-        sent = (await house.replies(4))[2:]
+    async with run_bot(gated=True, **options) as bot:
+        await at_home(bot)
+        await asyncio.gather(*(bot.line.tap(HOME) for _ in range(5)))
+        await aeventually(lambda: bot.count("line_events_pending") == 1)
+        bot.gate.opened.set()
+        sent = (await bot.replies(4))[2:]
         assert is_busy(sent[0]) and is_forecast(sent[1])
 
 
-async def test_several_taps_in_one_webhook(open_house: Open) -> None:
+async def test_several_taps_in_one_webhook(run_bot: RunBot) -> None:
     """The first is served, the others are told to wait: they run side by side."""
-    async with open_house(gated=True, processing_lock_timeout_seconds=60) as house:
-        await at_home(house)
-        await house.line.batch([events.postback(HOME), events.postback(OFFICE)] * 2)
-        await house.line.wait_for_messages(5)
-        house.gate.opened.set()
-        sent = (await house.replies(6))[2:]
+    async with run_bot(gated=True, processing_lock_timeout_seconds=60) as bot:
+        await at_home(bot)
+        await bot.line.batch([events.postback(HOME), events.postback(OFFICE)] * 2)
+        await bot.line.wait_for_messages(5)
+        bot.gate.opened.set()
+        sent = (await bot.replies(6))[2:]
         assert sum(map(is_busy, sent)) == 3
         assert sent[-1]["altText"].startswith("臺北市信義區")
 
 
-async def test_people_do_not_wait_for_each_other(open_house: Open) -> None:
+async def test_people_do_not_wait_for_each_other(run_bot: RunBot) -> None:
     """Three people tap at once: three forecasts, side by side."""
-    async with open_house(gated=True) as house:
-        people = [house.line.somebody() for _ in range(3)]
+    async with run_bot(gated=True) as bot:
+        people = [bot.line.somebody() for _ in range(3)]
         for person in people:
-            await at_home(house, person)
-        await asyncio.gather(*(house.line.tap(HOME, source=person) for person in people))
-        await aeventually(lambda: house.gate.asked == 3)
-        house.gate.opened.set()
+            await at_home(bot, person)
+        await asyncio.gather(*(bot.line.tap(HOME, source=person) for person in people))
+        await aeventually(lambda: bot.gate.asked == 3)
+        bot.gate.opened.set()
         for person in people:
-            assert is_forecast((await house.replies(3, source=person))[-1])
+            assert is_forecast((await bot.replies(3, source=person))[-1])
 
 
-async def test_texts_are_not_locked(open_house: Open) -> None:
+async def test_texts_are_not_locked(run_bot: RunBot) -> None:
     """Selective: who types twice is answered twice; what costs nothing is answered meanwhile."""
-    async with open_house(gated=True) as house:
-        await asyncio.gather(*(house.line.say("板橋") for _ in range(2)))
-        await asyncio.gather(*map(house.line.tap, ["action=other", "action=settings"]))
-        await house.line.wait_for_messages(2)
-        await aeventually(lambda: house.gate.asked == 2)
-        house.gate.opened.set()
-        sent = await house.replies(4)
+    async with run_bot(gated=True) as bot:
+        await asyncio.gather(*(bot.line.say("板橋") for _ in range(2)))
+        await asyncio.gather(*map(bot.line.tap, ["action=other", "action=settings"]))
+        await bot.line.wait_for_messages(2)
+        await aeventually(lambda: bot.gate.asked == 2)
+        bot.gate.opened.set()
+        sent = await bot.replies(4)
         assert sum(map(is_forecast, sent)) == 2 and not any(map(is_busy, sent))
-        assert house.count("processing_lock_miss_total") == 0
+        assert bot.count("processing_lock_miss_total") == 0
 
 
-async def test_everything_is_locked(open_house: Open) -> None:
+async def test_everything_is_locked(run_bot: RunBot) -> None:
     """With PROCESSING_LOCK_SCOPE=all: texts, locations and any tap; coming and going never."""
     options = {"processing_lock_scope": "all", "processing_lock_timeout_seconds": 60}
-    async with open_house(gated=True, **options) as house:
-        await house.line.say("板橋")
-        await aeventually(lambda: house.gate.asked == 1)
-        await house.line.share_location(25.033, 121.5654)
-        await house.line.tap("action=other")
-        await house.line.say("台北信義")
-        await house.line.follow()
-        await house.line.wait_for_messages(4)
-        house.gate.opened.set()
-        sent = await house.replies(5)
+    async with run_bot(gated=True, **options) as bot:
+        await bot.line.say("板橋")
+        await aeventually(lambda: bot.gate.asked == 1)
+        await bot.line.share_location(25.033, 121.5654)
+        await bot.line.tap("action=other")
+        await bot.line.say("台北信義")
+        await bot.line.follow()
+        await bot.line.wait_for_messages(4)
+        bot.gate.opened.set()
+        sent = await bot.replies(5)
         assert sum(map(is_busy, sent)) == 3 and is_forecast(sent[-1])
         assert any("歡迎" in message.get("text", "") for message in sent)
 
 
-async def test_the_lock_in_groups(open_house: Open) -> None:
+async def test_the_lock_in_groups(run_bot: RunBot) -> None:
     """By the person, in whatever chat; where LINE tells no id, everybody is served."""
     options = {"processing_lock_scope": "all", "processing_lock_timeout_seconds": 60}
-    async with open_house(gated=True, **options) as house:
-        person = house.line.somebody().chat_id
+    async with run_bot(gated=True, **options) as bot:
+        person = bot.line.somebody().chat_id
         group = Source.group(new_id("group"), person)
         room = Source.room(new_id("room"), person)
-        await house.line.say("板橋天氣", source=group)
-        await aeventually(lambda: house.gate.asked == 1)
-        await house.line.say("板橋天氣", source=room)
-        assert is_busy((await house.line.wait_for_messages(1, source=room))[0])
+        await bot.line.say("板橋天氣", source=group)
+        await aeventually(lambda: bot.gate.asked == 1)
+        await bot.line.say("板橋天氣", source=room)
+        assert is_busy((await bot.line.wait_for_messages(1, source=room))[0])
         nobody = Source.group(new_id("group"))
-        await house.line.batch([events.text("板橋天氣")] * 2, source=nobody)
-        await aeventually(lambda: house.gate.asked == 3)
-        house.gate.opened.set()
-        assert is_forecast((await house.replies(1, source=group))[0])
-        assert all(map(is_forecast, await house.replies(2, source=nobody)))
+        await bot.line.batch([events.text("板橋天氣")] * 2, source=nobody)
+        await aeventually(lambda: bot.gate.asked == 3)
+        bot.gate.opened.set()
+        assert is_forecast((await bot.replies(1, source=group))[0])
+        assert all(map(is_forecast, await bot.replies(2, source=nobody)))
 
 
-async def test_dots_while_it_takes_long(open_house: Open) -> None:
+async def test_dots_while_it_takes_long(run_bot: RunBot) -> None:
     """LINE's loading dots after half a second, between two only, and never after the answer."""
-    async with open_house(gated=True) as house:
-        group = Source.group(new_id("group"), house.line.me.chat_id)
-        await house.line.say("板橋天氣", source=group)
-        await house.line.say("板橋")
-        await aeventually(lambda: house.line.chat().loading(house.line.clock()))
-        assert house.line.chat().sent == []
-        house.gate.opened.set()
-        await house.replies(1)
-        await house.replies(1, source=group)
-        loading = [call for call in house.line.calls if call.route.endswith("/loading/start")]
-        assert len(loading) == 1 and not house.line.chat().loading(house.line.clock())
+    async with run_bot(gated=True) as bot:
+        group = Source.group(new_id("group"), bot.line.me.chat_id)
+        await bot.line.say("板橋天氣", source=group)
+        await bot.line.say("板橋")
+        await aeventually(lambda: bot.line.chat().loading(bot.line.clock()))
+        assert bot.line.chat().sent == []
+        bot.gate.opened.set()
+        await bot.replies(1)
+        await bot.replies(1, source=group)
+        loading = [call for call in bot.line.calls if call.route.endswith("/loading/start")]
+        assert len(loading) == 1 and not bot.line.chat().loading(bot.line.clock())
 
 
-async def test_no_dots_where_it_is_quick(open_house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_dots_where_it_is_quick(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is answered at once sees none."""
     monkeypatch.setattr("apps.weamind.line.bot.DOTS_AFTER", 20)
-    async with open_house() as house:
-        await house.line.say("板橋")
-        await house.replies(1)
-        assert len(house.line.calls) == 1
+    async with run_bot() as bot:
+        await bot.line.say("板橋")
+        await bot.replies(1)
+        assert len(bot.line.calls) == 1

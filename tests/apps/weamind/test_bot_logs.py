@@ -21,7 +21,7 @@ from apps.weamind.line.events import Source as OurSource
 from dibs import AsyncDibs
 from dibs.testing import Server, eventually
 
-from .conftest import Open
+from .conftest import RunBot
 from .test_bot_settings import env
 
 __all__ = ["env"]
@@ -96,15 +96,15 @@ def test_an_outage_is_one_warning(own_server: Server, caplog: pytest.LogCaptureF
 
 
 async def test_the_bot_says_at_its_start(
-    open_house: Open, own_server: Server, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, own_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether Redis is there, before anybody taps."""
     caplog.set_level(logging.INFO)
-    async with open_house(redis_url=own_server.url):
+    async with run_bot(redis_url=own_server.url):
         assert lines(caplog) == [CONNECTED]
     own_server.kill()
     caplog.clear()
-    async with open_house(redis_url=own_server.url):
+    async with run_bot(redis_url=own_server.url):
         assert lines(caplog) == [OUT]
 
 
@@ -161,7 +161,7 @@ def test_the_level_of_a_bot_among_others() -> None:
 
 
 @pytest.mark.parametrize(("level", "expected"), [("debug", 2), ("INFO", 1), ("ERROR", 0)])
-def test_log_level(level: str, expected: int) -> None:
+def test_the_log_level_decides_what_is_written(level: str, expected: int) -> None:
     """LOG_LEVEL decides what is written, on stderr, and only of what is ours."""
     code = f"""
 import logging

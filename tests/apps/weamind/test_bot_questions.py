@@ -32,7 +32,7 @@ from apps.weamind.weather.forecast import (
     Step,
 )
 
-from .conftest import XINYI, Open
+from .conftest import XINYI, RunBot
 from .test_bot_handlers import Talk, data_of, mentioning
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -79,9 +79,24 @@ def spell(words: str, now: datetime = NOW) -> str | None:
         ("一點都不冷", None), ("板橋", None), ("台北101", None), ("", None),
         ("中正路8號旁的路", None), ("星期三天氣", "週三 18.00-19.00"),
         ("三天", "接下來幾天 18.00-22.00"),
+        ("下午三點到五點", "今天下午3點到5點 18.15-18.17"),
+        ("3-5點", "今天下午3點到5點 18.15-18.17"),
+        ("早上10點到下午2點", "明天早上10點到下午2點 19.10-19.14"),
+        ("8點到下午5點", "今天早上8點到下午5點 18.08-18.17"),
+        ("13:00-15:00", "今天下午1點到3點 18.13-18.15"),
+        ("晚上10點到2點", "今天晚上10點到凌晨2點 18.22-19.02"),
+        ("晚上12點", "今天晚上12點 19.00-19.01"),
+        ("11/18-11/20", "11/18到11/20 18.00-21.00"), ("11/20~22", "11/20到11/22 20.00-23.00"),
+        ("20號到22號", "11/20到11/22 20.00-23.00"), ("20號到台北", "11/20 20.00-21.00"),
+        ("週五到週日", "週五到週日 20.00-23.00"), ("下週五六日", "下週五到週日 27.00-30.00"),
+        ("下週五到下週日", "下週五到下週日 27.00-30.00"), ("週六日", "週六到週日 21.00-23.00"),
+        ("禮拜六、日", "週六到週日 21.00-23.00"), ("今天到週五", "今天到週五 18.00-21.00"),
+        ("週六日月潭", "週六 21.00-22.00"), ("週五六龜", "週五 20.00-21.00"),
+        ("明天到台北", "明天 19.00-20.00"), ("this saturday", "週六 21.00-22.00"),
+        ("next sunday", "下週日 29.00-30.00"),
     ],
 )  # fmt: skip
-def test_when(words: str, expected: str | None) -> None:
+def test_days_and_hours_are_understood(words: str, expected: str | None) -> None:
     """What people say, on a Wednesday afternoon."""
     assert spell(words) == expected
 
@@ -116,8 +131,10 @@ def test_any_text_has_a_time_or_none(words: str, hours: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["今晚", "明天早上", "下週一", "週末", "11/20", "明天下午三點", "現在"]
-)
+    "words",
+    ["今晚", "明天早上", "下週一", "週末", "11/20", "明天下午三點", "現在", "下午三點到五點",
+     "晚上10點到2點", "下週五六日", "11/20-22"],
+)  # fmt: skip
 def test_a_button_carries_the_question(words: str) -> None:
     """The same time after a tap."""
     question, _ = find_question(f"{words}會下雨嗎", NOW)
@@ -167,6 +184,10 @@ def said(words: str, forecast: Forecast) -> str | None:
         ("會下雪嗎", "今天臺中市 ☀️ 晴朗，20~28°，預報沒有下雪。"),
         ("明天會出太陽嗎", "明天臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，會出太陽。"),
         ("明天適合爬山嗎", "明天臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，適合出門。"),
+        ("週六到週日天氣", "週六到週日臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，不用帶傘。"),
+        ("明天下午三點到五點會下雨嗎", "明天下午3點到5點臺中市 ☀️ 晴朗，降雨機率 10%，不用帶傘。"),
+        ("明天要開冷氣嗎", "明天臺中市 ☀️ 晴朗，20~28°，有點熱。"),
+        ("明天會飄雨嗎", "明天臺中市 ☀️ 晴朗，降雨機率 10%，不用帶傘。"),
         ("下週五天氣", "下週五臺中市的預報還沒有出來，目前只到 11/24（週二）。"),
         ("昨天有下雨嗎", "昨天已經過了，以下是臺中市接下來的預報。"),
         ("紫外線", "目前沒有臺中市的紫外線資料，以下是天氣預報。"),
@@ -264,64 +285,64 @@ def test_any_text_is_understood_somehow(words: str) -> None:
 # ------------------------------------------------------------------------------- as people see it
 
 
-async def test_a_question_survives_the_choice(open_house: Open) -> None:
+async def test_a_question_survives_the_choice(run_bot: RunBot) -> None:
     """信義區明天會下雨嗎: asked which, then answered what was asked, with the line as altText."""
-    async with open_house() as house:
-        asked = await Talk(house).say("信義區明天會下雨嗎")
-        await house.line.tap(data_of(asked, "基隆市信義區"))
-        line, card = (await house.replies(3))[1:]
+    async with run_bot() as bot:
+        asked = await Talk(bot).say("信義區明天會下雨嗎")
+        await bot.line.tap(data_of(asked, "基隆市信義區"))
+        line, card = (await bot.replies(3))[1:]
         assert line["text"].startswith("明天基隆市信義區") and "降雨機率" in line["text"]
         assert card["altText"] == line["text"]
 
 
-async def test_a_home_that_is_written(open_house: Open) -> None:
+async def test_a_home_that_is_written(run_bot: RunBot) -> None:
     """It is set, and what is asked next is about it; of two such places, one is chosen."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         assert (await me.say("把住家設成板橋"))["text"].startswith("✅")
-        await house.line.say("要帶傘嗎")
-        line, card = (await house.replies(3))[1:]
+        await bot.line.say("要帶傘嗎")
+        line, card = (await bot.replies(3))[1:]
         assert "新北市板橋區" in line["text"] and card["type"] == "flex"
-        which = Talk(house, house.line.somebody())
+        which = Talk(bot, bot.line.somebody())
         asked = await which.say("公司設為信義區")
         assert asked["text"] == texts.WHICH_TO_SET.format(kind="公司")
         done = await which.tap(data_of(asked, "臺北市信義區"))
         assert "公司設為 臺北市信義區" in done["text"]
 
 
-async def test_settings_are_not_for_groups(open_house: Open) -> None:
+async def test_settings_are_not_for_groups(run_bot: RunBot) -> None:
     """Who writes it there is told where to."""
-    async with open_house() as house:
-        group = Talk(house, Source.group(new_id("group"), house.line.somebody().chat_id))
+    async with run_bot() as bot:
+        group = Talk(bot, Source.group(new_id("group"), bot.line.somebody().chat_id))
         said = await group.send(mentioning("@WeaMind 把住家設成板橋"))
         assert said["text"] == texts.ONLY_IN_PRIVATE
 
 
 async def test_the_weather_is_out_and_comes_back(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The button to try again still knows the question."""
     from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
-    async with open_house(gated=True) as house:
-        house.gate.opened.set()
-        works = house.gate.fetch
+    async with run_bot(gated=True) as bot:
+        bot.gate.opened.set()
+        works = bot.gate.fetch
 
         async def fails(place: object) -> object:
             raise WeatherUnavailable("sample", Reason.STATUS, status=503)
 
-        monkeypatch.setattr(house.gate, "fetch", fails)
-        sorry = await Talk(house).say("明天板橋會下雨嗎")
-        monkeypatch.setattr(house.gate, "fetch", works)
-        await house.line.tap(data_of(sorry, "🔄 再試一次"))
-        line, _ = (await house.replies(3))[1:]
+        monkeypatch.setattr(bot.gate, "fetch", fails)
+        sorry = await Talk(bot).say("明天板橋會下雨嗎")
+        monkeypatch.setattr(bot.gate, "fetch", works)
+        await bot.line.tap(data_of(sorry, "🔄 再試一次"))
+        line, _ = (await bot.replies(3))[1:]
         assert line["text"].startswith("明天新北市板橋區")
 
 
-async def test_an_own_place_by_tap_knows_the_question(open_house: Open) -> None:
+async def test_an_own_place_by_tap_knows_the_question(run_bot: RunBot) -> None:
     """Data that a button carries is read with care: what makes no sense is left out."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
         card = await me.tap("action=weather&type=home&topic=nonsense&when=%00")
         assert card["type"] == "flex"

@@ -21,77 +21,77 @@ from apps.weamind.user.database import UserDatabase
 from apps.weamind.user.users import Users, UsersUnavailable
 from dibs.testing import Server, aeventually
 
-from .conftest import Open, Process, is_forecast
+from .conftest import Process, RunBot, is_forecast
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 HASTY = {"gated": True, "shutdown_seconds": 0.05}
 
 
-async def test_a_cut_event_is_answered_after_the_start(open_house: Open, valkey: Server) -> None:
+async def test_a_cut_event_is_answered_after_the_start(run_bot: RunBot, valkey: Server) -> None:
     """The bot ends while three people wait; when it is back, each has their forecast, once."""
-    async with open_house() as house:
-        people = [house.line.somebody() for _ in range(3)]
-        async with open_house(line_api_base=house.line.api_base, **HASTY) as old:
-            house.line.webhook_url = f"{old.url}/line/webhook"
+    async with run_bot() as bot:
+        people = [bot.line.somebody() for _ in range(3)]
+        async with run_bot(line_api_base=bot.line.api_base, **HASTY) as old:
+            bot.line.webhook_url = f"{old.url}/line/webhook"
             for person in people:
-                await house.line.say("板橋", source=person)
+                await bot.line.say("板橋", source=person)
             await aeventually(lambda: old.gate.asked == 3)
         assert old.count("line_events_total", outcome="cut") == 3
         assert old.count("line_events_total", outcome="kept") == 3
         assert not [key for key in valkey.keys() if key.startswith("line:event:")]
-        async with open_house(line_api_base=house.line.api_base, gated=True) as new:
+        async with run_bot(line_api_base=bot.line.api_base, gated=True) as new:
             new.gate.opened.set()
             for person in people:
-                [card] = await house.line.wait_for_messages(1, source=person)
+                [card] = await bot.line.wait_for_messages(1, source=person)
                 assert is_forecast(card)
             await new.settled()
-        assert house.answers == [200] * 3
+        assert bot.answers == [200] * 3
 
 
-async def test_one_that_waited_for_its_turn(open_house: Open) -> None:
+async def test_one_that_waited_for_its_turn(run_bot: RunBot) -> None:
     """An event that had not begun yet is kept as well."""
-    async with open_house() as house:
-        options = {"line_api_base": house.line.api_base, "event_concurrency": 1}
-        async with open_house(**options, **HASTY) as old:
-            house.line.webhook_url = f"{old.url}/line/webhook"
-            await house.line.batch([events.text("板橋"), events.text("淡水")])
+    async with run_bot() as bot:
+        options = {"line_api_base": bot.line.api_base, "event_concurrency": 1}
+        async with run_bot(**options, **HASTY) as old:
+            bot.line.webhook_url = f"{old.url}/line/webhook"
+            await bot.line.batch([events.text("板橋"), events.text("淡水")])
             await aeventually(lambda: old.gate.asked == 1)
-        async with open_house(line_api_base=house.line.api_base, gated=True) as new:
+        async with run_bot(line_api_base=bot.line.api_base, gated=True) as new:
             new.gate.opened.set()
-            sent = await house.line.wait_for_messages(2)
+            sent = await bot.line.wait_for_messages(2)
             assert {card["altText"][:6] for card in sent} == {"新北市板橋區", "新北市淡水區"}
 
 
-async def test_a_redelivery_after_the_start(open_house: Open) -> None:
+async def test_a_redelivery_after_the_start(run_bot: RunBot) -> None:
     """If LINE sends it again as well, it is still answered once."""
-    async with open_house() as house:
-        async with open_house(line_api_base=house.line.api_base, **HASTY) as old:
-            house.line.webhook_url = f"{old.url}/line/webhook"
-            said = await house.line.say("板橋")
+    async with run_bot() as bot:
+        async with run_bot(line_api_base=bot.line.api_base, **HASTY) as old:
+            bot.line.webhook_url = f"{old.url}/line/webhook"
+            said = await bot.line.say("板橋")
             await aeventually(lambda: old.gate.asked == 1)
-        async with open_house(line_api_base=house.line.api_base, gated=True) as new:
-            house.line.webhook_url = f"{new.url}/line/webhook"
-            await house.line.redeliver(said.event_ids[0])
+        async with run_bot(line_api_base=bot.line.api_base, gated=True) as new:
+            bot.line.webhook_url = f"{new.url}/line/webhook"
+            await bot.line.redeliver(said.event_ids[0])
             new.gate.opened.set()
-            await house.line.wait_for_messages(1)
+            await bot.line.wait_for_messages(1)
             await new.settled()
-        assert house.answers == [200]
+        assert bot.answers == [200]
 
 
-async def test_another_process_takes_it(open_house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_process_takes_it(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has run all the time answers what another one left."""
     monkeypatch.setattr("apps.weamind.line.unanswered.LOOK_EVERY", 0.05)
-    async with open_house() as house:
-        async with open_house(line_api_base=house.line.api_base, **HASTY) as old:
-            house.line.webhook_url = f"{old.url}/line/webhook"
-            await house.line.say("板橋")
+    async with run_bot() as bot:
+        async with run_bot(line_api_base=bot.line.api_base, **HASTY) as old:
+            bot.line.webhook_url = f"{old.url}/line/webhook"
+            await bot.line.say("板橋")
             await aeventually(lambda: old.gate.asked == 1)
-        assert is_forecast((await house.line.wait_for_messages(1))[0])
-        await house.settled()
+        assert is_forecast((await bot.line.wait_for_messages(1))[0])
+        await bot.settled()
 
 
 async def test_the_reply_on_its_way_is_finished(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply that LINE is being given is given to the end, and not a second time."""
     import httpx2 as httpx
@@ -104,50 +104,50 @@ async def test_the_reply_on_its_way_is_finished(
             await answer.wait()
         return await original(self, path, **options)
 
-    async with open_house() as house:
-        async with open_house(line_api_base=house.line.api_base, shutdown_seconds=0.05) as old:
+    async with run_bot() as bot:
+        async with run_bot(line_api_base=bot.line.api_base, shutdown_seconds=0.05) as old:
             monkeypatch.setattr(httpx.AsyncClient, "post", slow)
-            await old.deliver(*house.line.happen([events.text("板橋")]))
+            await old.deliver(*bot.line.happen([events.text("板橋")]))
             await asyncio.wait_for(asked.wait(), 20)
             asyncio.get_running_loop().call_later(0.5, answer.set)
-        [card] = house.line.chat().sent
-        assert is_forecast(card) and house.answers == [200]
+        [card] = bot.line.chat().sent
+        assert is_forecast(card) and bot.answers == [200]
 
 
 async def test_when_nothing_can_be_kept(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The database is out as well: people are told to ask again, and the log says how many."""
 
     async def out(self: Users, kept: list[str]) -> None:
         raise UsersUnavailable("out")
 
-    async with open_house() as house:
-        async with open_house(line_api_base=house.line.api_base, **HASTY) as old:
-            house.line.webhook_url = f"{old.url}/line/webhook"
-            await house.line.say("板橋")
+    async with run_bot() as bot:
+        async with run_bot(line_api_base=bot.line.api_base, **HASTY) as old:
+            bot.line.webhook_url = f"{old.url}/line/webhook"
+            await bot.line.say("板橋")
             await aeventually(lambda: old.gate.asked == 1)
             monkeypatch.setattr(Users, "keep", out)
-        assert [each["text"] for each in house.line.chat().sent] == [texts.RESTARTING]
+        assert [each["text"] for each in bot.line.chat().sent] == [texts.RESTARTING]
     assert "1 events could not be kept" in caplog.text and "板橋" not in caplog.text
 
 
 async def test_a_process_that_is_told_to_end(
-    open_house: Open, valkey: Server, start_bots: Callable[..., list[Process]]
+    run_bot: RunBot, valkey: Server, start_bots: Callable[..., list[Process]]
 ) -> None:
     """SIGTERM with a forecast that takes too long: the next process answers."""
-    async with open_house() as house:
-        api_base = house.line.api_base
+    async with run_bot() as bot:
+        api_base = bot.line.api_base
         slow = {"SAMPLE_DELAY_SECONDS": "30", "SHUTDOWN_SECONDS": "0.2"}
         [old] = await asyncio.to_thread(start_bots, 1, api_base, valkey.url, **slow)
-        house.line.webhook_url = old.webhook_url
-        said = await house.line.say("板橋")
+        bot.line.webhook_url = old.webhook_url
+        said = await bot.line.say("板橋")
         key = f"line:event:{said.event_ids[0]}"
         await aeventually(lambda: key in valkey.keys())
         old.child._process.popen.send_signal(signal.SIGTERM)
         await asyncio.to_thread(old.child._process.popen.wait, 30)
         await asyncio.to_thread(start_bots, 1, api_base, valkey.url)
-        assert is_forecast((await house.line.wait_for_messages(1, within=30))[0])
+        assert is_forecast((await bot.line.wait_for_messages(1, within=30))[0])
 
 
 # ------------------------------------------------------------------------------- the parts
@@ -169,16 +169,16 @@ def test_what_is_kept_is_taken_once(tmp_path: Path) -> None:
 
 
 async def test_what_is_too_old_is_given_up(
-    open_house: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody is answered hours later; it is said and counted."""
     database = UserDatabase(f"sqlite:///{tmp_path}/bot.db")
     database.prepare()
     database.keep([json.dumps({"type": "message"})], at=1)
     database.close()
-    async with open_house() as house:
-        await house.settled()
-        assert house.count("line_events_total", outcome="expired") == 1
+    async with run_bot() as bot:
+        await bot.settled()
+        assert bot.count("line_events_total", outcome="expired") == 1
     assert OLDEST == 600 and "too old" in caplog.text
 
 

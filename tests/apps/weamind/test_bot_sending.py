@@ -21,7 +21,7 @@ from dibs import AsyncDibs
 from dibs.testing import Server
 from dibs.testing.servers import free_port
 
-from .conftest import ACCESS_TOKEN, SECRET, Open, is_forecast
+from .conftest import ACCESS_TOKEN, SECRET, RunBot, is_forecast
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 HELLO = [{"type": "text", "text": "哈囉"}]
@@ -72,7 +72,7 @@ async def sending(redis_url: str, **options: Any) -> AsyncIterator[Outbound]:
 # ------------------------------------------------------------------------------- replies
 
 
-async def test_a_reply(valkey: Server) -> None:
+async def test_a_reply_is_sent_counted_and_marked(valkey: Server) -> None:
     """It is in the chat, it is counted, and the token is marked, not written down."""
     async with sending(valkey.url) as outbound:
         token = outbound.token()
@@ -97,7 +97,7 @@ async def test_a_token_is_spent_once(valkey: Server) -> None:
         assert outbound.routes == [REPLY]
 
 
-async def test_two_at_once(valkey: Server) -> None:
+async def test_of_two_that_reply_at_once_one_is_sent(valkey: Server) -> None:
     """Of two that reply at the same moment, one does."""
     async with sending(valkey.url) as outbound:
         token = outbound.token()
@@ -214,13 +214,13 @@ async def test_in_doubt_nothing_is_pushed(own_server: Server) -> None:
         assert outbound.routes == [REPLY, REPLY]
 
 
-async def test_the_bot_pushes_where_it_may(open_house: Open) -> None:
+async def test_the_bot_pushes_where_it_may(run_bot: RunBot) -> None:
     """From the webhook to the chat: an answer whose token has expired, as a push."""
-    async with open_house(push_fallback=True, line={"reply_token_ttl": -1.0}) as house:
-        house.line.accounts.person(house.line.me.chat_id).is_friend = True
-        await house.line.say("板橋")
-        assert is_forecast((await house.replies(1))[0])
-        assert [entry.via for entry in house.line.chat().entries][-1] == "push"
+    async with run_bot(push_fallback=True, line={"reply_token_ttl": -1.0}) as bot:
+        bot.line.accounts.person(bot.line.me.chat_id).is_friend = True
+        await bot.line.say("板橋")
+        assert is_forecast((await bot.replies(1))[0])
+        assert [entry.via for entry in bot.line.chat().entries][-1] == "push"
 
 
 # ------------------------------------------------------------------------------- outcomes

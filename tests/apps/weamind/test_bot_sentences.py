@@ -11,7 +11,7 @@ import pytest
 from local_line import events
 from local_line.sources import Source, new_id
 
-from .conftest import BANQIAO, XINYI, House, Open, is_forecast
+from .conftest import BANQIAO, XINYI, RunBot, RunningBot, is_forecast
 from .test_bot_handlers import labels, mentioning
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -39,14 +39,14 @@ def sentences(name: str) -> list[Sentence]:
     return found
 
 
-async def write(house: House, sentence: Sentence) -> list[dict[str, Any]]:
+async def write(bot: RunningBot, sentence: Sentence) -> list[dict[str, Any]]:
     """What comes back for it."""
-    source = person = house.line.somebody()
+    source = person = bot.line.somebody()
     seen = 0
     if sentence.where == "home":
-        await house.line.tap(f"action=set&type=home&place={XINYI}", source=person)
-        await house.line.tap(f"action=set&type=office&place={BANQIAO}", source=person)
-        await house.replies(seen := 2, source=person)
+        await bot.line.tap(f"action=set&type=home&place={XINYI}", source=person)
+        await bot.line.tap(f"action=set&type=office&place={BANQIAO}", source=person)
+        await bot.replies(seen := 2, source=person)
     elif sentence.where in ("group", "mention"):
         source = Source.group(new_id("group"), person.chat_id)
     is_mention = sentence.where == "mention"
@@ -55,9 +55,9 @@ async def write(house: House, sentence: Sentence) -> list[dict[str, Any]]:
         if is_mention
         else events.text(sentence.words)
     )
-    await house.line.send(draft, source=source)
-    await house.settled()
-    return house.line.chat(source).sent[seen:]
+    await bot.line.send(draft, source=source)
+    await bot.settled()
+    return bot.line.chat(source).sent[seen:]
 
 
 def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
@@ -93,16 +93,18 @@ def _miss_of_place(
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_sentences(open_house: Open, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_most_everyday_sentences_are_understood(
+    run_bot: RunBot, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """At least 95 in 100 get what the person expects; the others are printed."""
     listed = sentences(name)
     assert len(listed) >= 50
     misses: list[str] = []
-    async with open_house() as house:
+    async with run_bot() as bot:
         for sentence in listed:
-            if found := miss(sentence, await write(house, sentence)):
+            if found := miss(sentence, await write(bot, sentence)):
                 misses.append(f"{sentence.where}: {sentence.words!r} → {sentence.gets}: {found}")
-        assert house.count("line_events_total", outcome="failed") == 0
+        assert bot.count("line_events_total", outcome="failed") == 0
     right = 1 - len(misses) / len(listed)
     with capsys.disabled():
         print(f"\n{name}: {len(listed)} sentences, {right:.1%} as expected", *misses, sep="\n  ")

@@ -83,7 +83,7 @@ def test_several_processes_start_at_once(postgres: Postgres, spawn: Callable[...
 # ------------------------------------------------------------------------------- people
 
 
-def test_places(database: UserDatabase) -> None:
+def test_home_and_office_are_kept_for_each_person(database: UserDatabase) -> None:
     """Home and office are kept for each person, and can be changed."""
     database.set_place(ME, "home", "63000020", 1)
     database.set_place(ME, "office", "65000010", 2)
@@ -153,7 +153,7 @@ def test_nothing_is_left_of_a_deleted_person(url: str, database: UserDatabase) -
     assert database.meet(ME, 4) == Person()
 
 
-def test_many_at_once(database: UserDatabase) -> None:
+def test_many_threads_record_people_without_loss(database: UserDatabase) -> None:
     """Threads that meet and record the same person and others: everything is there afterwards."""
 
     def work(number: int) -> None:
@@ -213,7 +213,7 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "menu.db", "mysql://h/d", "postgresql:/", "redis://h"])
-def test_not_a_database(url: str) -> None:
+def test_a_url_that_is_no_database_is_refused(url: str) -> None:
     """ValueError, before anything connects, without the URL in it."""
     with pytest.raises(ValueError, match="must"):
         UserDatabase(url)

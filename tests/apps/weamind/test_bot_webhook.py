@@ -22,7 +22,7 @@ from apps.weamind.line.webhook import LONGEST_BODY, TooLong, read_body
 from apps.weamind.line.workers import WorkerPool
 from dibs.testing import Server, aeventually
 
-from .conftest import HOME, SECRET, XINYI, House, Open, is_forecast, signed
+from .conftest import HOME, SECRET, XINYI, RunBot, RunningBot, is_forecast, signed
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 PERSON = "U0123456789abcdef0123456789abcdef"
@@ -53,30 +53,32 @@ GOOD = body_of(tapped(WORDS))
 # ------------------------------------------------------------------------------- who may call
 
 
-async def refused_with(house: House, status: int, body: bytes, headers: dict[str, str]) -> None:
-    answer = await house.post(body, headers)
+async def refused_with(bot: RunningBot, status: int, body: bytes, headers: dict[str, str]) -> None:
+    answer = await bot.post(body, headers)
     assert answer.status_code == status, answer.text
-    assert house.count("line_events_total", outcome="done") == 0
-    assert house.line.calls == []
+    assert bot.count("line_events_total", outcome="done") == 0
+    assert bot.line.calls == []
 
 
-async def test_not_from_line(open_house: Open, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_webhook_that_is_not_from_line_is_refused(
+    run_bot: RunBot, caplog: pytest.LogCaptureFixture
+) -> None:
     """Tampered, signed by another, unsigned: 400, nothing is done, and no log repeats it."""
     caplog.set_level(logging.DEBUG)
-    async with open_house() as house:
+    async with run_bot() as bot:
         wrong = signed(GOOD, "another-secret")
-        await refused_with(house, 400, GOOD.replace(b"text", b"test"), signed(GOOD))
-        await refused_with(house, 400, GOOD, wrong)
-        await refused_with(house, 400, GOOD, {})
-        await refused_with(house, 400, GOOD, {"X-Line-Signature": ""})
-        await refused_with(house, 400, GOOD, {"X-Line-Signature": "\u00e9".encode("latin-1")})  # type: ignore[dict-item]
-        assert house.count("line_webhook_total", status="400") == 5
+        await refused_with(bot, 400, GOOD.replace(b"text", b"test"), signed(GOOD))
+        await refused_with(bot, 400, GOOD, wrong)
+        await refused_with(bot, 400, GOOD, {})
+        await refused_with(bot, 400, GOOD, {"X-Line-Signature": ""})
+        await refused_with(bot, 400, GOOD, {"X-Line-Signature": "\u00e9".encode("latin-1")})  # type: ignore[dict-item]
+        assert bot.count("line_webhook_total", status="400") == 5
     ours = "\n".join(record.getMessage() for record in caplog.records)
     for private in (PERSON, WORDS, "token-1", "01HTEST1", SECRET, wrong["X-Line-Signature"]):
         assert private not in ours
 
 
-async def test_ten_megabytes(open_house: Open) -> None:
+async def test_a_body_of_ten_megabytes_is_refused(run_bot: RunBot) -> None:
     """413, whether its length is announced or not; the next call is answered as ever."""
     body = b" " * 10_000_000
 
@@ -84,12 +86,12 @@ async def test_ten_megabytes(open_house: Open) -> None:
         for start in range(0, len(body), 65_536):
             yield body[start : start + 65_536]
 
-    async with open_house() as house:
-        await refused_with(house, 413, body, signed(body))
-        chunked = await house.http.post("/line/webhook", content=pieces(), headers=signed(body))
+    async with run_bot() as bot:
+        await refused_with(bot, 413, body, signed(body))
+        chunked = await bot.http.post("/line/webhook", content=pieces(), headers=signed(body))
         assert chunked.status_code == 413
-        assert house.count("line_webhook_total", status="413") == 2
-        assert (await house.post(body_of())).status_code == 200
+        assert bot.count("line_webhook_total", status="413") == 2
+        assert (await bot.post(body_of())).status_code == 200
 
 
 @pytest.mark.parametrize(("length", "read"), [("10000000", 0), ("", 17), ("5", 17), ("x", 17)])
@@ -108,37 +110,37 @@ async def test_no_more_is_read_than_may_be(length: str, read: int) -> None:
     assert asked == read
 
 
-async def test_the_longest_body_that_is_read(open_house: Open) -> None:
+async def test_the_longest_body_that_is_read(run_bot: RunBot) -> None:
     """One byte more is too long; one less is read, and found to be nonsense."""
-    async with open_house() as house:
+    async with run_bot() as bot:
         for length, status in [(LONGEST_BODY, 400), (LONGEST_BODY + 1, 413)]:
             body = b"x" * length
-            await refused_with(house, status, body, signed(body))
+            await refused_with(bot, status, body, signed(body))
 
 
-async def test_not_what_line_sends(open_house: Open) -> None:
+async def test_not_what_line_sends(run_bot: RunBot) -> None:
     """Signed, but no webhook: 400, nothing is done."""
-    async with open_house() as house:
+    async with run_bot() as bot:
         for body in (b"", b"{", b"{}", b"[]", b"null", b"5", b'"events"', b"\xff\xfe",
                      b'{"events":{}}', b'{"events":null}', b'{"events":"[]"}', b"[" * 100_000,
                      b"9" * 100_000, b'{"a":' * 50_000):  # fmt: skip
-            await refused_with(house, 400, body, signed(body))
+            await refused_with(bot, 400, body, signed(body))
 
 
-async def test_the_verify_button(open_house: Open) -> None:
+async def test_the_verify_button(run_bot: RunBot) -> None:
     """A webhook without events is 200; so is one with whatever else beside them."""
-    async with open_house() as house:
-        assert (await house.line.verify()).status == 200
-        assert (await house.post(b'{"events":[],"new":{"x":1}}')).status_code == 200
-        assert (await house.http.get("/line/webhook")).status_code == 405
+    async with run_bot() as bot:
+        assert (await bot.line.verify()).status == 200
+        assert (await bot.post(b'{"events":[],"new":{"x":1}}')).status_code == 200
+        assert (await bot.http.get("/line/webhook")).status_code == 405
 
 
 # ------------------------------------------------------------------------------- events
 
 
-async def test_neighbours_do_not_suffer(open_house: Open) -> None:
+async def test_neighbours_do_not_suffer(run_bot: RunBot) -> None:
     """Unreadable, unknown, incomplete and failing events, and the one between them is answered."""
-    async with open_house() as house:
+    async with run_bot() as bot:
         strange = [
             None, 5, "event", [], {}, {"type": 7}, {"type": "newThing", "replyToken": "t"},
             {"type": "message"}, {"type": "message", "message": {"type": "hologram"}},
@@ -147,17 +149,17 @@ async def test_neighbours_do_not_suffer(open_house: Open) -> None:
             {"type": "follow", "source": {"type": "user", "userId": ["U"]}},
             {"type": "message", "message": {"type": "location", "latitude": "x"}, "source": {}},
         ]  # fmt: skip
-        good = house.line.happen([events.text("台北信義")])[0]
-        answer = await house.deliver(*strange[:7], good, *strange[7:])
+        good = bot.line.happen([events.text("台北信義")])[0]
+        answer = await bot.deliver(*strange[:7], good, *strange[7:])
         assert answer.status_code == 200
-        [message] = await house.replies(1)
+        [message] = await bot.replies(1)
         assert is_forecast(message)
-        assert house.count("line_events_total", outcome="malformed") == 4
-        assert house.count("line_events_total", outcome="failed") == 0
+        assert bot.count("line_events_total", outcome="malformed") == 4
+        assert bot.count("line_events_total", outcome="failed") == 0
 
 
 async def test_an_event_that_fails(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is counted, and said without its words; the others of the same webhook are answered."""
 
@@ -170,65 +172,65 @@ async def test_an_event_that_fails(
 
     found = service.search
     monkeypatch.setattr(service, "search", broken)
-    async with open_house() as house:
-        await house.line.batch([events.text("壞掉"), events.text("板橋")])
-        [message] = await house.replies(1)
+    async with run_bot() as bot:
+        await bot.line.batch([events.text("壞掉"), events.text("板橋")])
+        [message] = await bot.replies(1)
         assert is_forecast(message)
-        assert house.count("line_events_total", outcome="failed") == 1
+        assert bot.count("line_events_total", outcome="failed") == 1
     said = [record.getMessage() for record in caplog.records if "failed with" in record.message]
     assert len(said) == 1 and "RuntimeError" in said[0] and "壞" not in said[0]
 
 
-async def test_standby_is_not_ours(open_house: Open) -> None:
+async def test_standby_is_not_ours(run_bot: RunBot) -> None:
     """While another bot has the chat, this one is silent."""
-    async with open_house() as house:
-        assert (await house.line.send(events.text("板橋").in_standby())).status == 200
-        await house.settled()
-        assert house.line.calls == []
-        assert house.count("line_events_total", outcome="standby") == 1
+    async with run_bot() as bot:
+        assert (await bot.line.send(events.text("板橋").in_standby())).status == 200
+        await bot.settled()
+        assert bot.line.calls == []
+        assert bot.count("line_events_total", outcome="standby") == 1
 
 
-async def test_a_new_mode_is_tolerated(open_house: Open) -> None:
+async def test_a_new_mode_is_tolerated(run_bot: RunBot) -> None:
     """LINE may invent modes, and leave out what it always sent."""
-    async with open_house() as house:
-        event = house.line.happen([events.text("板橋")])[0]
+    async with run_bot() as bot:
+        event = bot.line.happen([events.text("板橋")])[0]
         event["mode"] = "hyperactive"
         del event["deliveryContext"], event["webhookEventId"], event["timestamp"]
-        await house.deliver(event)
-        assert is_forecast((await house.replies(1))[0])
+        await bot.deliver(event)
+        assert is_forecast((await bot.replies(1))[0])
 
 
-async def test_the_200_waits_for_nobody(open_house: Open) -> None:
+async def test_the_200_waits_for_nobody(run_bot: RunBot) -> None:
     """LINE has its answer while the forecast, and even the reply to it, is still to come."""
-    async with open_house(sample_delay_seconds=1) as house:
-        delivery = await house.line.say("板橋")
-        assert delivery.status == 200 and house.line.calls == []
-        assert is_forecast((await house.replies(1))[0])
+    async with run_bot(sample_delay_seconds=1) as bot:
+        delivery = await bot.line.say("板橋")
+        assert delivery.status == 200 and bot.line.calls == []
+        assert is_forecast((await bot.replies(1))[0])
 
 
 # ------------------------------------------------------------------------------- the worker pool
 
 
-async def test_beyond_the_bound(open_house: Open) -> None:
+async def test_a_webhook_beyond_the_queue_limit_is_refused(run_bot: RunBot) -> None:
     """A webhook whose events do not all fit is refused with 503, and comes again: nothing is lost.
 
     What LINE redelivers is answered when there is room.
     """
     options = {"redelivery": True, "redelivered_after": (0.2,) * 50}
-    async with open_house(sample_delay_seconds=0.5, event_queue_limit=2, line=options) as house:
-        people = [house.line.somebody() for _ in range(5)]
+    async with run_bot(sample_delay_seconds=0.5, event_queue_limit=2, line=options) as bot:
+        people = [bot.line.somebody() for _ in range(5)]
         statuses = [
             delivery.status
             for delivery in await asyncio.gather(
-                *(house.line.say("板橋", source=person) for person in people)
+                *(bot.line.say("板橋", source=person) for person in people)
             )
         ]
         assert statuses.count(503) == 3
-        batch = [events.text("板橋").by(house.line.me)] * 3
-        assert (await house.deliver(*house.line.happen(batch))).status_code == 503
+        batch = [events.text("板橋").by(bot.line.me)] * 3
+        assert (await bot.deliver(*bot.line.happen(batch))).status_code == 503
         for person in people:
-            assert is_forecast((await house.line.wait_for_messages(1, source=person))[0])
-        assert house.count("line_events_total", outcome="refused") >= 6
+            assert is_forecast((await bot.line.wait_for_messages(1, source=person))[0])
+        assert bot.count("line_events_total", outcome="refused") >= 6
 
 
 async def test_one_after_the_other_where_there_is_room_for_one() -> None:
@@ -283,45 +285,45 @@ async def test_what_is_not_done_in_time_is_cut() -> None:
     await asyncio.sleep(0)
     assert await workers.drain(within=0.05) == 2
     assert metrics.registry.get_sample_value("line_events_total", {"outcome": "cut"}) == 2
-    assert metrics.registry.get_sample_value("line_events_in_house") == 0
+    assert metrics.registry.get_sample_value("line_events_pending") == 0
 
 
 # ------------------------------------------------------------------------------- health
 
 
-async def test_health_and_readiness(open_house: Open, own_server: Server) -> None:
+async def test_health_and_readiness(run_bot: RunBot, own_server: Server) -> None:
     """Without Redis it is ready, and says so; /health asks nobody."""
-    async with open_house(redis_url=own_server.url) as house:
-        assert (await house.http.get("/health")).json() == {"status": "ok"}
-        ready = await house.http.get("/ready")
+    async with run_bot(redis_url=own_server.url) as bot:
+        assert (await bot.http.get("/health")).json() == {"status": "ok"}
+        ready = await bot.http.get("/ready")
         assert ready.status_code == 200 and ready.json()["status"] == "ok"
         own_server.kill()
-        ready = await house.http.get("/ready")
+        ready = await bot.http.get("/ready")
         assert ready.status_code == 200
         assert ready.json() == {"status": "degraded", "database": "ok", "redis": "out"}
-        assert (await house.http.get("/health")).status_code == 200
+        assert (await bot.http.get("/health")).status_code == 200
 
 
-async def test_not_ready_without_the_database(open_house: Open, postgres: Any) -> None:
+async def test_not_ready_without_the_database(run_bot: RunBot, postgres: Any) -> None:
     """503 while it is out; 200 when it is back."""
-    async with open_house(database_url=postgres.new_database()) as house:
+    async with run_bot(database_url=postgres.new_database()) as bot:
         postgres.stop()
         try:
-            ready = await house.http.get("/ready")
+            ready = await bot.http.get("/ready")
             assert ready.status_code == 503 and ready.json()["database"] == "out"
         finally:
             await asyncio.to_thread(postgres.start)
-        assert (await house.http.get("/ready")).status_code == 200
+        assert (await bot.http.get("/ready")).status_code == 200
 
 
-async def test_metrics_have_the_seeds_names(open_house: Open) -> None:
+async def test_metrics_have_the_seeds_names(run_bot: RunBot) -> None:
     """Those of the seeds, with their labels, and nobody's id in them."""
-    async with open_house() as house:
-        await house.line.tap(f"action=set&type=home&place={XINYI}")
-        await house.replies(1)
-        await house.line.tap(HOME)
-        await house.replies(2)
-        text = (await house.http.get("/metrics")).text
+    async with run_bot() as bot:
+        await bot.line.tap(f"action=set&type=home&place={XINYI}")
+        await bot.replies(1)
+        await bot.line.tap(HOME)
+        await bot.replies(2)
+        text = (await bot.http.get("/metrics")).text
         # What the alerts in deploy/ watch.
         assert 'dibs_claims_set_total{name="line:event:{webhookEventId}",outcome="ok"}' in text
         assert "dibs_open_claims" in text and "dibs_hold_seconds" in text
@@ -330,7 +332,7 @@ async def test_metrics_have_the_seeds_names(open_house: Open) -> None:
         assert "processing_lock_release_total 1.0" in text
         assert 'processing_duration_seconds_count{event_type="postback"} 2.0' in text
         assert 'line_reply_total{outcome="sent"} 2.0' in text
-        assert house.line.me.chat_id not in text
+        assert bot.line.me.chat_id not in text
 
 
 # ------------------------------------------------------------------------------- fuzz
@@ -377,26 +379,26 @@ REPAIRED = st.fixed_dictionaries(
 )
 
 
-def test_whatever_line_may_send(open_house: Open) -> None:
+def test_whatever_line_may_send(run_bot: RunBot) -> None:
     """Any JSON in place of events: 200, no event fails, and the bot still answers afterwards."""
 
     async def run() -> None:
-        async with open_house() as house:
+        async with run_bot() as bot:
             loop = asyncio.get_running_loop()
 
             @settings(max_examples=100, suppress_health_check=list(HealthCheck))
             @given(EVENTS | st.lists(REPAIRED, max_size=4))
             def fuzz(made: list[Any]) -> None:
-                sending = asyncio.run_coroutine_threadsafe(house.deliver(*made), loop)
+                sending = asyncio.run_coroutine_threadsafe(bot.deliver(*made), loop)
                 assert sending.result(20).status_code == 200
 
             await asyncio.to_thread(fuzz)
-            await house.settled()
-            assert house.count("line_events_total", outcome="failed") == 0
-            assert house.count("line_events_total", outcome="late") == 0
-            assert house.count("line_events_total", outcome="done") > 20
-            await house.line.say("板橋")
-            await aeventually(lambda: any(map(is_forecast, house.line.chat().sent)))
+            await bot.settled()
+            assert bot.count("line_events_total", outcome="failed") == 0
+            assert bot.count("line_events_total", outcome="late") == 0
+            assert bot.count("line_events_total", outcome="done") > 20
+            await bot.line.say("板橋")
+            await aeventually(lambda: any(map(is_forecast, bot.line.chat().sent)))
 
     asyncio.run(run())  # not in a debugging loop: there is much of it
 

@@ -14,7 +14,7 @@ from apps.weamind.line.understanding import understand
 from apps.weamind.places.search import search
 from apps.weamind.weather.sky import from_wmo
 
-from .conftest import HOME, XINYI, House, Open, is_forecast
+from .conftest import HOME, XINYI, RunBot, RunningBot, is_forecast
 from .test_bot_handlers import Talk, data_of, labels, mentioning
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -23,30 +23,30 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 # ------------------------------------------------------------------------------- between two
 
 
-async def test_a_question_about_the_weather_of_no_place(open_house: Open) -> None:
+async def test_a_question_about_the_weather_of_no_place(run_bot: RunBot) -> None:
     """It is asked where, and the person's own places are a tap away: nothing was not found.
 
     The question is kept until the place is known. Who has a home is answered for it at once.
     """
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         for words in ("天氣", "今天會下雨嗎？", "明天天氣如何", "ｗｅａｔｈｅｒ?", "明天氣溫幾度"):
             asked = await me.say(words)
             assert asked["text"] == texts.WHERE
             assert labels(asked) == ["🏠 住家", "🏢 公司", "傳送位置"]
         await me.tap(f"action=set&type=home&place={XINYI}")
         home = data_of(asked, "🏠 住家")
-        await house.line.tap(home)
-        line, card = (await house.replies(8))[6:]
+        await bot.line.tap(home)
+        line, card = (await bot.replies(8))[6:]
         assert line["text"].startswith("明天臺北市信義區") and card["altText"] == line["text"]
-        await house.line.say("天氣")
-        assert (await house.replies(9))[-1]["altText"].startswith("臺北市信義區")
+        await bot.line.say("天氣")
+        assert (await bot.replies(9))[-1]["altText"].startswith("臺北市信義區")
 
 
-async def test_a_place_that_is_only_guessed(open_house: Open) -> None:
+async def test_a_place_that_is_only_guessed(run_bot: RunBot) -> None:
     """One that may be meant is asked about as one, and not as several."""
-    async with open_house() as house:
-        me = Talk(house)
+    async with run_bot() as bot:
+        me = Talk(bot)
         for words, name in [("板橋車站", "新北市板橋區"), ("桃園國際機場", "桃園市")]:
             asked = await me.say(words)
             assert asked["text"] == texts.THIS_PLACE.format(place=name) == f"您是說{name}嗎？"
@@ -54,10 +54,10 @@ async def test_a_place_that_is_only_guessed(open_house: Open) -> None:
             assert is_forecast(await me.tap(data_of(asked, name)))
 
 
-async def test_nothing_found(open_house: Open) -> None:
+async def test_a_text_without_a_place_is_answered_with_the_map(run_bot: RunBot) -> None:
     """A text or a picture that says nothing to the bot: the map is a tap away."""
-    async with open_house() as house:
-        unknown = await Talk(house).say("阿斯嘉")
+    async with run_bot() as bot:
+        unknown = await Talk(bot).say("阿斯嘉")
         assert unknown["text"] == texts.UNKNOWN_TEXT.format(said="阿斯嘉")
         assert labels(unknown) == ["傳送位置"]
 
@@ -79,10 +79,10 @@ def test_what_a_button_says_can_be_written(words: str, data: str) -> None:
     assert (wish.kind, wish.data) == ("command", data)
 
 
-async def test_settings_while_the_database_is_out(open_house: Open, postgres: Any) -> None:
+async def test_settings_while_the_database_is_out(run_bot: RunBot, postgres: Any) -> None:
     """It is not said that nothing is set, because nobody knows."""
-    async with open_house(database_url=postgres.new_database()) as house:
-        me = Talk(house)
+    async with run_bot(database_url=postgres.new_database()) as bot:
+        me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
         postgres.stop()
         try:
@@ -103,42 +103,42 @@ async def test_settings_while_the_database_is_out(open_house: Open, postgres: An
     ],
 )
 async def test_dots_while_the_database_takes_long(
-    open_house: Open, monkeypatch: pytest.MonkeyPatch, slow: str, data: str
+    run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, slow: str, data: str
 ) -> None:
     """Whatever is tapped: who waits sees that something happens, and then the answer."""
     from apps.weamind.user.database import UserDatabase
 
     dots_are_there, original = threading.Event(), getattr(UserDatabase, slow)
 
-    def dawdle(self: UserDatabase, *arguments: Any) -> Any:
+    def slowly(self: UserDatabase, *arguments: Any) -> Any:
         dots_are_there.wait(20)
         return original(self, *arguments)
 
-    monkeypatch.setattr(UserDatabase, slow, dawdle)
+    monkeypatch.setattr(UserDatabase, slow, slowly)
     monkeypatch.setattr("apps.weamind.user.users.LONGEST", 30.0)
-    async with open_house() as house:
-        await house.line.tap(data)
+    async with run_bot() as bot:
+        await bot.line.tap(data)
         try:
-            await _dots_shown(house)
+            await _dots_shown(bot)
         finally:
             dots_are_there.set()
-        [answer] = await house.replies(1)
+        [answer] = await bot.replies(1)
         assert answer["text"] not in (texts.NO_ACCESS, texts.NOT_DELETED_NOW)
 
 
-async def _dots_shown(house: House) -> None:
+async def _dots_shown(bot: RunningBot) -> None:
     async with asyncio.timeout(10):
-        while not any(call.route.endswith("/loading/start") for call in house.line.calls):
+        while not any(call.route.endswith("/loading/start") for call in bot.line.calls):
             await asyncio.sleep(0.01)
 
 
 # ------------------------------------------------------------------------------- in groups
 
 
-async def test_a_group_is_offered_nothing_that_is_refused_there(open_house: Open) -> None:
+async def test_a_group_is_offered_nothing_that_is_refused_there(run_bot: RunBot) -> None:
     """No map, because locations are not read there; no settings, because they are personal."""
-    async with open_house() as house:
-        group = Talk(house, Source.group(new_id("group"), house.line.somebody().chat_id))
+    async with run_bot() as bot:
+        group = Talk(bot, Source.group(new_id("group"), bot.line.somebody().chat_id))
         for words in ("@WeaMind 其他", "@WeaMind 說明"):
             said = await group.send(mentioning(words))
             assert (said["text"], labels(said)) == (texts.WELCOME_TO_GROUP, [])

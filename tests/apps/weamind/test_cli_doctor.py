@@ -32,7 +32,7 @@ from apps.weamind.richmenu.definition import definition, picture
 from apps.weamind.weather.cwa import Cwa
 from apps.weamind.weather.open_meteo import OpenMeteo
 from dibs.testing import Server
-from tests.apps.weamind.conftest import ACCESS_TOKEN, SECRET, Open
+from tests.apps.weamind.conftest import ACCESS_TOKEN, SECRET, RunBot
 from tests.apps.weamind.test_bot_settings import OURS
 
 NAMES = ["settings", "LINE token", "webhook", "webhook test", "quota", "Redis", "lock", "database",
@@ -69,13 +69,13 @@ def has_one_fix(finding: Finding, words: str) -> bool:
 # ------------------------------------------------------------------------------- the whole of it
 
 
-async def test_all_is_well(
-    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], open_house: Open, valkey: Server
+async def test_a_working_bot_passes_every_check(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_bot: RunBot, valkey: Server
 ) -> None:
     """A bot that runs and has its menu: a ✓ for each of ten checks, and 0."""
-    async with open_house() as house, Channel(house.line.api_base, ACCESS_TOKEN) as channel:
+    async with run_bot() as bot, Channel(bot.line.api_base, ACCESS_TOKEN) as channel:
         await apply(channel)
-        env.setenv("LINE_API_BASE", house.line.api_base)
+        env.setenv("LINE_API_BASE", bot.line.api_base)
         env.setenv("REDIS_URL", valkey.url)
         assert await asyncio.to_thread(main, ["doctor"]) == 0
         out = capsys.readouterr().out
@@ -92,7 +92,9 @@ async def test_all_is_well(
     assert not any("doctor" in key for key in valkey.keys())
 
 
-async def test_nothing_is_well(env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_broken_bot_fails_what_must_work(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A token of nobody, no Redis, no database: what must work is ✗, what depends on it is not
     looked at, and neither tokens nor passwords are shown."""
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
@@ -110,11 +112,11 @@ async def test_nothing_is_well(env: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 async def test_without_redis_the_bot_works(
-    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], open_house: Open
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_bot: RunBot
 ) -> None:
     """Redis out is degraded: a warning with its fix, and 0."""
-    async with open_house(redis_url=NOWHERE) as house:
-        env.setenv("LINE_API_BASE", house.line.api_base)
+    async with run_bot(redis_url=NOWHERE) as bot:
+        env.setenv("LINE_API_BASE", bot.line.api_base)
         env.setenv("REDIS_URL", NOWHERE)
         code, said = await examined(capsys)
     assert (code, said["status"]) == (0, "degraded")
@@ -123,7 +125,9 @@ async def test_without_redis_the_bot_works(
     assert said["webhook test"]["status"] == said["database"]["status"] == "ok"
 
 
-async def test_settings_first(env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_mistakes_in_settings_come_first(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One ✗ and one fix for each mistake; the rest is not looked at."""
     env.delenv("LINE_CHANNEL_SECRET")
     env.setenv("REDIS_URL", "http://me:pass-word@localhost")
@@ -157,14 +161,14 @@ async def test_a_check_that_never_ends() -> None:
 
 
 async def test_line_fails_in_the_middle(
-    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], open_house: Open, valkey: Server
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_bot: RunBot, valkey: Server
 ) -> None:
     """An error of LINE's is a finding with LINE's own words, and not a traceback."""
-    async with open_house() as house:
-        env.setenv("LINE_API_BASE", house.line.api_base)
+    async with run_bot() as bot:
+        env.setenv("LINE_API_BASE", bot.line.api_base)
         env.setenv("REDIS_URL", valkey.url)
-        house.line.fail_next("/v2/bot/message/quota", status=500)
-        house.line.fail_next("/v2/bot/channel/webhook/endpoint", status=503)
+        bot.line.fail_next("/v2/bot/message/quota", status=500)
+        bot.line.fail_next("/v2/bot/channel/webhook/endpoint", status=503)
         code, said = await examined(capsys)
     assert code == 1
     assert said["quota"]["status"] == "degraded" and "LINE answered 500" in said["quota"]["found"]
@@ -194,7 +198,9 @@ def test_a_fix_for_what_is_broken() -> None:
         ([degraded("a", "x", "f"), failed("b", "x", "f")], 1, "1 to be fixed before the bot"),
     ],
 )
-def test_the_verdict(findings: list[Finding], code: int, last: str) -> None:
+def test_what_must_work_decides_the_exit_code(
+    findings: list[Finding], code: int, last: str
+) -> None:
     """Only what must work decides about the exit code."""
     assert exit_code(findings) == code
     assert summary(findings).startswith(last)
@@ -243,11 +249,11 @@ def test_a_call_in_vain(result: dict[str, Any], fix: str) -> None:
     assert finding.status == "failed" and has_one_fix(finding, fix)
 
 
-async def test_the_secret_of_another_channel(open_house: Open) -> None:
+async def test_the_secret_of_another_channel(run_bot: RunBot) -> None:
     """LINE signs with one secret, the bot expects another: that is what the test call finds."""
     async with (
-        open_house(line_channel_secret="another-secret") as house,
-        Channel(house.line.api_base, ACCESS_TOKEN) as channel,
+        run_bot(line_channel_secret="another-secret") as bot,
+        Channel(bot.line.api_base, ACCESS_TOKEN) as channel,
     ):
         finding = await account.check_delivery(channel)
         assert "status 400" in finding.found and has_one_fix(finding, "LINE_CHANNEL_SECRET")
@@ -352,7 +358,7 @@ async def test_a_lock_that_is_switched_off(valkey: Server) -> None:
 # ------------------------------------------------------------------------------------ the database
 
 
-async def test_the_tables(url: str) -> None:
+async def test_tables_of_every_age_are_recognised(url: str) -> None:
     """None, the newest, and those of a bot that is newer than this one; looking changes nothing."""
     assert has_one_fix(await database.check(url), "Start the bot once")
     engine = open_engine(url)

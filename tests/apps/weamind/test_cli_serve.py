@@ -105,7 +105,9 @@ def test_every_command_has_help(
     ],
     ids=" ".join,
 )
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_exit_code_two(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """2, and what would be right."""
     with pytest.raises(SystemExit) as end:
         main(arguments)

@@ -36,7 +36,7 @@ from tests.apps.weamind.conftest import (
     BANQIAO,
     SECRET,
     XINYI,
-    Open,
+    RunBot,
     settings_for,
 )
 from tests.conftest import Servers
@@ -139,11 +139,11 @@ class Visit:
 
 
 @asynccontextmanager
-async def visiting(open_house: Open, **options: Any) -> AsyncIterator[Visit]:
+async def visiting(run_bot: RunBot, **options: Any) -> AsyncIterator[Visit]:
     """The whole bot, with a page."""
     async with line_login() as (line, url):
-        async with open_house(line_api_base=url, **(LIFF | options)) as house:
-            yield Visit(house.http, line)
+        async with run_bot(line_api_base=url, **(LIFF | options)) as bot:
+            yield Visit(bot.http, line)
 
 
 @asynccontextmanager
@@ -173,9 +173,9 @@ def is_problem(answer: httpx.Response, status: int) -> bool:
 # ------------------------------------------------------------------------------- the calls
 
 
-async def test_home_and_office_are_chosen_and_remembered(open_house: Open) -> None:
+async def test_home_and_office_are_chosen_and_remembered(run_bot: RunBot) -> None:
     """Nothing at first; then what was saved, by its code and its name."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         assert (await visit.me()).json() == {"home": None, "office": None}
         saved = await visit.choose("home", XINYI)
         xinyi = {"code": XINYI, "name": "臺北市信義區"}
@@ -187,16 +187,16 @@ async def test_home_and_office_are_chosen_and_remembered(open_house: Open) -> No
         assert me.headers["Cache-Control"] == "no-store"
 
 
-async def test_work_is_the_office(open_house: Open) -> None:
+async def test_work_is_the_office(run_bot: RunBot) -> None:
     """Some programs say work, the chat says office: it is the same place."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         assert (await visit.choose("work", BANQIAO)).json()["location_type"] == "office"
         assert (await visit.me()).json()["office"]["code"] == BANQIAO
 
 
-async def test_the_places_are_the_map(open_house: Open) -> None:
+async def test_the_places_are_the_map(run_bot: RunBot) -> None:
     """Every county with all of its townships, for everybody, in the order of the map."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         answer = await visit.http.get("/liff/places")
         counties = answer.json()["counties"]
         assert [each["code"] for each in counties] == [each.code for each in atlas.counties()]
@@ -205,9 +205,9 @@ async def test_the_places_are_the_map(open_house: Open) -> None:
         assert counties[0]["towns"][0].keys() == {"code", "name"} and not visit.line.calls
 
 
-async def test_an_id_in_the_body_is_not_believed(open_house: Open) -> None:
+async def test_an_id_in_the_body_is_not_believed(run_bot: RunBot) -> None:
     """Whoever names somebody else saves their own place: the token says who they are."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         for name in ("userId", "user_id", "line_user_id"):
             saved = await visit.choose("home", XINYI, BENS, **{name: ANN})
             assert saved.status_code == 200
@@ -217,14 +217,14 @@ async def test_an_id_in_the_body_is_not_believed(open_house: Open) -> None:
         assert (await visit.me(ANNS)).json()["home"] is None
 
 
-async def test_a_bad_token_is_nobodys(open_house: Open) -> None:
+async def test_a_bad_token_is_nobodys(run_bot: RunBot) -> None:
     """401, and nothing is saved; nobody's profile is asked for."""
     bad = {
         "of-another-channel": Grant(ANN, client_id="4321"),
         "expired": Grant(ANN, expires_in=0),
         "long-expired": Grant(ANN, expires_in=-5),
     }
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         visit.line.grants |= bad
         for token in (*bad, "nobodys"):
             for answer in (await visit.me(token), await visit.choose("home", XINYI, token)):
@@ -245,9 +245,9 @@ async def test_without_a_token_nobody_is_asked(sqlite: str, header: str | bytes 
         assert is_problem(saved, 401) and not visit.line.calls
 
 
-async def test_what_cannot_be_saved_is_told_before_line_is_asked(open_house: Open) -> None:
+async def test_what_cannot_be_saved_is_told_before_line_is_asked(run_bot: RunBot) -> None:
     """422 for kinds and places that are none, 400 for what is no JSON, 413 for too much of it."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         for kind, place in [
             ("home", "99999999"), ("home", "信義區"), ("home", ""), ("home", None),
             ("home", 63000020), ("home", [XINYI]), ("garden", XINYI), ("HOME", XINYI),
@@ -263,16 +263,16 @@ async def test_what_cannot_be_saved_is_told_before_line_is_asked(open_house: Ope
         assert not visit.line.calls
 
 
-async def test_without_a_liff_app_there_is_no_page(open_house: Open) -> None:
+async def test_without_a_liff_app_there_is_no_page(run_bot: RunBot) -> None:
     """404 for all of it, and the rest is as it was; with a LIFF app, only for what there is not."""
     paths = ["/liff/settings", "/liff/settings.js", "/liff/places", "/users/me", "/users/locations"]
-    async with open_house() as house:
+    async with run_bot() as bot:
         for path in paths:
-            assert (await house.http.get(path, headers=bearer(ANNS))).status_code == 404
-        posted = await house.http.post("/users/locations", json={}, headers=bearer(ANNS))
+            assert (await bot.http.get(path, headers=bearer(ANNS))).status_code == 404
+        posted = await bot.http.post("/users/locations", json={}, headers=bearer(ANNS))
         assert posted.status_code == 404
-        assert (await house.http.get("/health")).status_code == 200
-    async with visiting(open_house) as visit:
+        assert (await bot.http.get("/health")).status_code == 200
+    async with visiting(run_bot) as visit:
         page = await visit.http.get("/liff/settings")
         assert page.status_code == 200
         assert page.headers["Content-Security-Policy"].startswith("default-src 'none';")
@@ -296,7 +296,7 @@ async def test_line_cannot_say_whose_it_is(sqlite: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["verify", "profile"])
-async def test_line_hangs(sqlite: str, call: str) -> None:
+async def test_while_line_hangs_the_page_gets_a_503(sqlite: str, call: str) -> None:
     """503 after the time that LINE may take; what was under way is let go."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.hangs_at = call
@@ -304,7 +304,7 @@ async def test_line_hangs(sqlite: str, call: str) -> None:
         assert all(is_problem(answer, 503) for answer in answers)
 
 
-async def test_line_drips(sqlite: str) -> None:
+async def test_an_answer_that_drips_is_a_503(sqlite: str) -> None:
     """503, too: each byte comes in time, and the answer does not."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.drips = True
@@ -335,9 +335,9 @@ async def test_the_settings_page_without_a_database(
 # ------------------------------------------------------------------------------- remembering
 
 
-async def test_line_is_asked_once_for_a_while(open_house: Open) -> None:
+async def test_line_is_asked_once_for_a_while(run_bot: RunBot) -> None:
     """Opening the page and saving is one question to LINE; and one for each person."""
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         for token in (ANNS, BENS):
             await visit.me(token)
             await visit.choose("home", XINYI, token)
@@ -354,7 +354,7 @@ async def test_a_refused_token_is_asked_about_again(sqlite: str) -> None:
         assert (await visit.me()).status_code == 200
 
 
-async def test_memory_ends(sqlite: str) -> None:
+async def test_a_withdrawn_token_works_no_more_after_a_while(sqlite: str) -> None:
     """After a while LINE is asked again: a token that was withdrawn works no more."""
     async with visiting_page(sqlite, memory=TokenMemory(longest=0.0)) as visit:
         assert (await visit.me()).status_code == 200
@@ -445,11 +445,11 @@ def test_what_line_says_about_a_person(status: int, answer: object, outcome: Any
 
 
 async def test_logs_hold_neither_tokens_nor_ids(
-    open_house: Open, caplog: pytest.LogCaptureFixture
+    run_bot: RunBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not at the lowest level either, where httpx tells every address that it asks."""
     caplog.set_level(logging.DEBUG)
-    async with visiting(open_house) as visit:
+    async with visiting(run_bot) as visit:
         await visit.me()
         await visit.choose("home", XINYI)
         visit.line.grants["a-token-of-elsewhere"] = Grant(BEN, client_id="4321")

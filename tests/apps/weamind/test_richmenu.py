@@ -21,7 +21,7 @@ from apps.weamind.richmenu.buttons import BUTTONS, HEIGHT, WIDTH
 from apps.weamind.richmenu.channel import Channel, LineError, Refused, Unreachable, data_base
 from apps.weamind.richmenu.definition import definition, is_own, name, name_of, picture
 from apps.weamind.richmenu.plan import Menu, Plan, State, plan
-from tests.apps.weamind.conftest import ACCESS_TOKEN, SECRET, Open
+from tests.apps.weamind.conftest import ACCESS_TOKEN, SECRET, RunBot
 from tools.richmenu.drawing import CARD, COLOURS, INK, draw, png
 from tools.richmenu.glyphs import contours, glyphs
 
@@ -148,12 +148,12 @@ def test_the_six_buttons() -> None:
     ]
 
 
-async def test_the_bot_answers_every_button(open_house: Open) -> None:
+async def test_the_bot_answers_every_button(run_bot: RunBot) -> None:
     """None of them is a button that it does not know."""
-    async with open_house() as house:
+    async with run_bot() as bot:
         for number, button in enumerate(BUTTONS, 1):
-            await house.line.tap(button.data)
-            [*_, answer] = await house.replies(number)
+            await bot.line.tap(button.data)
+            [*_, answer] = await bot.replies(number)
             assert answer.get("text") != texts.UNKNOWN_TAP
 
 
@@ -181,7 +181,9 @@ def test_the_name_tells_what_is_seen() -> None:
         ([Menu("1", name())], "gone", Plan(True, ("1",))),
     ],
 )
-def test_the_plan(menus: list[Menu], default: str | None, wanted: Plan) -> None:
+def test_the_plan_makes_what_is_missing_and_removes_our_others(
+    menus: list[Menu], default: str | None, wanted: Plan
+) -> None:
     """Nothing to make when it is current; of ours, everything else goes; foreign ones never do."""
     assert plan(State(tuple(menus), default)) == wanted
 

@@ -216,7 +216,7 @@ def test_what_nobody_knows_is_a_dash() -> None:
     assert "0°" in shown(zero) and "💧0%" in shown(zero)
 
 
-def test_half_a_range() -> None:
+def test_a_missing_temperature_is_a_dash() -> None:
     """One of two temperatures that is missing is a dash."""
     half = forecast(days=(day(0, low=None, high=25.0), day(1, low=15.0, high=None)))
     assert {"–~25°", "15~–"} <= set(shown(half))

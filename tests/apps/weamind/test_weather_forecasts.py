@@ -42,7 +42,7 @@ class Bot:
         # A budget with room: an outage is something that a test makes, not a busy machine.
         self.dibs = AsyncDibs(redis_url, budget=5, listeners=[self.events.append])
         self.provider = OpenMeteo(base_url=upstream.url, deadline=10, clock=lambda: self.now)
-        options = {"patience": 15.0} | options
+        options = {"wait": 15.0} | options
         self.forecasts = Forecasts(self.dibs, self.provider, **options)
 
     @property
@@ -90,7 +90,7 @@ async def ask_for_many(redis_url: str, weather_url: str, people: int) -> int:
     place = Place("63000020", "臺北市", "信義區", 25.0330, 121.5654)
     provider = OpenMeteo(base_url=weather_url, deadline=20, clock=lambda: NOW)
     async with AsyncDibs(redis_url, budget=5) as dibs:
-        forecasts = Forecasts(dibs, provider, patience=25)
+        forecasts = Forecasts(dibs, provider, wait=25)
         print("ready", flush=True)
         await asyncio.to_thread(input)
         answers = await asyncio.gather(*(forecasts.get(place) for _ in range(people)))
@@ -192,7 +192,7 @@ async def test_also_for_who_never_asked_before(valkey: Server) -> None:
             assert (await other.get(XINYI)).updated_at == NOW
 
 
-async def test_there_is_none(valkey: Server) -> None:
+async def test_a_failure_is_shared_and_not_repeated_for_a_while(valkey: Server) -> None:
     """The first to ask is told why; for a while nobody else asks in vain, in no process."""
     async with Upstream(saying(b"oops", 500)) as upstream:
         async with bot(valkey.url, upstream) as one, bot(valkey.url, upstream) as other:
@@ -212,7 +212,7 @@ async def test_many_callers_share_one_failure(valkey: Server) -> None:
     assert len(upstream.asked) == 1
 
 
-async def test_patience_ends(valkey: Server) -> None:
+async def test_a_service_that_hangs_is_not_waited_for_long(valkey: Server) -> None:
     """A service that hangs: the last one known, or a time-out, long before the service itself is
     given up."""
     async with Upstream(saying(GOOD)) as upstream:
@@ -220,7 +220,7 @@ async def test_patience_ends(valkey: Server) -> None:
             await one.get(XINYI)
             expire(valkey)
         upstream.behaviour = does.hanging
-        async with bot(valkey.url, upstream, patience=0.3) as one:
+        async with bot(valkey.url, upstream, wait=0.3) as one:
             assert (await one.get(XINYI)).updated_at == NOW
             assert (await failure(one.get, DAAN)).reason is Reason.TIMEOUT
             failed = [event.name for event in one.events if event.kind == "degraded"]

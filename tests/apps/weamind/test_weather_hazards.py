@@ -83,7 +83,7 @@ def test_a_time_without_a_zone_is_refused() -> None:
 async def test_a_forecast_comes_with_the_warnings_of_its_county(valkey: Server) -> None:
     """One question for everybody, with the key in a header; none for an islet far away."""
     async with Upstream(saying(BULLETIN)) as upstream, AsyncDibs(valkey.url, budget=5) as dibs:
-        hazards = Hazards(dibs, KEY, base_url=upstream.url, patience=20, deadline=20)
+        hazards = Hazards(dibs, KEY, base_url=upstream.url, wait=20, deadline=20)
         forecasts = Forecasts(dibs, Sample(clock=lambda: NOW), hazards=hazards)
         banqiao = await forecasts.get(BANQIAO)
         assert [each.name for each in hazards_now(banqiao, NOW)] == ["豪雨特報", "陸上強風特報"]
@@ -107,7 +107,7 @@ async def test_without_warnings_the_forecast_goes_out(
 ) -> None:
     """Whatever is wrong with them; the log says so, unless it only took too long."""
     async with Upstream(behaviour) as upstream, AsyncDibs(valkey.url, budget=5) as dibs:
-        hazards = Hazards(dibs, KEY, base_url=upstream.url, deadline=0.2, patience=5)
+        hazards = Hazards(dibs, KEY, base_url=upstream.url, deadline=0.2, wait=5)
         forecasts = Forecasts(dibs, Sample(clock=lambda: NOW), hazards=hazards)
         with caplog.at_level(logging.WARNING):
             assert (await forecasts.get(BANQIAO)).hazards == ()

@@ -109,7 +109,7 @@ def test_long_words_are_cut() -> None:
      ("２５", None), ("NaN", None), (math.nan, None), (math.inf, None), (10**400, None),
      ("9" * 5000, None), ([], None), ({}, None), ("1e1", None), ("51", None), ("+7", 7.0)],
 )  # fmt: skip
-def test_temperatures(raw: Any, value: float | None) -> None:
+def test_only_temperatures_that_taiwan_can_have_are_known(raw: Any, value: float | None) -> None:
     """Numbers, and strings of digits, that Taiwan can have. All else is not known."""
     assert celsius(raw) == value
 
@@ -135,7 +135,7 @@ def test_rounding_is_what_people_do() -> None:
      ("20260301T180000", None), ("2026-13-01T18:00", None), ("0001-01-01T00:00:00+14:00", None),
      ("9999-12-31T23:59:59-14:00", None), ("18:00", None), ("", None), (None, None), (7, None)],
 )  # fmt: skip
-def test_times(raw: Any, hour: int | None) -> None:
+def test_times_are_taiwans_where_nothing_else_is_said(raw: Any, hour: int | None) -> None:
     """Taiwan's, where they say nothing else; a date alone is no time."""
     time = taiwan_time(raw)
     assert (time and time.hour) == hour

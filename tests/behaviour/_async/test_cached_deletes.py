@@ -11,7 +11,7 @@ from dibs.testing import FaultProxy, Server
 
 from .._tasks import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 StartServer = Callable[..., Server]
 
@@ -27,14 +27,14 @@ async def test_a_delete_during_the_refresh_of_an_ending_value_counts(
 ) -> None:
     """The old value would have ended during the refresh anyway; it was deleted: nothing is kept."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.1, stale=0.5)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.1, stale=0.5)(loader.load)
         assert (await menu("a"))["load"] == 1
         await sleep(0.15)
-        kitchen.seconds = 0.8
+        loader.seconds = 0.8
         assert (await menu("a"))["load"] == 1
-        await eventually(lambda: kitchen.loads == 2)
+        await eventually(lambda: loader.loads == 2)
         if how == "DEL":
             server.client().delete("menu:a")
         else:
@@ -51,23 +51,23 @@ async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     """Also where the server cannot push: the value was loaded after the delete."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
     server = start_server("valkey", config=config)
-    kitchen = Kitchen(1.2)
+    loader = Loader(1.2)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
+        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
         early = Beside(here, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         await sleep(0.2)
         if how == "invalidate":
             assert await there.invalidate("a")
         else:
             plain_client(server).delete("menu:a", "lock:{menu:a}")
         await sleep(0.2 if resp == 3 else 0)
-        kitchen.seconds = 0
+        loader.seconds = 0
         assert (await here("a"))["load"] == 2
         assert (await early.result())["load"] == 1
         assert (await here("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
@@ -75,72 +75,72 @@ async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 ) -> None:
     """A caller joined after the load had begun: if the value was deleted, it asks once more."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
-    kitchen = Kitchen()
-    kitchen.busy = True
+    loader = Loader()
+    loader.busy = True
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         first = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         await sleep(0.1)
         second = Beside(menu, "a")
         await sleep(0.1)
         plain_client(server).delete("menu:a")
-        kitchen.busy = False
+        loader.busy = False
         assert (await first.result())["load"] == 1
         assert (await second.result())["load"] == 2
 
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
-async def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data(
+async def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     server: Server, how: str
 ) -> None:
     """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
-    slow, kitchen = Kitchen(2), Kitchen(0.6)
+    slow, loader = Loader(2), Loader(0.6)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        there = one.cached("menu:{name}", ttl=60)(slow.cook)
-        here = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        there = one.cached("menu:{name}", ttl=60)(slow.load)
+        here = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
         leader = Beside(there, "a")
         await eventually(lambda: slow.loads == 1)
         first = Beside(here, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         before = Beside(here, "a")
         await sleep(0.1)
         if how == "invalidate":
             assert await there.invalidate("a")
         else:
             plain_client(server).delete("menu:a")
-        kitchen.seconds = 0
+        loader.seconds = 0
         assert (await here("a"))["load"] > 1
         assert (await first.result())["load"] == 1
         await before.result()
         await leader.result()
 
 
-async def test_one_load_of_ended_patience_is_enough_while_nothing_is_deleted(
+async def test_callers_share_an_unguarded_load_while_nothing_is_deleted(
     server: Server,
 ) -> None:
     """Those who come while the process loads for itself share that load."""
-    slow, kitchen = Kitchen(2), Kitchen(0.5)
+    slow, loader = Loader(2), Loader(0.5)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.cook), "a")
+        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         await eventually(lambda: slow.loads == 1)
-        menu = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        menu = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
         first = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         later = [Beside(menu, "a") for _ in range(3)]
         for caller in [first, *later]:
             assert (await caller.result())["load"] == 1
-        assert kitchen.loads == 1
+        assert loader.loads == 1
         await leader.result()
 
 
 async def test_a_load_that_lost_its_lock_leaves_no_mark(server: Server) -> None:
     """Its result is not stored; what stood for the load goes as well, and not in an hour."""
-    kitchen = Kitchen(0.4)
+    loader = Loader(0.4)
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         caller = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         plain_client(server).delete("lock:{menu:a}")
         assert (await caller.result())["load"] == 1
         await eventually(lambda: server.keys() == [])
@@ -152,7 +152,7 @@ async def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
     """The process has never reached the store: False, and it is deleted when the store is back."""
     proxy.refuse()
     async with AsyncDibs(proxy.url, budget=0.3) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         valkey.client().set("menu:a", b"old", ex=60)
         assert await menu.invalidate("a") is False
         proxy.accept()
@@ -164,9 +164,9 @@ async def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
 ) -> None:
     """The request is repeated; the value is there: no `rejected_write`, and the next call hits."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(proxy.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         await menu("warm")
         proxy.cut_after_request(match=b'{"name":"a"')
         assert (await menu("a"))["load"] == 2
@@ -177,10 +177,10 @@ async def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
 
 async def test_invalidate_makes_later_readers_load(server: Server) -> None:
     """invalidate(): gone for all processes."""
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         assert (await here("a"))["load"] == (await there("a"))["load"] == 1
         assert await here.invalidate("a") is True
         assert (await there("a"))["load"] == 2
@@ -191,16 +191,16 @@ async def test_invalidate_makes_later_readers_load(server: Server) -> None:
 async def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str) -> None:
     """Deleted during the load: those who asked before get it, later readers get fresh data."""
     events: list[Event] = []
-    kitchen = Kitchen()
-    kitchen.busy = True
+    loader = Loader()
+    loader.busy = True
     async with (
         AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
         AsyncDibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(here, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         if how == "invalidate here":
             await here.invalidate("a")
         elif how == "invalidate there":
@@ -210,20 +210,20 @@ async def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how
         await sleep(0.1)
         late = [Beside(here, "a"), Beside(there, "a")]
         await sleep(0.1)
-        kitchen.busy = False
+        loader.busy = False
         assert (await early.result())["load"] == 1
         for reader in late:
             assert (await reader.result())["load"] == 2
         assert (await here("a"))["load"] == 2
         assert "rejected_write" in kinds(events)
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 async def test_invalidated_during_an_outage_is_deleted_later(own_server: Server) -> None:
     """The store is out: False, and it is deleted when the store is back."""
     events: list[Event] = []
     async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         await menu("a")
         own_server.freeze()
         assert await menu.invalidate("a") is False

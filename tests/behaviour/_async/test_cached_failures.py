@@ -9,37 +9,37 @@ from dibs.testing import Server
 
 from .._tasks import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 async def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Server) -> None:
     """The loader raises: that exception reaches all who wait here; the next call loads again."""
-    kitchen = Kitchen(0.2)
-    kitchen.error = RuntimeError("kitchen closed")
+    loader = Loader(0.2)
+    loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         callers = [Beside(menu, "a") for _ in range(5)]
         for caller in callers:
-            with pytest.raises(RuntimeError, match="kitchen closed"):
+            with pytest.raises(RuntimeError, match="loader closed"):
                 await caller.result()
-        assert kitchen.loads == 1
+        assert loader.loads == 1
         await eventually(lambda: server.keys() == [])
-        kitchen.error = None
+        loader.error = None
         assert (await menu("a"))["load"] == 2
 
 
 async def test_a_failure_may_be_remembered(server: Server) -> None:
     """negative_ttl: no further load until it is over; others get the error."""
-    kitchen = Kitchen()
-    kitchen.error = RuntimeError("kitchen closed")
+    loader = Loader()
+    loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.5)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.5)(loader.load)
         with pytest.raises(RuntimeError):
             await menu("a")
         with pytest.raises(Unavailable, match="RuntimeError"):
             await menu("a")
-        assert kitchen.loads == 1
-        kitchen.error = None
+        assert loader.loads == 1
+        loader.error = None
         await sleep(0.6)
         assert (await menu("a"))["load"] == 2
 
@@ -47,9 +47,9 @@ async def test_a_failure_may_be_remembered(server: Server) -> None:
 async def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
-    kitchen = Kitchen(0.3)
+    loader = Loader(0.3)
     async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
         await menu("a")
         own_server.freeze()
         since = time.monotonic()
@@ -57,11 +57,11 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
         for caller in callers:
             assert (await caller.result())["name"] == "b"
         assert time.monotonic() - since < 10 * 0.3, "ten callers do not load one after the other"
-        assert kitchen.loads == 2
+        assert loader.loads == 2
         assert "degraded" in kinds(events) and "outage" in kinds(events)
         own_server.thaw()
         await eventually(lambda: "recovered" in kinds(events))
-        closed = dibs.cached("other:{name}", ttl=60, on_outage="closed")(kitchen.cook)
+        closed = dibs.cached("other:{name}", ttl=60, on_outage="closed")(loader.load)
         assert await closed("c")
         own_server.freeze()
         with pytest.raises(Unavailable):
@@ -72,32 +72,32 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
 async def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server) -> None:
     """Stale, and every refresh fails at once: one try in a lock's time, not one a read."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.1, stale=30, lock_ttl=2)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.1, stale=30, lock_ttl=2)(loader.load)
         await menu("a")
         await sleep(0.2)
-        kitchen.error = RuntimeError("kitchen closed")
+        loader.error = RuntimeError("loader closed")
         since = time.monotonic()
         for _ in range(50):
             assert (await menu("a"))["load"] == 1
             await sleep(0.01)
-        assert kitchen.loads <= 3 + (time.monotonic() - since) // 2
+        assert loader.loads <= 3 + (time.monotonic() - since) // 2
         causes = [(event.cause, event.detail) for event in events if event.kind == "degraded"]
         assert causes[:1] == [("load_failed", "the load failed: RuntimeError")]
 
 
 async def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server) -> None:
     """negative_ttl together with stale: after negative_ttl the key is simply missing."""
-    kitchen = Kitchen()
-    kitchen.error = RuntimeError("kitchen closed")
+    loader = Loader()
+    loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.3, stale=30)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.3, stale=30)(loader.load)
         with pytest.raises(RuntimeError):
             await menu("a")
         with pytest.raises(Unavailable):
             await menu("a")
-        kitchen.error = None
+        loader.error = None
         await sleep(0.4)
         assert (await menu("a"))["load"] == 2
 
@@ -105,17 +105,17 @@ async def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server)
 async def test_a_failure_that_is_over_ends_during_the_next_load(server: Server) -> None:
     """negative_ttl with stale: the remembered failure runs out while it is loaded: one load."""
     events: list[Event] = []
-    kitchen = Kitchen()
-    kitchen.error = RuntimeError("kitchen closed")
+    loader = Loader()
+    loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.1, stale=0.4)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=0.1, stale=0.4)(loader.load)
         with pytest.raises(RuntimeError):
             await menu("a")
         with pytest.raises(Unavailable):
             await menu("a")
         await sleep(0.15)
-        kitchen.error, kitchen.seconds = None, 0.7
+        loader.error, loader.seconds = None, 0.7
         assert (await menu("a"))["load"] == 2
         assert (await menu("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2
         assert "rejected_write" not in kinds(events)

@@ -7,7 +7,7 @@ from dibs.testing import Server
 
 from .._tasks import Beside, eventually
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from .kitchen import Kitchen
 async def test_bytes_that_cannot_be_read_are_a_counted_miss(valkey: Server, junk: bytes) -> None:
     """Old versions, other codecs, other schemas, foreign bytes: a miss, a `poison` event."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         valkey.client().set("menu:a", junk, ex=60)
         assert (await menu("a"))["load"] == 1
         assert (await menu("a"))["load"] == 1
@@ -33,7 +33,7 @@ async def test_a_key_of_another_type_is_a_mistake(valkey: Server) -> None:
     valkey.client().rpush("menu:a", "x")
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         with pytest.raises(UsageError, match="another type"):
-            await dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)("a")
+            await dibs.cached("menu:{name}", ttl=60)(Loader().load)("a")
 
 
 @pytest.mark.parametrize("held_by", ["a lease", "a running claim", "a claim that is done"])
@@ -42,9 +42,9 @@ async def test_a_key_that_is_held_is_refused_and_not_touched(
     server: Server, held_by: str, stale: float
 ) -> None:
     """A lease or a claim has the key: UsageError for every verb; its value and life stay."""
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
-        menu = other.cached("menu:{name}", ttl=60, stale=stale)(kitchen.cook)
+        menu = other.cached("menu:{name}", ttl=60, stale=stale)(loader.load)
         if held_by == "a lease":
             assert await dibs.try_hold("menu:a", ttl=30) is not None
         else:
@@ -61,16 +61,16 @@ async def test_a_key_that_is_held_is_refused_and_not_touched(
                 await verb("a")
         assert client.get("menu:a") == before
         assert 0 < client.pttl("menu:a") <= 30_000
-        assert kitchen.loads == 0
+        assert loader.loads == 0
         assert server.keys() == ["menu:a"]
 
 
 async def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server) -> None:
     """The mark is deleted and the key held by a lease before the load ends: the lease stays."""
-    kitchen = Kitchen(0.4)
+    loader = Loader(0.4)
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
-        loading = Beside(dibs.cached("menu:{name}", ttl=60)(kitchen.cook), "a")
-        await eventually(lambda: kitchen.loads == 1)
+        loading = Beside(dibs.cached("menu:{name}", ttl=60)(loader.load), "a")
+        await eventually(lambda: loader.loads == 1)
         server.client().delete("menu:a")
         lease = await other.try_hold("menu:a", ttl=30)
         assert lease is not None

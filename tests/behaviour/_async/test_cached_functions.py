@@ -5,7 +5,7 @@ import pytest
 from dibs import AsyncDibs, UsageError
 from dibs.testing import Server
 
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 async def test_methods_can_be_cached(valkey: Server) -> None:
@@ -49,7 +49,7 @@ async def test_mistakes_are_told_when_decorating_with_cached() -> None:
             with pytest.raises(UsageError):
                 dibs.cached("menu:{name}", **options)  # type: ignore[arg-type]
         with pytest.raises(UsageError):
-            dibs.cached("menu:{nobody}", ttl=60)(Kitchen().cook)
+            dibs.cached("menu:{nobody}", ttl=60)(Loader().load)
 
 
 async def test_class_and_static_methods_can_be_cached(valkey: Server) -> None:
@@ -106,8 +106,8 @@ async def test_a_class_method_above_cached(valkey: Server) -> None:
 async def test_exclusive_and_once_above_cached(valkey: Server) -> None:
     """A cached function is a function: other decorators can be put above it."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        kitchen = Kitchen()
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
-        held = dibs.exclusive("cook:{name}", ttl=5)(menu)
+        loader = Loader()
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        held = dibs.exclusive("load:{name}", ttl=5)(menu)
         submitted = dibs.once("order:{name}", window=5)(menu)
         assert await held("a") == await submitted("a") == {"name": "a", "load": 1}

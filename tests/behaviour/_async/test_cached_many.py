@@ -11,32 +11,32 @@ from tests.topologies import start_cluster
 
 from .._tasks import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Buffet, Kitchen
+from .loaders import BatchLoader, Loader
 
 StartServer = Callable[..., Server]
 
 
 async def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
     """What is there is read, in one go; the function is called once, for what is not there."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert await menus(["a", "b"]) == {"a": "a1", "b": "b1"}
         assert await menus(["a", "c", "b", "d"]) == {"a": "a1", "c": "c2", "b": "b1", "d": "d2"}
-        assert buffet.calls == [["a", "b"], ["c", "d"]]
+        assert loader.calls == [["a", "b"], ["c", "d"]]
 
 
 async def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
     """One key, one value: a function for one item and a function for many share it."""
-    kitchen, buffet = Kitchen(), Buffet()
+    loader, batch = Loader(), BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         await menus(["a"])
         assert await menu("a") == "a1"
         await menu("b")
         assert (await menus(["b"]))["b"] == {"name": "b", "load": 1}
-        assert buffet.calls == [["a"]]
+        assert batch.calls == [["a"]]
         assert await menu.invalidate("a")
         assert await menus(["a"]) == {"a": "a2"}
         assert await menus.invalidate(["a", "b"])
@@ -45,15 +45,15 @@ async def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> Non
 
 async def test_items_come_back_in_order_and_once(valkey: Server) -> None:
     """Twice the same is asked for once; nothing at all is asked for by nobody."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert list(await menus(["c", "a", "c", "b", "a"])) == ["c", "a", "b"]
         assert list(await menus(["b", "a", "c"])) == ["b", "a", "c"]
         before = valkey.commands()
         assert await menus([]) == {}
         assert await menus(iter(["a"])) == {"a": "a1"}
-        assert buffet.calls == [["c", "a", "b"]]
+        assert loader.calls == [["c", "a", "b"]]
         assert valkey.commands() - before <= 2
 
 
@@ -80,17 +80,17 @@ async def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
 
 async def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
     """It is asked for again the next time, or after `negative_ttl`; None is a value."""
-    buffet = Buffet()
-    buffet.sold_out = {"b"}
+    loader = BatchLoader()
+    loader.sold_out = {"b"}
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
+        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(loader.load)
         for _ in range(2):
             assert await menus(["a", "b"]) == {"a": "a1"}
-        assert buffet.calls == [["a", "b"], ["b"]]
+        assert loader.calls == [["a", "b"], ["b"]]
         for _ in range(2):
             assert await spared(["a", "b"]) == {"a": "a3"}
-        assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
+        assert loader.calls == [["a", "b"], ["b"], ["a", "b"]]
         await eventually(lambda: "lock:{menu:b}" not in valkey.keys())
 
         async def nothing(names: list[str]) -> dict[str, None]:
@@ -101,38 +101,38 @@ async def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
 
 async def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
     """What was there before is not the answer; no lock is left; the next call tries again."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         await menus(["a"])
-        buffet.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         with pytest.raises(RuntimeError, match="closed"):
             await menus(["a", "b", "c"])
         await eventually(lambda: valkey.keys() == ["menu:a"])
-        buffet.error = None
+        loader.error = None
         assert await menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
 
 
 async def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
     """negative_ttl: the next call gets the error, without a load."""
-    buffet = Buffet()
-    buffet.error = RuntimeError("closed")
+    loader = BatchLoader()
+    loader.error = RuntimeError("closed")
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
         with pytest.raises(RuntimeError):
             await menus(["a", "b"])
         with pytest.raises(Unavailable, match="RuntimeError"):
             await menus(["b", "c"])
-        assert len(buffet.calls) == 2, "c was not there; b was not asked for again"
-        assert buffet.calls[1] == ["c"]
+        assert len(loader.calls) == 2, "c was not there; b was not asked for again"
+        assert loader.calls[1] == ["c"]
 
 
 async def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) -> None:
     """Whatever its class is called: a remembered failure is raised, not left out."""
-    buffet = Buffet()
-    buffet.error = type("Absent", (Exception,), {})("closed")
+    loader = BatchLoader()
+    loader.error = type("Absent", (Exception,), {})("closed")
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
         with pytest.raises(Exception, match="closed"):
             await menus(["a"])
         with pytest.raises(Unavailable, match="Absent"):
@@ -142,11 +142,11 @@ async def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Se
 async def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
     """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
 
-    async def cook(names: list[str]) -> dict[str, Any]:
+    async def load(names: list[str]) -> dict[str, Any]:
         return {name: {1, 2} if name == "b" else name for name in names}
 
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="type= or codec="):
             await menus(["a", "b", "c"])
         await eventually(lambda: sorted(valkey.keys()) == ["menu:a", "menu:c"])
@@ -154,43 +154,43 @@ async def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server)
 
 async def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
     """Each key is loaded once, whoever asks for it, alone or among many."""
-    slow, buffet = Buffet(0.5), Buffet()
+    slow, loader = BatchLoader(0.5), BatchLoader()
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        there = one.cached_many("menu:{name}", ttl=60)(slow.cook)
-        here = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        there = one.cached_many("menu:{name}", ttl=60)(slow.load)
+        here = two.cached_many("menu:{name}", ttl=60)(loader.load)
         first = Beside(there, ["a", "b"])
         await eventually(lambda: slow.calls == [["a", "b"]])
         assert await here(["b", "c"]) == {"b": "b1", "c": "c1"}
-        assert buffet.calls == [["c"]]
+        assert loader.calls == [["c"]]
         assert await first.result() == {"a": "a1", "b": "b1"}
 
 
 async def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
     """Overlapping lists, and single calls: each key is loaded once."""
-    buffet, kitchen = Buffet(0.4), Kitchen()
+    batch, loader = BatchLoader(0.4), Loader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         first = Beside(menus, ["a", "b"])
-        await eventually(lambda: buffet.calls == [["a", "b"]])
+        await eventually(lambda: batch.calls == [["a", "b"]])
         alone, second = Beside(menu, "a"), Beside(menus, ["b", "c"])
         assert await first.result() == {"a": "a1", "b": "b1"}
         assert await alone.result() == "a1"
         assert await second.result() == {"b": "b1", "c": "c2"}
-        assert kitchen.loads == 0
-        assert buffet.calls == [["a", "b"], ["c"]]
+        assert loader.loads == 0
+        assert batch.calls == [["a", "b"], ["c"]]
 
 
 async def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     """Its lock runs out; then one of those who wait loads that one, alone."""
-    buffet = Buffet()
+    loader = BatchLoader()
     client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
     client.set("lock:{menu:a}", b"dead", px=600)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
-        assert buffet.calls == [["b"], ["a"]]
+        assert loader.calls == [["b"], ["a"]]
 
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
@@ -199,19 +199,19 @@ async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
 ) -> None:
     """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
     events: list[Event] = []
-    buffet = Buffet()
-    buffet.is_busy = True
+    loader = BatchLoader()
+    loader.is_busy = True
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         first = Beside(menus, ["a", "b"])
-        await eventually(lambda: len(buffet.calls) == 1)
+        await eventually(lambda: len(loader.calls) == 1)
         if how == "invalidate":
             await menus.invalidate(["a"])
         else:
             valkey.client().delete("menu:a")
             await sleep(0.1)
         later = Beside(menus, ["a", "b"])
-        buffet.is_busy = False
+        loader.is_busy = False
         assert await first.result() == {"a": "a1", "b": "b1"}
         assert await later.result() == {"a": "a2", "b": "b1"}
         assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
@@ -220,14 +220,14 @@ async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
 
 async def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
     """Served at once; loaded again behind the caller, all of them in one call."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(loader.load)
         await menus(["a", "b"])
         await sleep(0.3)
         assert await menus(["a", "b"]) == {"a": "a1", "b": "b1"}
-        await eventually(lambda: len(buffet.calls) == 2)
-        assert buffet.calls[1] == ["a", "b"]
+        await eventually(lambda: len(loader.calls) == 2)
+        assert loader.calls[1] == ["a", "b"]
 
         async def is_fresh() -> bool:
             return (await menus(["a"]))["a"] != "a1"
@@ -238,9 +238,9 @@ async def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) ->
 async def test_many_values_in_memory_cost_no_command(server: Server) -> None:
     """local=True: remembered after one read, and forgotten when somebody changes one of them."""
     events: list[Event] = []
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(loader.load)
         await menus(["a", "b", "c"])
 
         async def is_remembered() -> bool:
@@ -258,20 +258,20 @@ async def test_many_values_in_memory_cost_no_command(server: Server) -> None:
             return await menus(["a", "b", "c"]) == {"a": "a1", "b": "b2", "c": "c1"}
 
         await eventually(sees_the_change)
-        assert buffet.calls == [["a", "b", "c"], ["b"]]
+        assert loader.calls == [["a", "b", "c"], ["b"]]
 
 
 async def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Server) -> None:
     """The policy: directly, in one call, and nothing is stored; or Unavailable."""
     events: list[Event] = []
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
+        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(loader.load)
         await menus(["a"])
         own_server.freeze()
         assert await menus(["a", "b"]) == {"a": "a2", "b": "b2"}
-        assert buffet.calls == [["a"], ["a", "b"]]
+        assert loader.calls == [["a"], ["a", "b"]]
         with pytest.raises(Unavailable):
             await closed(["a", "b"])
         assert "degraded" in kinds(events)
@@ -282,9 +282,9 @@ async def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Serve
 
 async def test_a_key_of_many_that_is_held_is_a_mistake(valkey: Server) -> None:
     """A lease is not touched, and the other keys are not left locked."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         async with dibs.hold("menu:b", ttl=60):
             with pytest.raises(UsageError, match="lease"):
                 await menus(["a", "b"])
@@ -296,10 +296,10 @@ async def test_a_load_of_many_that_asks_for_itself_is_a_mistake(valkey: Server) 
     """A deadlock is an error at once, alone or among many."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
-        async def cook(names: list[str]) -> dict[str, Any]:
+        async def load(names: list[str]) -> dict[str, Any]:
             return await menus([*names, "b"])
 
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="deadlock"):
             await menus(["a"])
 
@@ -308,15 +308,15 @@ async def test_many_values_on_a_cluster(start_server: StartServer) -> None:
     """Keys in all slots: one write to each node, and the same promises."""
     servers = start_cluster(start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    buffet = Buffet()
+    loader = BatchLoader()
     names = [str(number) for number in range(30)]
     async with AsyncDibs(url, budget=5, on_outage="closed") as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(loader.load)
         expected = {name: f"{name}1" for name in names}
         assert await menus(names[:20]) == dict(list(expected.items())[:20])
         found = await menus(names)
         assert found == {name: f"{name}{1 if int(name) < 20 else 2}" for name in names}
-        assert buffet.calls == [names[:20], names[20:]]
+        assert loader.calls == [names[:20], names[20:]]
         assert all(len(server.keys()) > 3 for server in servers)
 
 
@@ -328,17 +328,17 @@ async def test_a_template_of_many_needs_one_field_for_the_item(template: str, sa
     """An error when the function is decorated."""
     async with AsyncDibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match=said):
-            dibs.cached_many(template, ttl=60)(Buffet().cook)
+            dibs.cached_many(template, ttl=60)(BatchLoader().load)
 
 
 async def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
     """A string is not a list of items; a list is not a dict of values."""
 
-    async def cook(names: list[str]) -> Any:
+    async def load(names: list[str]) -> Any:
         return names
 
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="list of items"):
             await menus("abc")  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="dict"):
@@ -349,37 +349,37 @@ async def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
 async def test_a_load_of_many_may_change_its_list(valkey: Server) -> None:
     """The list is the function's own: each value is stored for its item all the same."""
 
-    async def cook(names: list[str]) -> dict[str, str]:
+    async def load(names: list[str]) -> dict[str, str]:
         names.sort()
         found = {name: f"menu of {name}" for name in names}
         names.pop()
         return found
 
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         expected = {name: f"menu of {name}" for name in ("c", "a", "b")}
         assert await menus(["c", "a", "b"]) == expected
         assert await menus(["c", "a", "b"]) == expected
     async with AsyncDibs("redis://127.0.0.1:1") as out:
-        assert await out.cached_many("menu:{name}", ttl=60)(cook)(["c", "a", "b"]) == expected
+        assert await out.cached_many("menu:{name}", ttl=60)(load)(["c", "a", "b"]) == expected
 
 
 async def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> None:
     """One of many cannot be read, and another process loads it: no question after the other."""
-    kitchen, buffet = Kitchen(), Buffet()
+    loader, batch = Loader(), BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
-        menu = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        menus = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = one.cached("menu:{name}", ttl=60)(loader.load)
+        menus = two.cached_many("menu:{name}", ttl=60)(batch.load)
         valkey.client().set("menu:a", b"what is this?", ex=3600)
-        kitchen.busy = True
+        loader.busy = True
         first = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         other = Beside(menus, ["a", "b"])
-        await eventually(lambda: buffet.calls == [["b"]])
+        await eventually(lambda: batch.calls == [["b"]])
         before = valkey.commands()
         await sleep(0.3)  # longer on a busy machine; one question after the other is thousands
         assert valkey.commands() - before < 200
-        kitchen.busy = False
+        loader.busy = False
         assert (await first.result())["load"] == 1
         assert await other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}
 
@@ -389,9 +389,9 @@ async def test_many_values_invalidated_in_an_outage_are_all_deleted_later(
     own_server: Server, policy: Any
 ) -> None:
     """Also where the first one raises."""
-    buffet = Buffet()
+    loader = BatchLoader()
     async with AsyncDibs(own_server.url, budget=0.5, on_outage=policy) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         await menus(["a", "b", "c"])
         own_server.freeze()
         if policy == "closed":
@@ -408,7 +408,7 @@ async def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
 ) -> None:
     """A lease is not touched; the error comes after the others were deleted."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(BatchLoader().load)
         await menus(["b", "c"])
         async with dibs.hold("menu:a", ttl=60):
             with pytest.raises(UsageError, match="lease"):
@@ -422,18 +422,18 @@ async def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_lat
 ) -> None:
     """The load of many fails: who came before the delete gets the old value, nobody else."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
-    url, buffet = start_server("valkey", config=config).url, Buffet()
+    url, loader = start_server("valkey", config=config).url, BatchLoader()
     async with AsyncDibs(url, budget=5) as dibs, AsyncDibs(url, budget=5) as other:
-        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(loader.load)
         await menus(["a"])
         await sleep(0.3)
-        buffet.error, buffet.is_busy = RuntimeError("closed"), True
+        loader.error, loader.is_busy = RuntimeError("closed"), True
         first = Beside(menus, ["a"])
-        await eventually(lambda: len(buffet.calls) == 2)
+        await eventually(lambda: len(loader.calls) == 2)
         await other.invalidate("menu:a")
         later = Beside(menus, ["a"])
         await sleep(0.1)
-        buffet.is_busy = False
+        loader.is_busy = False
         assert await first.result() == {"a": "a1"}
         with pytest.raises(RuntimeError, match="closed"):
             await later.result()
@@ -443,7 +443,7 @@ async def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
     """A server that has forgotten the scripts gets each of them once, not with every item."""
     client, names = valkey.client(), [str(number) for number in range(50)]
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(BatchLoader().load)
         await menus(names)
         known = await _bytes_for(menus, names, client)
         client.script_flush()

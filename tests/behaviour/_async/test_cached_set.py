@@ -7,16 +7,16 @@ from dibs.testing import Server
 
 from .._tasks import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 async def test_peek_never_loads(valkey: Server) -> None:
     """Nothing is None; what is there comes with its age and the time that it stays fresh."""
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, stale=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, stale=60)(loader.load)
         assert await menu.peek("a") is None
-        assert kitchen.loads == 0
+        assert loader.loads == 0
         value = await menu("a")
         found = await menu.peek("a")
         assert found is not None and found.value == value
@@ -24,16 +24,16 @@ async def test_peek_never_loads(valkey: Server) -> None:
         valkey.client().pexpire("menu:a", 10_000)
         found = await menu.peek("a")
         assert found is not None and found.remaining <= 0, "it is stale"
-        assert kitchen.loads == 1
+        assert loader.loads == 1
 
 
 async def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> None:
     """A mark and foreign bytes are nothing; a lease is a mistake."""
-    kitchen = Kitchen(0.3)
+    loader = Loader(0.3)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         caller = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         assert await menu.peek("a") is None
         await caller.result()
         valkey.client().set("menu:b", b"junk")
@@ -45,10 +45,10 @@ async def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> Non
 
 async def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
     """As if it had been loaded: for the ttl, with its type, and without a load."""
-    kitchen = Kitchen()
+    loader = Loader()
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60, local=True)(loader.load)
         assert await here.set("a", value={"name": "a", "load": 0}) is True
         assert await here("a") == await there("a") == {"name": "a", "load": 0}
         assert 50_000 < server.client().pttl("menu:a") <= 60_000
@@ -58,7 +58,7 @@ async def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
             return (await there("a"))["load"] == -1
 
         await eventually(sees_it)
-        assert kitchen.loads == 0
+        assert loader.loads == 0
         with pytest.raises(UsageError, match="JSON"):
             await here.set("a", value={1, 2})  # type: ignore[arg-type]
 
@@ -66,15 +66,15 @@ async def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
 async def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) -> None:
     """Whoever sets knows better than a load that began before: the later write wins."""
     events: list[Event] = []
-    kitchen = Kitchen(1.5)
+    loader = Loader(1.5)
     async with (
         AsyncDibs(server.url, budget=5, listeners=[events.append]) as one,
         AsyncDibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(here, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         follower = Beside(there, "a")
         await sleep(0.1)
         assert await there.set("a", value={"name": "a", "load": 100})
@@ -89,8 +89,8 @@ async def test_set_and_peek_in_an_outage(own_server: Server) -> None:
     """False and None; the old value is deleted when the store is back. Or Unavailable."""
     events: list[Event] = []
     async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
-        closed = dibs.cached("menu:{name}", ttl=60, on_outage="closed")(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+        closed = dibs.cached("menu:{name}", ttl=60, on_outage="closed")(Loader().load)
         await menu("a")
         own_server.freeze()
         assert await menu.set("a", value={"name": "new", "load": 0}) is False
@@ -107,7 +107,7 @@ async def test_set_and_peek_in_an_outage(own_server: Server) -> None:
 async def test_a_lease_is_not_set(valkey: Server) -> None:
     """Nor is a function with a parameter of that name."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         async with dibs.hold("menu:a", ttl=60) as lease:
             with pytest.raises(UsageError, match="lease"):
                 await menu.set("a", value={})
@@ -124,17 +124,17 @@ async def test_a_lease_is_not_set(valkey: Server) -> None:
 
 async def test_a_value_is_deleted_by_its_key_alone(valkey: Server) -> None:
     """`dibs.invalidate`: in the namespace of the client, and a load under way is not stored."""
-    kitchen = Kitchen()
+    loader = Loader()
 
-    async def cook() -> int:
-        return (await kitchen.cook("a"))["load"]
+    async def load() -> int:
+        return (await loader.load("a"))["load"]
 
     async with AsyncDibs(valkey.url, namespace="shop:", budget=5) as dibs:
-        assert await dibs.get_or_load("menu:a", cook, ttl=60) == 1
+        assert await dibs.get_or_load("menu:a", load, ttl=60) == 1
         assert await dibs.invalidate("menu:a") is True
         assert valkey.keys() == []
-        assert await dibs.get_or_load("menu:a", cook, ttl=60) == 2
-        assert await dibs.get_or_load("menu:b", cook, ttl=60, lock_key="my:b") == 3
+        assert await dibs.get_or_load("menu:a", load, ttl=60) == 2
+        assert await dibs.get_or_load("menu:b", load, ttl=60, lock_key="my:b") == 3
         assert await dibs.invalidate("menu:b", lock_key="my:b")
         assert valkey.keys() == ["shop:menu:a"]
         async with dibs.hold("job", ttl=60):
@@ -146,11 +146,11 @@ async def test_a_value_is_deleted_by_its_key_alone(valkey: Server) -> None:
 
 async def test_a_key_that_is_deleted_during_its_load_is_loaded_again(valkey: Server) -> None:
     """As `invalidate` of the function does."""
-    kitchen = Kitchen(0.4)
+    loader = Loader(0.4)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(menu, "a")
-        await eventually(lambda: kitchen.loads == 1)
+        await eventually(lambda: loader.loads == 1)
         await sleep(0.1)
         assert await dibs.invalidate("menu:a")
         assert (await menu("a"))["load"] == 2

@@ -241,6 +241,7 @@ async def test_the_log_says_once_that_a_node_is_out_and_once_that_it_was_replace
 
             await eventually(lambda taker=replicas[number]: is_master(taker), within=30)
             await eventually(is_guarded, within=20)
+            await eventually(lambda: len(_levels(caplog)) > 1)
             assert _levels(caplog) == ["WARNING", "INFO"]
 
 

@@ -33,7 +33,7 @@ async def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
         assert valkey.keys() == []
 
 
-async def test_the_polite_answer(valkey: Server) -> None:
+async def test_busy_answers_in_place_of_the_call(valkey: Server) -> None:
     """busy(error) answers in place of a call that meets Busy."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 

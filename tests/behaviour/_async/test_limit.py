@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, AsyncLease, Busy, Event, LeaseLost, Unavailable, UsageError
+from dibs._process import process_state
 from dibs.testing import CommandFilter, FaultProxy, Server
 
 from .._tasks import Beside, eventually, sleep
@@ -109,6 +110,35 @@ async def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> Non
             await each.result()
     assert sorted(order[:2]) == [0, 1] and sorted(order[2:4]) == [2, 3]
     assert valkey.keys() == []
+
+
+async def test_a_waiter_is_judged_by_its_own_limit(valkey: Server) -> None:
+    """One with a higher limit does not stand behind one with a lower limit, in one process; both
+    are woken by one release.
+    """
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        leases = await taken(dibs, 3)
+
+        async def wait(limit: int) -> AsyncLease | None:
+            return await dibs.try_hold(KEY, ttl=60, limit=limit, wait=30)
+
+        def waiting() -> int:
+            return process_state(dibs).waiter_count
+
+        low = Beside(wait, 1)
+        await eventually(lambda: waiting() == 1)
+        for _ in range(2):
+            assert await dibs.try_hold(KEY, ttl=60, limit=5, wait=0.5), "there are five"
+        high = Beside(wait, 5)
+        await eventually(lambda: waiting() == 2)
+        last = [each for each in leases if await each.release()]
+        assert len(last) == 3
+        fifth = await high.result()
+        assert fifth is not None
+        assert waiting() == 1, "three are out, for one with a limit of 1"
+        valkey.client().delete(KEY)
+        assert await low.result() is not None
+        assert dibs._leases.waiters.queues == {}
 
 
 async def test_a_release_between_refusal_and_registration_is_not_missed(valkey: Server) -> None:

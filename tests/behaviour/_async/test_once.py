@@ -62,7 +62,7 @@ async def test_a_duplicate_in_the_same_process_costs_no_command(server: Server) 
             assert server.commands() == before
 
 
-async def test_round_trips(valkey: Server) -> None:
+async def test_claiming_ending_and_refusing_take_one_round_trip_each(valkey: Server) -> None:
     """Claiming is one, ending is one, being refused or replayed is one."""
     with FaultProxy(valkey.port) as line:
         async with AsyncDibs(line.url, budget=5) as one, AsyncDibs(line.url, budget=5) as two:

@@ -175,7 +175,7 @@ async def test_only_a_duplicate_of_this_call_is_answered(server: Server) -> None
 
 
 async def test_waiting_through_an_outage(own_server: Server) -> None:
-    """The store goes away while a duplicate waits: the policy decides, before patience ends."""
+    """The store goes away while a duplicate waits: the policy decides, before the wait is over."""
     async with AsyncDibs(own_server.url, budget=0.3) as one:
         async with AsyncDibs(own_server.url, budget=0.3) as two:
             claim = await one.claim("order:1", window=60, lease=30).__aenter__()
@@ -186,7 +186,7 @@ async def test_waiting_through_an_outage(own_server: Server) -> None:
             claim.leak("dropped")
 
 
-async def test_patience_is_checked() -> None:
+async def test_the_wait_of_a_duplicate_is_checked() -> None:
     """A negative or senseless wait: UsageError, when it is written."""
     async with AsyncDibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match="wait"):

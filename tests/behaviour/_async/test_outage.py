@@ -12,8 +12,9 @@ from .._tasks import Beside, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
-MARGIN = 0.5
-"""What a busy machine may add, in seconds; the benchmark reports the real figure."""
+MARGIN = 1.5
+"""What a busy machine may add, in seconds; with it a budget still ends before the 2 s that opening
+a connection may take. The benchmark reports the real figure."""
 
 
 async def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -124,6 +125,21 @@ async def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     assert line.triggered == 4
 
 
+async def test_somebody_who_ends_connections_all_the_time_is_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """CLIENT KILL in a loop: opened again within the budget, with everything the server can do."""
+    events: list[Event] = []
+    async with AsyncDibs(line.url, budget=5, listeners=[events.append]) as dibs:
+        assert (await timed(dibs, "user:1"))[1]
+        line.cut_after_request(count=14)
+        assert (await timed(dibs, "user:1"))[1]
+        assert line.triggered == 14
+        assert "outage" not in kinds(events)
+        engine = dibs._store.transport.engine
+        assert engine is not None and engine.tracking, "not taken for a server without RESP3"
+
+
 async def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
     """Slow both ways, so that no second connection is ready in time: the first one answers."""
     events: list[Event] = []
@@ -171,7 +187,7 @@ async def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_serve
 
 
 async def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     async with (
         AsyncDibs(own_server.url, budget=BUDGET) as one,
         AsyncDibs(own_server.url, budget=BUDGET) as two,
@@ -204,6 +220,35 @@ async def test_a_server_that_loses_its_disk_is_an_outage(
     async with AsyncDibs(server.url, on_outage="closed") as dibs:
         with pytest.raises(Unavailable, match="OOM"):
             await dibs.try_hold("user:1", ttl=5)
+
+
+async def test_too_few_replicas_are_an_outage_until_there_are_enough(
+    start_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    """NOREPLICAS (`min-replicas-to-write`): the policy decides, and it is logged once."""
+    caplog.set_level("INFO", "dibs")
+    server = start_server(
+        "valkey", config=("--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0")
+    )
+    events: list[Event] = []
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+
+        async def is_guarded() -> bool:
+            return (await timed(dibs, "user:1"))[1]
+
+        assert [await is_guarded() for _ in range(3)] == [False] * 3
+        with pytest.raises(Unavailable, match="NOREPLICAS") as caught:
+            await dibs.try_hold("user:1", ttl=5, on_outage="closed")
+        assert caught.value.cause == "noreplicas"
+        assert [event.cause for event in events if event.kind == "outage"] == ["noreplicas"] * 4
+        start_server("valkey").client().replicaof("127.0.0.1", server.port)
+        await eventually(is_guarded, within=20)
+        server.client().config_set("min-replicas-to-write", 2)
+        assert not await is_guarded()
+        server.client().config_set("min-replicas-to-write", 0)
+        assert await is_guarded()
+        lines = [line for line in caplog.messages if "noreplicas" in line]
+        assert ["unavailable" in line for line in lines] == [True, False, True, False]
 
 
 async def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:

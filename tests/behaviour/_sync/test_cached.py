@@ -9,14 +9,14 @@ from dibs.testing import Server
 
 from .._threads import Beside, eventually
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
     """Loaded once; from then on one GET a call."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert menu("a") == {"name": "a", "load": 1}
         before = server.commands()
         for _ in range(5):
@@ -28,55 +28,53 @@ def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
 
 def test_a_value_is_found_by_other_processes(server: Server) -> None:
     """Another Dibs reads what the first one loaded."""
-    one, two = Kitchen(), Kitchen()
+    one, two = Loader(), Loader()
     with Dibs(server.url, budget=5) as here, Dibs(server.url, budget=5) as there:
-        assert here.cached("menu:{name}", ttl=60)(one.cook)("a")
-        assert there.cached("menu:{name}", ttl=60)(two.cook)("a") == {"name": "a", "load": 1}
+        assert here.cached("menu:{name}", ttl=60)(one.load)("a")
+        assert there.cached("menu:{name}", ttl=60)(two.load)("a") == {"name": "a", "load": 1}
         assert two.loads == 0
 
 
 def test_many_callers_one_load(server: Server) -> None:
     """Two processes, forty callers, one cold key: one load, and everybody has it."""
-    kitchen = Kitchen(0.3)
+    loader = Loader(0.3)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        menus = [dibs.cached("menu:{name}", ttl=60)(kitchen.cook) for dibs in (one, two)]
+        menus = [dibs.cached("menu:{name}", ttl=60)(loader.load) for dibs in (one, two)]
         callers = [Beside(menus[number % 2], "a") for number in range(40)]
         assert [caller.result() for caller in callers] == [{"name": "a", "load": 1}] * 40
-        assert kitchen.loads == 1
+        assert loader.loads == 1
 
 
 def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
     """The leader is slower than lock_ttl: its lock is kept alive."""
-    kitchen = Kitchen(2.2)
+    loader = Loader(2.2)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        menus = [
-            dibs.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook) for dibs in (one, two)
-        ]
+        menus = [dibs.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load) for dibs in (one, two)]
         callers = [Beside(menus[number % 2], "a") for number in range(6)]
         for caller in callers:
             assert caller.result() == {"name": "a", "load": 1}
-        assert kitchen.loads == 1
+        assert loader.loads == 1
 
 
-def test_get_or_load(server: Server) -> None:
+def test_get_or_load_needs_no_decorator(server: Server) -> None:
     """Without a decorator: a key, a loader, a ttl."""
-    kitchen = Kitchen()
+    loader = Loader()
 
     def load() -> dict[str, Any]:
-        return kitchen.cook("a")
+        return loader.load("a")
 
     with Dibs(server.url, budget=5) as dibs:
         for _ in range(3):
             assert (dibs.get_or_load("menu:a", load, ttl=60))["load"] == 1
 
 
-def test_a_followers_patience_ends(server: Server) -> None:
+def test_a_follower_loads_for_itself_when_its_wait_is_over(server: Server) -> None:
     """wait: the follower loads for itself, one for its process, and does not store."""
-    slow, quick = Kitchen(1.5), Kitchen()
+    slow, quick = Loader(1.5), Loader()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.cook), "a")
+        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         eventually(lambda: slow.loads == 1)
-        follower = two.cached("menu:{name}", ttl=60, wait=0.3)(quick.cook)
+        follower = two.cached("menu:{name}", ttl=60, wait=0.3)(quick.load)
         callers = [Beside(follower, "a") for _ in range(5)]
         since = time.monotonic()
         for caller in callers:
@@ -90,9 +88,9 @@ def test_a_followers_patience_ends(server: Server) -> None:
 def test_everybody_who_waited_is_counted(server: Server) -> None:
     """Callers who join a load here: an event each, so that a hit rate can be computed."""
     events: list[Event] = []
-    kitchen = Kitchen(0.3)
+    loader = Loader(0.3)
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         callers = [Beside(menu, "a") for _ in range(10)]
         for caller in callers:
             caller.result()

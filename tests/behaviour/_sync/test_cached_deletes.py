@@ -12,7 +12,7 @@ from dibs.testing import FaultProxy, Server
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 StartServer = Callable[..., Server]
 
@@ -28,14 +28,14 @@ def test_a_delete_during_the_refresh_of_an_ending_value_counts(
 ) -> None:
     """The old value would have ended during the refresh anyway; it was deleted: nothing is kept."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.1, stale=0.5)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.1, stale=0.5)(loader.load)
         assert (menu("a"))["load"] == 1
         sleep(0.15)
-        kitchen.seconds = 0.8
+        loader.seconds = 0.8
         assert (menu("a"))["load"] == 1
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
         if how == "DEL":
             server.client().delete("menu:a")
         else:
@@ -52,23 +52,23 @@ def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     """Also where the server cannot push: the value was loaded after the delete."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
     server = start_server("valkey", config=config)
-    kitchen = Kitchen(1.2)
+    loader = Loader(1.2)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
+        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
         early = Beside(here, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         sleep(0.2)
         if how == "invalidate":
             assert there.invalidate("a")
         else:
             plain_client(server).delete("menu:a", "lock:{menu:a}")
         sleep(0.2 if resp == 3 else 0)
-        kitchen.seconds = 0
+        loader.seconds = 0
         assert (here("a"))["load"] == 2
         assert (early.result())["load"] == 1
         assert (here("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
@@ -76,72 +76,72 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 ) -> None:
     """A caller joined after the load had begun: if the value was deleted, it asks once more."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
-    kitchen = Kitchen()
-    kitchen.busy = True
+    loader = Loader()
+    loader.busy = True
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         first = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         sleep(0.1)
         second = Beside(menu, "a")
         sleep(0.1)
         plain_client(server).delete("menu:a")
-        kitchen.busy = False
+        loader.busy = False
         assert (first.result())["load"] == 1
         assert (second.result())["load"] == 2
 
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
-def test_who_joins_a_load_of_ended_patience_after_a_delete_gets_fresh_data(
+def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     server: Server, how: str
 ) -> None:
     """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
-    slow, kitchen = Kitchen(2), Kitchen(0.6)
+    slow, loader = Loader(2), Loader(0.6)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        there = one.cached("menu:{name}", ttl=60)(slow.cook)
-        here = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        there = one.cached("menu:{name}", ttl=60)(slow.load)
+        here = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
         leader = Beside(there, "a")
         eventually(lambda: slow.loads == 1)
         first = Beside(here, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         before = Beside(here, "a")
         sleep(0.1)
         if how == "invalidate":
             assert there.invalidate("a")
         else:
             plain_client(server).delete("menu:a")
-        kitchen.seconds = 0
+        loader.seconds = 0
         assert (here("a"))["load"] > 1
         assert (first.result())["load"] == 1
         before.result()
         leader.result()
 
 
-def test_one_load_of_ended_patience_is_enough_while_nothing_is_deleted(
+def test_callers_share_an_unguarded_load_while_nothing_is_deleted(
     server: Server,
 ) -> None:
     """Those who come while the process loads for itself share that load."""
-    slow, kitchen = Kitchen(2), Kitchen(0.5)
+    slow, loader = Loader(2), Loader(0.5)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.cook), "a")
+        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         eventually(lambda: slow.loads == 1)
-        menu = two.cached("menu:{name}", ttl=60, wait=0.05)(kitchen.cook)
+        menu = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
         first = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         later = [Beside(menu, "a") for _ in range(3)]
         for caller in [first, *later]:
             assert (caller.result())["load"] == 1
-        assert kitchen.loads == 1
+        assert loader.loads == 1
         leader.result()
 
 
 def test_a_load_that_lost_its_lock_leaves_no_mark(server: Server) -> None:
     """Its result is not stored; what stood for the load goes as well, and not in an hour."""
-    kitchen = Kitchen(0.4)
+    loader = Loader(0.4)
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         caller = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         plain_client(server).delete("lock:{menu:a}")
         assert (caller.result())["load"] == 1
         eventually(lambda: server.keys() == [])
@@ -153,7 +153,7 @@ def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
     """The process has never reached the store: False, and it is deleted when the store is back."""
     proxy.refuse()
     with Dibs(proxy.url, budget=0.3) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         valkey.client().set("menu:a", b"old", ex=60)
         assert menu.invalidate("a") is False
         proxy.accept()
@@ -165,9 +165,9 @@ def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
 ) -> None:
     """The request is repeated; the value is there: no `rejected_write`, and the next call hits."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(proxy.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         menu("warm")
         proxy.cut_after_request(match=b'{"name":"a"')
         assert (menu("a"))["load"] == 2
@@ -178,10 +178,10 @@ def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
 
 def test_invalidate_makes_later_readers_load(server: Server) -> None:
     """invalidate(): gone for all processes."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         assert (here("a"))["load"] == (there("a"))["load"] == 1
         assert here.invalidate("a") is True
         assert (there("a"))["load"] == 2
@@ -192,16 +192,16 @@ def test_invalidate_makes_later_readers_load(server: Server) -> None:
 def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str) -> None:
     """Deleted during the load: those who asked before get it, later readers get fresh data."""
     events: list[Event] = []
-    kitchen = Kitchen()
-    kitchen.busy = True
+    loader = Loader()
+    loader.busy = True
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(here, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         if how == "invalidate here":
             here.invalidate("a")
         elif how == "invalidate there":
@@ -211,20 +211,20 @@ def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str)
         sleep(0.1)
         late = [Beside(here, "a"), Beside(there, "a")]
         sleep(0.1)
-        kitchen.busy = False
+        loader.busy = False
         assert (early.result())["load"] == 1
         for reader in late:
             assert (reader.result())["load"] == 2
         assert (here("a"))["load"] == 2
         assert "rejected_write" in kinds(events)
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_invalidated_during_an_outage_is_deleted_later(own_server: Server) -> None:
     """The store is out: False, and it is deleted when the store is back."""
     events: list[Event] = []
     with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         menu("a")
         own_server.freeze()
         assert menu.invalidate("a") is False

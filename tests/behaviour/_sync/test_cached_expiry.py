@@ -10,14 +10,14 @@ from dibs.testing import Server
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 def test_a_value_expires(server: Server) -> None:
     """After its ttl it is loaded again."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.2)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.2)(loader.load)
         assert (menu("a"))["load"] == 1
         sleep(0.3)
         assert (menu("a"))["load"] == 2
@@ -25,10 +25,10 @@ def test_a_value_expires(server: Server) -> None:
 
 def test_jitter_and_its_floor(server: Server) -> None:
     """ttl ± jitter on every write, never below min_ttl."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=180, jitter=0.2)(kitchen.cook)
-        low = dibs.cached("low:{name}", ttl=10, jitter=0.2, min_ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=180, jitter=0.2)(loader.load)
+        low = dibs.cached("low:{name}", ttl=10, jitter=0.2, min_ttl=60)(loader.load)
         lives: list[int] = []
         for number in range(30):
             menu(str(number))
@@ -41,15 +41,15 @@ def test_jitter_and_its_floor(server: Server) -> None:
 
 def test_refresh_loads_now(server: Server) -> None:
     """refresh(): a new load, and everybody reads the old value meanwhile."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
-        kitchen.seconds = 1.5
+        loader.seconds = 1.5
         refreshing = Beside(menu.refresh, "a")
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
         with Dibs(server.url, budget=5) as other:
-            reader = other.cached("menu:{name}", ttl=60)(kitchen.cook)
+            reader = other.cached("menu:{name}", ttl=60)(loader.load)
             assert (reader("a"))["load"] == 1
         assert (refreshing.result())["load"] == 2
         assert (menu("a"))["load"] == 2
@@ -58,17 +58,17 @@ def test_refresh_loads_now(server: Server) -> None:
 def test_stale_is_served_while_one_refreshes(server: Server) -> None:
     """Past its ttl, within stale: the old value at once; one load behind it."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.3, stale=30)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=30)(loader.load)
         assert (menu("a"))["load"] == 1
         sleep(0.4)
-        kitchen.seconds = 1.5
+        loader.seconds = 1.5
         since = time.monotonic()
         for _ in range(5):
             assert (menu("a"))["load"] == 1
         assert time.monotonic() - since < 1.5
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
 
         def is_new() -> bool:
             return (menu("a"))["load"] >= 2
@@ -79,46 +79,46 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 
 def test_stale_is_served_while_loads_fail(server: Server) -> None:
     """stale-if-error: the loader fails, the old value is served on."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.1, stale=30)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.1, stale=30)(loader.load)
         assert (menu("a"))["load"] == 1
-        kitchen.error = RuntimeError("kitchen closed")
+        loader.error = RuntimeError("loader closed")
         sleep(0.2)
         for _ in range(5):
             assert (menu("a"))["load"] == 1
             sleep(0.02)
-        assert kitchen.loads > 1
+        assert loader.loads > 1
 
 
-def test_early_refresh(server: Server) -> None:
+def test_a_value_is_refreshed_early_in_the_background(server: Server) -> None:
     """early: refreshed before the end, behind the readers; nobody waits for it."""
-    kitchen = Kitchen(0.05)
+    loader = Loader(0.05)
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=1.0, early=10)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=1.0, early=10)(loader.load)
         menu("a")
         deadline = time.monotonic() + 0.9
-        while kitchen.loads < 2 and time.monotonic() < deadline:
+        while loader.loads < 2 and time.monotonic() < deadline:
             menu("a")
             sleep(0.01)
-        assert kitchen.loads >= 2, "with early=10 and a load of 50 ms it is all but certain"
+        assert loader.loads >= 2, "with early=10 and a load of 50 ms it is all but certain"
 
 
 def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
     """Readers here read the old value during a refresh; a refresh never returns an old one."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
-        kitchen.seconds = 0.5
+        loader.seconds = 0.5
         refreshing = Beside(menu.refresh, "a")
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
         since = time.monotonic()
         assert (menu("a"))["load"] == 1
         assert time.monotonic() - since < 0.4
         assert (refreshing.result())["load"] == 2
     with Dibs(server.url, budget=5) as fresh:
-        menu = fresh.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = fresh.cached("menu:{name}", ttl=60)(loader.load)
         reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
         assert (refreshing.result())["load"] == 3
         assert (reader.result())["load"] in (2, 3)
@@ -127,29 +127,29 @@ def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
 def test_a_refresh_is_stored_though_the_old_value_ended(server: Server) -> None:
     """The old value ends during its refresh, by itself: the result is kept, one load is enough."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.3, stale=1)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=1)(loader.load)
         assert (menu("a"))["load"] == 1
         sleep(0.4)
-        kitchen.busy = True
+        loader.busy = True
         for _ in range(3):
             assert (menu("a"))["load"] == 1
         sleep(1.1)
-        kitchen.busy = False
+        loader.busy = False
         assert (menu("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2
         assert "rejected_write" not in kinds(events)
 
 
 def test_an_ending_value_is_put_back_if_its_refresh_fails(server: Server) -> None:
     """refresh() of a value near its end fails: it is there as before, and ends in time."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=1.5)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=1.5)(loader.load)
         assert (menu("a"))["load"] == 1
         before = server.client().get("menu:a")
-        kitchen.error = RuntimeError("kitchen closed")
+        loader.error = RuntimeError("loader closed")
         with pytest.raises(RuntimeError):
             menu.refresh("a")
         eventually(lambda: server.keys() == ["menu:a"])
@@ -160,15 +160,15 @@ def test_an_ending_value_is_put_back_if_its_refresh_fails(server: Server) -> Non
 
 def test_readers_see_an_ending_value_during_its_refresh(server: Server) -> None:
     """Without `stale` too: the value is read here and elsewhere until it ends."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        menu = dibs.cached("menu:{name}", ttl=10)(kitchen.cook)
-        there = other.cached("menu:{name}", ttl=10)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=10)(loader.load)
+        there = other.cached("menu:{name}", ttl=10)(loader.load)
         assert (menu("a"))["load"] == 1
-        kitchen.seconds = 1
+        loader.seconds = 1
         refreshing = Beside(menu.refresh, "a")
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
         assert (menu("a"))["load"] == (there("a"))["load"] == 1
         assert (refreshing.result())["load"] == 2
         assert (menu("a"))["load"] == (there("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2

@@ -10,14 +10,14 @@ from dibs.testing import Server
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Buffet, Kitchen
+from .loaders import BatchLoader, Loader
 
 
 def test_a_result_that_is_not_kept_is_loaded_again(server: Server) -> None:
     """keep= says no: callers who wait get it, nothing is stored, and no lock stays."""
-    kitchen = Kitchen(0.2)
+    loader = Loader(0.2)
     with Dibs(server.url, budget=5) as dibs:
-        odd = dibs.cached("menu:{name}", ttl=60, keep=lambda menu: menu["load"] > 1)(kitchen.cook)
+        odd = dibs.cached("menu:{name}", ttl=60, keep=lambda menu: menu["load"] > 1)(loader.load)
         callers = [Beside(odd, "a") for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {1}
         eventually(lambda: server.keys() == [])
@@ -33,39 +33,39 @@ def test_a_result_has_a_ttl_of_its_own(
 ) -> None:
     """keep= returns seconds for this one; True is the usual ttl; `stale` comes on top."""
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, min_ttl=30, keep=lambda _: said)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60, min_ttl=30, keep=lambda _: said)(Loader().load)
         menu("a")
         assert least * 1000 < valkey.client().pttl("menu:a") <= most * 1000
-        old = dibs.cached("o:{name}", ttl=60, stale=100, keep=lambda _: said)(Kitchen().cook)
+        old = dibs.cached("o:{name}", ttl=60, stale=100, keep=lambda _: said)(Loader().load)
         old("a")
         assert (least + 100) * 1000 < valkey.client().pttl("o:a") <= (most + 100) * 1000
 
 
 def test_a_result_that_is_not_kept_leaves_the_old_value(valkey: Server) -> None:
     """Stale and no new one to keep: it is served, and not loaded again for every read."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached(
             "menu:{name}", ttl=0.2, stale=60, lock_ttl=60, keep=lambda m: m["load"] == 1
-        )(kitchen.cook)
+        )(loader.load)
         menu("a")
         sleep(0.3)
         assert (menu("a"))["load"] == 1
-        eventually(lambda: kitchen.loads == 2)
+        eventually(lambda: loader.loads == 2)
         for _ in range(5):
             assert (menu("a"))["load"] == 1
             sleep(0.01)
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_an_odd_answer_of_keep_is_an_error_of_the_load(valkey: Server) -> None:
     """A negative number, text, or an exception: nothing is stored."""
     with Dibs(valkey.url, budget=5) as dibs:
         for keep in (lambda _: -1, lambda _: "yes", lambda _: float("nan")):
-            menu = dibs.cached("menu:{name}", ttl=60, keep=keep)(Kitchen().cook)  # type: ignore[arg-type]
+            menu = dibs.cached("menu:{name}", ttl=60, keep=keep)(Loader().load)  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="keep"):
                 menu("a")
-        broken = dibs.cached("menu:{name}", ttl=60, keep=lambda m: m["x"])(Kitchen().cook)
+        broken = dibs.cached("menu:{name}", ttl=60, keep=lambda m: m["x"])(Loader().load)
         with pytest.raises(KeyError):
             broken("a")
         eventually(lambda: valkey.keys() == [])
@@ -73,22 +73,22 @@ def test_an_odd_answer_of_keep_is_an_error_of_the_load(valkey: Server) -> None:
 
 def test_each_of_many_results_is_kept_or_not(valkey: Server) -> None:
     """keep= is asked for each value."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, keep=lambda m: m != "b1")(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, keep=lambda m: m != "b1")(loader.load)
         assert menus(["a", "b"]) == {"a": "a1", "b": "b1"}
         assert menus(["a", "b"]) == {"a": "a1", "b": "b2"}
 
 
 def test_failures_are_remembered_by_their_type(valkey: Server) -> None:
     """negative_ttl={type: seconds}: the first type that fits; others are not remembered."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached(
             "menu:{name}", ttl=60, negative_ttl={KeyError: 0, LookupError: 30, OSError: 5}
-        )(kitchen.cook)
+        )(loader.load)
         for error, life in ((KeyError("x"), 0), (IndexError("x"), 30), (ValueError("x"), 0)):
-            kitchen.error = error
+            loader.error = error
             with pytest.raises(type(error)):
                 menu("a")
             if life:
@@ -104,55 +104,55 @@ def test_failures_are_remembered_by_their_type(valkey: Server) -> None:
 def test_an_old_value_is_served_only_if_the_load_fails(server: Server) -> None:
     """stale_after=None: fresh data first, however long it takes; an old one for an error."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, stale_after=None, lock_ttl=60)(
-            kitchen.cook
+            loader.load
         )
         menu("a")
         sleep(0.3)
-        kitchen.seconds = 0.3
+        loader.seconds = 0.3
         callers = [Beside(menu, "a") for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {2}
         sleep(0.3)
-        kitchen.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         assert (menu("a"))["load"] == 2
-        assert kitchen.loads == 3
+        assert loader.loads == 3
         assert (menu("a"))["load"] == 2
-        assert kitchen.loads == 3, "a load that has just failed is not tried for every read"
+        assert loader.loads == 3, "a load that has just failed is not tried for every read"
         assert "stale" in kinds(events) and "degraded" in kinds(events)
 
 
 def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server) -> None:
     """stale_after=0.2: then the old one, and the load goes on behind the caller."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         how: Any = {"ttl": 0.5, "stale": 60, "stale_after": 0.2, "keep": lambda _: 60}
-        short = one.cached("menu:{name}", ttl=0.2, stale=60)(kitchen.cook)
-        here = one.cached("menu:{name}", **how)(kitchen.cook)
-        there = two.cached("menu:{name}", **how)(kitchen.cook)
+        short = one.cached("menu:{name}", ttl=0.2, stale=60)(loader.load)
+        here = one.cached("menu:{name}", **how)(loader.load)
+        there = two.cached("menu:{name}", **how)(loader.load)
         short("a")
         sleep(0.3)
-        kitchen.seconds = 1.5
+        loader.seconds = 1.5
         callers = [Beside(here, "a"), Beside(there, "a")]
         assert {(caller.result())["load"] for caller in callers} == {1}
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
         def is_fresh() -> bool:
             return (there("a"))["load"] == 2
 
         eventually(is_fresh)
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
     """stale_after counts from the call: the second caller is not made to wait twice."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, stale_after=2)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, stale_after=2)(loader.load)
         menu("a")
         sleep(0.3)
-        kitchen.busy = True
+        loader.busy = True
         first = Beside(menu, "a")
         sleep(1)
         answered: list[str] = []
@@ -164,38 +164,38 @@ def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
         second = Beside(ask, "second")
         assert (first.result())["load"] == 1
         eventually(lambda: answered == ["second"], within=1.9)
-        kitchen.busy = False
+        loader.busy = False
         second.result()
 
 
 def test_many_old_values_are_served_if_the_load_fails(valkey: Server) -> None:
     """stale_after=None among many: fresh ones first, the old ones instead of an error."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(loader.load)
         menus(["a", "b"])
         sleep(0.3)
         assert menus(["a", "b"]) == {"a": "a2", "b": "b2"}
         sleep(0.3)
-        buffet.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         assert menus(["a", "b"]) == {"a": "a2", "b": "b2"}
         assert menus(["a", "b"]) == {"a": "a2", "b": "b2"}
-        assert len(buffet.calls) == 3
+        assert len(loader.calls) == 3
         with pytest.raises(UsageError, match="stale_after"):
-            dibs.cached_many("menu:{name}", ttl=1, stale=60, stale_after=1)(buffet.cook)
+            dibs.cached_many("menu:{name}", ttl=1, stale=60, stale_after=1)(loader.load)
     with pytest.raises(UsageError, match="needs stale"):
         dibs.cached("menu:{name}", ttl=1, stale_after=None)
 
 
 def test_a_refresh_is_not_kept_from_loading_by_a_failure(valkey: Server) -> None:
     """A failed load lets others rest for a while; who asks for fresh data by name does not."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, lock_ttl=30)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=0.2, stale=60, lock_ttl=30)(loader.load)
         menu("a")
         sleep(0.3)
-        kitchen.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         assert (menu("a"))["load"] == 1
         eventually(lambda: valkey.client().get("lock:{menu:a}") == b"!")
-        kitchen.error = None
+        loader.error = None
         assert (menu.refresh("a"))["load"] == 3

@@ -12,32 +12,32 @@ from tests.topologies import start_cluster
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Buffet, Kitchen
+from .loaders import BatchLoader, Loader
 
 StartServer = Callable[..., Server]
 
 
 def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
     """What is there is read, in one go; the function is called once, for what is not there."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(server.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert menus(["a", "b"]) == {"a": "a1", "b": "b1"}
         assert menus(["a", "c", "b", "d"]) == {"a": "a1", "c": "c2", "b": "b1", "d": "d2"}
-        assert buffet.calls == [["a", "b"], ["c", "d"]]
+        assert loader.calls == [["a", "b"], ["c", "d"]]
 
 
 def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
     """One key, one value: a function for one item and a function for many share it."""
-    kitchen, buffet = Kitchen(), Buffet()
+    loader, batch = Loader(), BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         menus(["a"])
         assert menu("a") == "a1"
         menu("b")
         assert (menus(["b"]))["b"] == {"name": "b", "load": 1}
-        assert buffet.calls == [["a"]]
+        assert batch.calls == [["a"]]
         assert menu.invalidate("a")
         assert menus(["a"]) == {"a": "a2"}
         assert menus.invalidate(["a", "b"])
@@ -46,15 +46,15 @@ def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> None:
 
 def test_items_come_back_in_order_and_once(valkey: Server) -> None:
     """Twice the same is asked for once; nothing at all is asked for by nobody."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert list(menus(["c", "a", "c", "b", "a"])) == ["c", "a", "b"]
         assert list(menus(["b", "a", "c"])) == ["b", "a", "c"]
         before = valkey.commands()
         assert menus([]) == {}
         assert menus(iter(["a"])) == {"a": "a1"}
-        assert buffet.calls == [["c", "a", "b"]]
+        assert loader.calls == [["c", "a", "b"]]
         assert valkey.commands() - before <= 2
 
 
@@ -81,17 +81,17 @@ def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
 
 def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
     """It is asked for again the next time, or after `negative_ttl`; None is a value."""
-    buffet = Buffet()
-    buffet.sold_out = {"b"}
+    loader = BatchLoader()
+    loader.sold_out = {"b"}
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
+        spared = dibs.cached_many("spared:{name}", ttl=60, negative_ttl=60)(loader.load)
         for _ in range(2):
             assert menus(["a", "b"]) == {"a": "a1"}
-        assert buffet.calls == [["a", "b"], ["b"]]
+        assert loader.calls == [["a", "b"], ["b"]]
         for _ in range(2):
             assert spared(["a", "b"]) == {"a": "a3"}
-        assert buffet.calls == [["a", "b"], ["b"], ["a", "b"]]
+        assert loader.calls == [["a", "b"], ["b"], ["a", "b"]]
         eventually(lambda: "lock:{menu:b}" not in valkey.keys())
 
         def nothing(names: list[str]) -> dict[str, None]:
@@ -102,38 +102,38 @@ def test_an_item_without_a_value_is_left_out(valkey: Server) -> None:
 
 def test_a_load_of_many_that_fails_is_the_error_of_all(valkey: Server) -> None:
     """What was there before is not the answer; no lock is left; the next call tries again."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         menus(["a"])
-        buffet.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         with pytest.raises(RuntimeError, match="closed"):
             menus(["a", "b", "c"])
         eventually(lambda: valkey.keys() == ["menu:a"])
-        buffet.error = None
+        loader.error = None
         assert menus(["a", "b", "c"]) == {"a": "a1", "b": "b3", "c": "c3"}
 
 
 def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) -> None:
     """negative_ttl: the next call gets the error, without a load."""
-    buffet = Buffet()
-    buffet.error = RuntimeError("closed")
+    loader = BatchLoader()
+    loader.error = RuntimeError("closed")
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
         with pytest.raises(RuntimeError):
             menus(["a", "b"])
         with pytest.raises(Unavailable, match="RuntimeError"):
             menus(["b", "c"])
-        assert len(buffet.calls) == 2, "c was not there; b was not asked for again"
-        assert buffet.calls[1] == ["c"]
+        assert len(loader.calls) == 2, "c was not there; b was not asked for again"
+        assert loader.calls[1] == ["c"]
 
 
 def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) -> None:
     """Whatever its class is called: a remembered failure is raised, not left out."""
-    buffet = Buffet()
-    buffet.error = type("Absent", (Exception,), {})("closed")
+    loader = BatchLoader()
+    loader.error = type("Absent", (Exception,), {})("closed")
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
         with pytest.raises(Exception, match="closed"):
             menus(["a"])
         with pytest.raises(Unavailable, match="Absent"):
@@ -143,11 +143,11 @@ def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) 
 def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
     """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
 
-    def cook(names: list[str]) -> dict[str, Any]:
+    def load(names: list[str]) -> dict[str, Any]:
         return {name: {1, 2} if name == "b" else name for name in names}
 
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="type= or codec="):
             menus(["a", "b", "c"])
         eventually(lambda: sorted(valkey.keys()) == ["menu:a", "menu:c"])
@@ -155,43 +155,43 @@ def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> No
 
 def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
     """Each key is loaded once, whoever asks for it, alone or among many."""
-    slow, buffet = Buffet(0.5), Buffet()
+    slow, loader = BatchLoader(0.5), BatchLoader()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        there = one.cached_many("menu:{name}", ttl=60)(slow.cook)
-        here = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        there = one.cached_many("menu:{name}", ttl=60)(slow.load)
+        here = two.cached_many("menu:{name}", ttl=60)(loader.load)
         first = Beside(there, ["a", "b"])
         eventually(lambda: slow.calls == [["a", "b"]])
         assert here(["b", "c"]) == {"b": "b1", "c": "c1"}
-        assert buffet.calls == [["c"]]
+        assert loader.calls == [["c"]]
         assert first.result() == {"a": "a1", "b": "b1"}
 
 
 def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> None:
     """Overlapping lists, and single calls: each key is loaded once."""
-    buffet, kitchen = Buffet(0.4), Kitchen()
+    batch, loader = BatchLoader(0.4), Loader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         first = Beside(menus, ["a", "b"])
-        eventually(lambda: buffet.calls == [["a", "b"]])
+        eventually(lambda: batch.calls == [["a", "b"]])
         alone, second = Beside(menu, "a"), Beside(menus, ["b", "c"])
         assert first.result() == {"a": "a1", "b": "b1"}
         assert alone.result() == "a1"
         assert second.result() == {"b": "b1", "c": "c2"}
-        assert kitchen.loads == 0
-        assert buffet.calls == [["a", "b"], ["c"]]
+        assert loader.loads == 0
+        assert batch.calls == [["a", "b"], ["c"]]
 
 
 def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     """Its lock runs out; then one of those who wait loads that one, alone."""
-    buffet = Buffet()
+    loader = BatchLoader()
     client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
     client.set("lock:{menu:a}", b"dead", px=600)
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
-        assert buffet.calls == [["b"], ["a"]]
+        assert loader.calls == [["b"], ["a"]]
 
 
 @pytest.mark.parametrize("how", ["invalidate", "DEL"])
@@ -200,19 +200,19 @@ def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
 ) -> None:
     """Who began the load gets its result; who comes later gets fresh data; the others are kept."""
     events: list[Event] = []
-    buffet = Buffet()
-    buffet.is_busy = True
+    loader = BatchLoader()
+    loader.is_busy = True
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         first = Beside(menus, ["a", "b"])
-        eventually(lambda: len(buffet.calls) == 1)
+        eventually(lambda: len(loader.calls) == 1)
         if how == "invalidate":
             menus.invalidate(["a"])
         else:
             valkey.client().delete("menu:a")
             sleep(0.1)
         later = Beside(menus, ["a", "b"])
-        buffet.is_busy = False
+        loader.is_busy = False
         assert first.result() == {"a": "a1", "b": "b1"}
         assert later.result() == {"a": "a2", "b": "b1"}
         assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
@@ -221,14 +221,14 @@ def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
 
 def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
     """Served at once; loaded again behind the caller, all of them in one call."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60)(loader.load)
         menus(["a", "b"])
         sleep(0.3)
         assert menus(["a", "b"]) == {"a": "a1", "b": "b1"}
-        eventually(lambda: len(buffet.calls) == 2)
-        assert buffet.calls[1] == ["a", "b"]
+        eventually(lambda: len(loader.calls) == 2)
+        assert loader.calls[1] == ["a", "b"]
 
         def is_fresh() -> bool:
             return (menus(["a"]))["a"] != "a1"
@@ -239,9 +239,9 @@ def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) -> None:
 def test_many_values_in_memory_cost_no_command(server: Server) -> None:
     """local=True: remembered after one read, and forgotten when somebody changes one of them."""
     events: list[Event] = []
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, local=True)(loader.load)
         menus(["a", "b", "c"])
 
         def is_remembered() -> bool:
@@ -259,20 +259,20 @@ def test_many_values_in_memory_cost_no_command(server: Server) -> None:
             return menus(["a", "b", "c"]) == {"a": "a1", "b": "b2", "c": "c1"}
 
         eventually(sees_the_change)
-        assert buffet.calls == [["a", "b", "c"], ["b"]]
+        assert loader.calls == [["a", "b", "c"], ["b"]]
 
 
 def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Server) -> None:
     """The policy: directly, in one call, and nothing is stored; or Unavailable."""
     events: list[Event] = []
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
-        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
+        closed = dibs.cached_many("menu:{name}", ttl=60, on_outage="closed")(loader.load)
         menus(["a"])
         own_server.freeze()
         assert menus(["a", "b"]) == {"a": "a2", "b": "b2"}
-        assert buffet.calls == [["a"], ["a", "b"]]
+        assert loader.calls == [["a"], ["a", "b"]]
         with pytest.raises(Unavailable):
             closed(["a", "b"])
         assert "degraded" in kinds(events)
@@ -283,9 +283,9 @@ def test_many_values_in_an_outage_are_loaded_by_one_call(own_server: Server) -> 
 
 def test_a_key_of_many_that_is_held_is_a_mistake(valkey: Server) -> None:
     """A lease is not touched, and the other keys are not left locked."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         with dibs.hold("menu:b", ttl=60):
             with pytest.raises(UsageError, match="lease"):
                 menus(["a", "b"])
@@ -297,10 +297,10 @@ def test_a_load_of_many_that_asks_for_itself_is_a_mistake(valkey: Server) -> Non
     """A deadlock is an error at once, alone or among many."""
     with Dibs(valkey.url, budget=5) as dibs:
 
-        def cook(names: list[str]) -> dict[str, Any]:
+        def load(names: list[str]) -> dict[str, Any]:
             return menus([*names, "b"])
 
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="deadlock"):
             menus(["a"])
 
@@ -309,15 +309,15 @@ def test_many_values_on_a_cluster(start_server: StartServer) -> None:
     """Keys in all slots: one write to each node, and the same promises."""
     servers = start_cluster(start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    buffet = Buffet()
+    loader = BatchLoader()
     names = [str(number) for number in range(30)]
     with Dibs(url, budget=5, on_outage="closed") as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, stale=60)(loader.load)
         expected = {name: f"{name}1" for name in names}
         assert menus(names[:20]) == dict(list(expected.items())[:20])
         found = menus(names)
         assert found == {name: f"{name}{1 if int(name) < 20 else 2}" for name in names}
-        assert buffet.calls == [names[:20], names[20:]]
+        assert loader.calls == [names[:20], names[20:]]
         assert all(len(server.keys()) > 3 for server in servers)
 
 
@@ -329,17 +329,17 @@ def test_a_template_of_many_needs_one_field_for_the_item(template: str, said: st
     """An error when the function is decorated."""
     with Dibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match=said):
-            dibs.cached_many(template, ttl=60)(Buffet().cook)
+            dibs.cached_many(template, ttl=60)(BatchLoader().load)
 
 
 def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
     """A string is not a list of items; a list is not a dict of values."""
 
-    def cook(names: list[str]) -> Any:
+    def load(names: list[str]) -> Any:
         return names
 
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         with pytest.raises(UsageError, match="list of items"):
             menus("abc")  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="dict"):
@@ -350,37 +350,37 @@ def test_what_is_no_list_or_no_dict_is_a_mistake(valkey: Server) -> None:
 def test_a_load_of_many_may_change_its_list(valkey: Server) -> None:
     """The list is the function's own: each value is stored for its item all the same."""
 
-    def cook(names: list[str]) -> dict[str, str]:
+    def load(names: list[str]) -> dict[str, str]:
         names.sort()
         found = {name: f"menu of {name}" for name in names}
         names.pop()
         return found
 
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(load)
         expected = {name: f"menu of {name}" for name in ("c", "a", "b")}
         assert menus(["c", "a", "b"]) == expected
         assert menus(["c", "a", "b"]) == expected
     with Dibs("redis://127.0.0.1:1") as out:
-        assert out.cached_many("menu:{name}", ttl=60)(cook)(["c", "a", "b"]) == expected
+        assert out.cached_many("menu:{name}", ttl=60)(load)(["c", "a", "b"]) == expected
 
 
 def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> None:
     """One of many cannot be read, and another process loads it: no question after the other."""
-    kitchen, buffet = Kitchen(), Buffet()
+    loader, batch = Loader(), BatchLoader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
-        menu = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        menus = two.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menu = one.cached("menu:{name}", ttl=60)(loader.load)
+        menus = two.cached_many("menu:{name}", ttl=60)(batch.load)
         valkey.client().set("menu:a", b"what is this?", ex=3600)
-        kitchen.busy = True
+        loader.busy = True
         first = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         other = Beside(menus, ["a", "b"])
-        eventually(lambda: buffet.calls == [["b"]])
+        eventually(lambda: batch.calls == [["b"]])
         before = valkey.commands()
         sleep(0.3)  # longer on a busy machine; one question after the other is thousands
         assert valkey.commands() - before < 200
-        kitchen.busy = False
+        loader.busy = False
         assert (first.result())["load"] == 1
         assert other.result() == {"a": {"name": "a", "load": 1}, "b": "b1"}
 
@@ -390,9 +390,9 @@ def test_many_values_invalidated_in_an_outage_are_all_deleted_later(
     own_server: Server, policy: Any
 ) -> None:
     """Also where the first one raises."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(own_server.url, budget=0.5, on_outage=policy) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
         menus(["a", "b", "c"])
         own_server.freeze()
         if policy == "closed":
@@ -409,7 +409,7 @@ def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
 ) -> None:
     """A lease is not touched; the error comes after the others were deleted."""
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(BatchLoader().load)
         menus(["b", "c"])
         with dibs.hold("menu:a", ttl=60):
             with pytest.raises(UsageError, match="lease"):
@@ -423,18 +423,18 @@ def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_later(
 ) -> None:
     """The load of many fails: who came before the delete gets the old value, nobody else."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
-    url, buffet = start_server("valkey", config=config).url, Buffet()
+    url, loader = start_server("valkey", config=config).url, BatchLoader()
     with Dibs(url, budget=5) as dibs, Dibs(url, budget=5) as other:
-        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=0.2, stale=60, stale_after=None)(loader.load)
         menus(["a"])
         sleep(0.3)
-        buffet.error, buffet.is_busy = RuntimeError("closed"), True
+        loader.error, loader.is_busy = RuntimeError("closed"), True
         first = Beside(menus, ["a"])
-        eventually(lambda: len(buffet.calls) == 2)
+        eventually(lambda: len(loader.calls) == 2)
         other.invalidate("menu:a")
         later = Beside(menus, ["a"])
         sleep(0.1)
-        buffet.is_busy = False
+        loader.is_busy = False
         assert first.result() == {"a": "a1"}
         with pytest.raises(RuntimeError, match="closed"):
             later.result()
@@ -444,7 +444,7 @@ def test_a_script_is_sent_once_for_many_items(valkey: Server) -> None:
     """A server that has forgotten the scripts gets each of them once, not with every item."""
     client, names = valkey.client(), [str(number) for number in range(50)]
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(Buffet().cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(BatchLoader().load)
         menus(names)
         known = _bytes_for(menus, names, client)
         client.script_flush()

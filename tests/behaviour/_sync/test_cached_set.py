@@ -8,16 +8,16 @@ from dibs.testing import Server
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Kitchen
+from .loaders import Loader
 
 
 def test_peek_never_loads(valkey: Server) -> None:
     """Nothing is None; what is there comes with its age and the time that it stays fresh."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, stale=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, stale=60)(loader.load)
         assert menu.peek("a") is None
-        assert kitchen.loads == 0
+        assert loader.loads == 0
         value = menu("a")
         found = menu.peek("a")
         assert found is not None and found.value == value
@@ -25,16 +25,16 @@ def test_peek_never_loads(valkey: Server) -> None:
         valkey.client().pexpire("menu:a", 10_000)
         found = menu.peek("a")
         assert found is not None and found.remaining <= 0, "it is stale"
-        assert kitchen.loads == 1
+        assert loader.loads == 1
 
 
 def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> None:
     """A mark and foreign bytes are nothing; a lease is a mistake."""
-    kitchen = Kitchen(0.3)
+    loader = Loader(0.3)
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         caller = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         assert menu.peek("a") is None
         caller.result()
         valkey.client().set("menu:b", b"junk")
@@ -46,10 +46,10 @@ def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> None:
 
 def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
     """As if it had been loaded: for the ttl, with its type, and without a load."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60, local=True)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60, local=True)(loader.load)
         assert here.set("a", value={"name": "a", "load": 0}) is True
         assert here("a") == there("a") == {"name": "a", "load": 0}
         assert 50_000 < server.client().pttl("menu:a") <= 60_000
@@ -59,7 +59,7 @@ def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
             return (there("a"))["load"] == -1
 
         eventually(sees_it)
-        assert kitchen.loads == 0
+        assert loader.loads == 0
         with pytest.raises(UsageError, match="JSON"):
             here.set("a", value={1, 2})  # type: ignore[arg-type]
 
@@ -67,15 +67,15 @@ def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
 def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) -> None:
     """Whoever sets knows better than a load that began before: the later write wins."""
     events: list[Event] = []
-    kitchen = Kitchen(1.5)
+    loader = Loader(1.5)
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60)(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60)(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60)(loader.load)
+        there = two.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(here, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         follower = Beside(there, "a")
         sleep(0.1)
         assert there.set("a", value={"name": "a", "load": 100})
@@ -90,8 +90,8 @@ def test_set_and_peek_in_an_outage(own_server: Server) -> None:
     """False and None; the old value is deleted when the store is back. Or Unavailable."""
     events: list[Event] = []
     with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
-        closed = dibs.cached("menu:{name}", ttl=60, on_outage="closed")(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+        closed = dibs.cached("menu:{name}", ttl=60, on_outage="closed")(Loader().load)
         menu("a")
         own_server.freeze()
         assert menu.set("a", value={"name": "new", "load": 0}) is False
@@ -108,7 +108,7 @@ def test_set_and_peek_in_an_outage(own_server: Server) -> None:
 def test_a_lease_is_not_set(valkey: Server) -> None:
     """Nor is a function with a parameter of that name."""
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
         with dibs.hold("menu:a", ttl=60) as lease:
             with pytest.raises(UsageError, match="lease"):
                 menu.set("a", value={})
@@ -125,17 +125,17 @@ def test_a_lease_is_not_set(valkey: Server) -> None:
 
 def test_a_value_is_deleted_by_its_key_alone(valkey: Server) -> None:
     """`dibs.invalidate`: in the namespace of the client, and a load under way is not stored."""
-    kitchen = Kitchen()
+    loader = Loader()
 
-    def cook() -> int:
-        return (kitchen.cook("a"))["load"]
+    def load() -> int:
+        return (loader.load("a"))["load"]
 
     with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
-        assert dibs.get_or_load("menu:a", cook, ttl=60) == 1
+        assert dibs.get_or_load("menu:a", load, ttl=60) == 1
         assert dibs.invalidate("menu:a") is True
         assert valkey.keys() == []
-        assert dibs.get_or_load("menu:a", cook, ttl=60) == 2
-        assert dibs.get_or_load("menu:b", cook, ttl=60, lock_key="my:b") == 3
+        assert dibs.get_or_load("menu:a", load, ttl=60) == 2
+        assert dibs.get_or_load("menu:b", load, ttl=60, lock_key="my:b") == 3
         assert dibs.invalidate("menu:b", lock_key="my:b")
         assert valkey.keys() == ["shop:menu:a"]
         with dibs.hold("job", ttl=60):
@@ -147,11 +147,11 @@ def test_a_value_is_deleted_by_its_key_alone(valkey: Server) -> None:
 
 def test_a_key_that_is_deleted_during_its_load_is_loaded_again(valkey: Server) -> None:
     """As `invalidate` of the function does."""
-    kitchen = Kitchen(0.4)
+    loader = Loader(0.4)
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         early = Beside(menu, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         sleep(0.1)
         assert dibs.invalidate("menu:a")
         assert (menu("a"))["load"] == 2

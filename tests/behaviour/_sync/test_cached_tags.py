@@ -12,18 +12,18 @@ from tests.topologies import start_cluster
 
 from .._threads import Beside, eventually, sleep
 from ..events import kinds
-from .kitchen import Buffet, Kitchen
+from .loaders import BatchLoader, Loader
 
 StartServer = Callable[..., Server]
 
 
 def test_invalidating_a_tag_outdates_every_value_that_has_it(server: Server) -> None:
     """In all processes; values with other tags stay."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         tags = ["city:{city}", "all"]
-        here = one.cached("menu:{city}:{name}", ttl=60, tags=tags)(kitchen.cook_in)
-        there = two.cached("menu:{city}:{name}", ttl=60, tags=tags)(kitchen.cook_in)
+        here = one.cached("menu:{city}:{name}", ttl=60, tags=tags)(loader.load_in)
+        there = two.cached("menu:{city}:{name}", ttl=60, tags=tags)(loader.load_in)
         for city in ("taipei", "tainan"):
             for name in ("a", "b"):
                 here(city, name)
@@ -34,14 +34,14 @@ def test_invalidating_a_tag_outdates_every_value_that_has_it(server: Server) -> 
         assert (there("taipei", "a"))["load"] == (here("taipei", "a"))["load"] == 5
         assert one.invalidate_tag("all")
         assert (there("tainan", "a"))["load"] == 7
-        assert kitchen.loads == 7
+        assert loader.loads == 7
 
 
 def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
     """However many values have it: one key for the tag, one script to invalidate it."""
-    buffet = Buffet()
+    loader = BatchLoader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60, tags=["menus"])(buffet.cook)
+        menus = dibs.cached_many("menu:{name}", ttl=60, tags=["menus"])(loader.load)
         names = [str(number) for number in range(50)]
         menus(names)
         assert len(valkey.keys()) == 51
@@ -49,13 +49,13 @@ def test_a_tag_costs_one_key_and_one_command(valkey: Server) -> None:
         dibs.invalidate_tag("menus")
         assert valkey.commands() - before <= 4
         assert menus(names) == {name: f"{name}2" for name in names}
-        assert len(buffet.calls) == 2
+        assert len(loader.calls) == 2
 
 
 def test_a_hit_with_tags_is_one_round_trip(valkey: Server) -> None:
     """The value and the versions of its tags are asked for in one write."""
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, tags=["a", "b"])(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60, tags=["a", "b"])(Loader().load)
         menu("x")
         menu("x")
         before = valkey.commands()
@@ -70,27 +70,27 @@ def test_a_tag_invalidated_during_a_load_makes_its_result_outdated(
     """Who began the load gets it; who comes after the tag was invalidated gets fresh data."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
     server = start_server("valkey", config=config)
-    kitchen = Kitchen(0.6)
+    loader = Loader(0.6)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
         early = Beside(here, "a")
-        eventually(lambda: kitchen.loads == 1)
+        eventually(lambda: loader.loads == 1)
         sleep(0.1)
         assert two.invalidate_tag("menus")
         sleep(0.1 if resp == 3 else 0)
-        kitchen.seconds = 0
+        loader.seconds = 0
         assert (here("a"))["load"] == 2
         assert (early.result())["load"] == 1
         assert (here("a"))["load"] == 2
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_a_tag_whose_key_is_lost_brings_nothing_back(server: Server) -> None:
     """Evicted, expired or deleted: values with it are outdated, for good."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, stale=60, tags=["menus"])(kitchen.cook)
-        other = dibs.cached("other:{name}", ttl=60, tags=["menus"])(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60, stale=60, tags=["menus"])(loader.load)
+        other = dibs.cached("other:{name}", ttl=60, tags=["menus"])(Loader().load)
         menu("a")
         version = server.client().get("tag:menus")
         server.client().delete("tag:menus")
@@ -103,12 +103,12 @@ def test_a_tag_whose_key_is_lost_brings_nothing_back(server: Server) -> None:
 def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server) -> None:
     """local=True: the tag is tracked as the value is; here at once, elsewhere with the push."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
         Dibs(server.url, budget=5) as two,
     ):
-        here = one.cached("menu:{name}", ttl=60, local=True, tags=["menus"])(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, local=True, tags=["menus"])(loader.load)
 
         def remembered() -> bool:
             events.clear()
@@ -129,47 +129,47 @@ def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server) -> N
 
 def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> None:
     """Also where they are in several processes; and a failed load leaves nobody waiting."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
-        there = two.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
+        here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
+        there = two.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
         here("a")
         there("a")
         one.invalidate_tag("menus")
-        kitchen.seconds = 0.3
+        loader.seconds = 0.3
         callers = [Beside(each, "a") for each in (here, there) for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {2}
 
 
 def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(valkey: Server) -> None:
     """Nobody tries again for a while, but only as long as there is an old value to serve."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
         how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
-        menu = dibs.cached("menu:{name}", tags=["menus"], **how)(kitchen.cook)  # type: ignore[arg-type]
+        menu = dibs.cached("menu:{name}", tags=["menus"], **how)(loader.load)  # type: ignore[arg-type]
         menu("a")
         sleep(0.3)
-        kitchen.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         assert (menu("a"))["load"] == 1
         eventually(lambda: valkey.client().get("lock:{menu:a}") == b"!")
-        kitchen.error = None
+        loader.error = None
         dibs.invalidate_tag("menus")
         assert (menu("a"))["load"] == 3
 
 
 def test_tags_with_set_peek_and_remembered_failures(valkey: Server) -> None:
     """They are outdated like any other value."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=60, tags=["menus"])(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=60, tags=["menus"])(loader.load)
         menu.set("a", value={"name": "a", "load": 0})
         assert (menu("a"))["load"] == 0
         dibs.invalidate_tag("menus")
         assert menu.peek("a") is None
-        kitchen.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         with pytest.raises(RuntimeError):
             menu("a")
-        kitchen.error = None
+        loader.error = None
         dibs.invalidate_tag("menus")
         assert (menu("a"))["load"] == 2
 
@@ -178,14 +178,14 @@ def test_tags_on_a_cluster(start_server: StartServer) -> None:
     """Tags are in slots of their own, and the promises are the same."""
     servers = start_cluster(start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(url, budget=5, on_outage="closed") as dibs:
         tags = ["city:{city}", "all"]
-        menu = dibs.cached("menu:{city}:{name}", ttl=60, tags=tags)(kitchen.cook_in)
+        menu = dibs.cached("menu:{city}:{name}", ttl=60, tags=tags)(loader.load_in)
         for name in ("a", "b", "c"):
             menu("taipei", name)
             menu("taipei", name)
-        assert kitchen.loads == 3
+        assert loader.loads == 3
         assert dibs.invalidate_tag("city:taipei")
         assert [(menu("taipei", name))["load"] for name in ("a", "b", "c")] == [4, 5, 6]
 
@@ -193,9 +193,9 @@ def test_tags_on_a_cluster(start_server: StartServer) -> None:
 def test_a_tag_invalidated_in_an_outage_is_invalidated_later(own_server: Server) -> None:
     """False, and it is done when the store is back."""
     events: list[Event] = []
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, tags=["menus"])(kitchen.cook)
+        menu = dibs.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
         menu("a")
         own_server.freeze()
         assert dibs.invalidate_tag("menus") is False
@@ -207,9 +207,9 @@ def test_a_tag_invalidated_in_an_outage_is_invalidated_later(own_server: Server)
 
 def test_a_tag_from_an_argument_that_is_not_in_the_key(valkey: Server) -> None:
     """The tags of a value are those of the call that loaded it."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, tags=["city:{city}"])(kitchen.cook_in)
+        menu = dibs.cached("menu:{name}", ttl=60, tags=["city:{city}"])(loader.load_in)
         assert (menu("taipei", "a"))["load"] == 1
         assert (menu("taipei", "a"))["load"] == 1
         assert (menu("tainan", "a"))["load"] == 2, "its tags are others"
@@ -230,32 +230,32 @@ def test_odd_tags_are_mistakes(valkey: Server) -> None:
         with pytest.raises(UsageError, match="non-empty"):
             dibs.cached("menu:{name}", ttl=60, tags=["", "a"])
         with pytest.raises(UsageError, match="no parameter 'x'"):
-            dibs.cached("menu:{name}", ttl=60, tags=["a:{x}"])(Kitchen().cook)
+            dibs.cached("menu:{name}", ttl=60, tags=["a:{x}"])(Loader().load)
         with pytest.raises(UsageError, match="non-empty"):
             dibs.invalidate_tag("")
 
 
 def test_a_failure_is_remembered_where_a_tag_took_the_old_value_away(valkey: Server) -> None:
     """There is nothing better to serve, so the loader is spared."""
-    kitchen = Kitchen()
+    loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
         how: Any = {"ttl": 0.2, "stale": 60, "negative_ttl": 60, "tags": ["menus"]}
-        menu = dibs.cached("menu:{name}", **how)(kitchen.cook)
+        menu = dibs.cached("menu:{name}", **how)(loader.load)
         menu("a")
         sleep(0.3)
         dibs.invalidate_tag("menus")
-        kitchen.error = RuntimeError("closed")
+        loader.error = RuntimeError("closed")
         with pytest.raises(RuntimeError):
             menu("a")
         with pytest.raises(Unavailable, match="RuntimeError"):
             menu("a")
-        assert kitchen.loads == 2
+        assert loader.loads == 2
 
 
 def test_the_key_of_a_tag_that_is_something_else_is_a_mistake(valkey: Server) -> None:
     """A lease or another program's key is not touched, and the caller gets an error."""
     with Dibs(valkey.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, tags=["{name}"])(Kitchen().cook)
+        menu = dibs.cached("menu:{name}", ttl=60, tags=["{name}"])(Loader().load)
         client = valkey.client()
         client.set("tag:value", b"dibs1 json - 1.000 0.1\n{}", px=60_000)
         client.hset("tag:hash", "a", "b")

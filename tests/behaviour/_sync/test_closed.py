@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dibs import Dibs, DibsError, UsageError
+from dibs import Dibs, DibsError, Event, UsageError
 from dibs.testing import Server
 
 from .._threads import Beside, eventually, sleep
@@ -127,6 +127,29 @@ def test_closing_answers_everybody(valkey: Server) -> None:
             assert waiter.result() == "UsageError"
         assert time.monotonic() - since < 5
         assert mine.release() is False
+
+
+def test_closing_is_not_reported_as_an_outage(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Closed while callers wait for a connection: a UsageError, no unguarded lease, no warning."""
+    events: list[Event] = []
+    own_server.freeze()
+    dibs = Dibs(own_server.url, budget=0.2, connect=60, listeners=[events.append])
+
+    def hold(key: str) -> str:
+        try:
+            with dibs.hold(key, ttl=5) as lease:
+                return f"guarded {lease.guarded}"
+        except DibsError as error:
+            return type(error).__name__
+
+    callers = [Beside(hold, f"user:{number}") for number in range(3)]
+    sleep(0.3)
+    dibs.close()
+    assert [caller.result() for caller in callers] == ["UsageError"] * 3
+    assert "unavailable" not in caplog.text
+    assert [event.kind for event in events] == []
 
 
 def test_leaving_a_block_after_closing_is_no_error(valkey: Server) -> None:

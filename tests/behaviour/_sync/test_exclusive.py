@@ -34,7 +34,7 @@ def test_one_call_at_a_time_for_each_key(valkey: Server) -> None:
         assert valkey.keys() == []
 
 
-def test_the_polite_answer(valkey: Server) -> None:
+def test_busy_answers_in_place_of_the_call(valkey: Server) -> None:
     """busy(error) answers in place of a call that meets Busy."""
     with Dibs(valkey.url, budget=5) as dibs:
 

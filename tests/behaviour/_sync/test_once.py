@@ -63,7 +63,7 @@ def test_a_duplicate_in_the_same_process_costs_no_command(server: Server) -> Non
             assert server.commands() == before
 
 
-def test_round_trips(valkey: Server) -> None:
+def test_claiming_ending_and_refusing_take_one_round_trip_each(valkey: Server) -> None:
     """Claiming is one, ending is one, being refused or replayed is one."""
     with FaultProxy(valkey.port) as line:
         with Dibs(line.url, budget=5) as one, Dibs(line.url, budget=5) as two:

@@ -176,7 +176,7 @@ def test_only_a_duplicate_of_this_call_is_answered(server: Server) -> None:
 
 
 def test_waiting_through_an_outage(own_server: Server) -> None:
-    """The store goes away while a duplicate waits: the policy decides, before patience ends."""
+    """The store goes away while a duplicate waits: the policy decides, before the wait is over."""
     with Dibs(own_server.url, budget=0.3) as one:
         with Dibs(own_server.url, budget=0.3) as two:
             claim = one.claim("order:1", window=60, lease=30).__enter__()
@@ -187,7 +187,7 @@ def test_waiting_through_an_outage(own_server: Server) -> None:
             claim.leak("dropped")
 
 
-def test_patience_is_checked() -> None:
+def test_the_wait_of_a_duplicate_is_checked() -> None:
     """A negative or senseless wait: UsageError, when it is written."""
     with Dibs("redis://127.0.0.1:1") as dibs:
         with pytest.raises(UsageError, match="wait"):

@@ -13,8 +13,9 @@ from .._threads import Beside, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
-MARGIN = 0.5
-"""What a busy machine may add, in seconds; the benchmark reports the real figure."""
+MARGIN = 1.5
+"""What a busy machine may add, in seconds; with it a budget still ends before the 2 s that opening
+a connection may take. The benchmark reports the real figure."""
 
 
 def test_a_frozen_server_is_an_outage_within_the_budget(own_server: Server) -> None:
@@ -125,6 +126,21 @@ def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     assert line.triggered == 4
 
 
+def test_somebody_who_ends_connections_all_the_time_is_not_an_outage(
+    line: FaultProxy,
+) -> None:
+    """CLIENT KILL in a loop: opened again within the budget, with everything the server can do."""
+    events: list[Event] = []
+    with Dibs(line.url, budget=5, listeners=[events.append]) as dibs:
+        assert (timed(dibs, "user:1"))[1]
+        line.cut_after_request(count=14)
+        assert (timed(dibs, "user:1"))[1]
+        assert line.triggered == 14
+        assert "outage" not in kinds(events)
+        engine = dibs._store.transport.engine
+        assert engine is not None and engine.tracking, "not taken for a server without RESP3"
+
+
 def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> None:
     """Slow both ways, so that no second connection is ready in time: the first one answers."""
     events: list[Event] = []
@@ -172,7 +188,7 @@ def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Ser
 
 
 def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """Waiting for somebody's lease when the store goes away: the policy, not the patience."""
+    """The store goes away while somebody waits: the policy decides, before the wait is over."""
     with (
         Dibs(own_server.url, budget=BUDGET) as one,
         Dibs(own_server.url, budget=BUDGET) as two,
@@ -205,6 +221,35 @@ def test_a_server_that_loses_its_disk_is_an_outage(
     with Dibs(server.url, on_outage="closed") as dibs:
         with pytest.raises(Unavailable, match="OOM"):
             dibs.try_hold("user:1", ttl=5)
+
+
+def test_too_few_replicas_are_an_outage_until_there_are_enough(
+    start_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    """NOREPLICAS (`min-replicas-to-write`): the policy decides, and it is logged once."""
+    caplog.set_level("INFO", "dibs")
+    server = start_server(
+        "valkey", config=("--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0")
+    )
+    events: list[Event] = []
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+
+        def is_guarded() -> bool:
+            return (timed(dibs, "user:1"))[1]
+
+        assert [is_guarded() for _ in range(3)] == [False] * 3
+        with pytest.raises(Unavailable, match="NOREPLICAS") as caught:
+            dibs.try_hold("user:1", ttl=5, on_outage="closed")
+        assert caught.value.cause == "noreplicas"
+        assert [event.cause for event in events if event.kind == "outage"] == ["noreplicas"] * 4
+        start_server("valkey").client().replicaof("127.0.0.1", server.port)
+        eventually(is_guarded, within=20)
+        server.client().config_set("min-replicas-to-write", 2)
+        assert not is_guarded()
+        server.client().config_set("min-replicas-to-write", 0)
+        assert is_guarded()
+        lines = [line for line in caplog.messages if "noreplicas" in line]
+        assert ["unavailable" in line for line in lines] == [True, False, True, False]
 
 
 def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:

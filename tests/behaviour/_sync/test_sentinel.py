@@ -116,7 +116,8 @@ def test_two_sentinels_of_three_that_cannot_be_reached(
         unreachable() as two,
     ):
         hosts = f"127.0.0.1:{one},127.0.0.1:{two},127.0.0.1:{service.sentinels[0].port}"
-        with Dibs(f"redis+sentinel://{hosts}/main/0", on_outage="closed") as dibs:
+        url = f"redis+sentinel://{hosts}/main/0"
+        with Dibs(url, connect=5, on_outage="closed") as dibs:
             assert dibs.try_hold("user:1", ttl=5) is not None
 
 

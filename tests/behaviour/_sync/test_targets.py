@@ -79,7 +79,7 @@ def test_a_socket_of_a_server_that_has_ended_is_an_outage(tmp_path: Path) -> Non
         assert caught.value.cause == "refused"
 
 
-def test_tls(start_server: StartServer) -> None:
+def test_tls_targets_check_the_certificate(start_server: StartServer) -> None:
     """rediss:// and valkeys://, with a certificate that is checked."""
     server = start_server("redis7", tls=True)
     for url in (server.tls_url, server.tls_url.replace("rediss://", "valkeys://")):
@@ -162,7 +162,7 @@ def test_a_protocol_that_does_not_exist_is_a_mistake() -> None:
         Dibs("redis://localhost?protocol=4")
 
 
-def test_a_cluster(start_server: StartServer) -> None:
+def test_a_cluster_url_needs_one_seed(start_server: StartServer) -> None:
     """redis+cluster://: keys on all nodes, one seed is enough, waiting and renewing work."""
     servers = start_cluster(start_server)
     with Dibs(f"redis+cluster://127.0.0.1:{servers[1].port}", budget=5) as dibs:
@@ -199,7 +199,7 @@ def _owner_first(slot: int, servers: list[Server]) -> list[Server]:
     return [servers[index], *[server for server in servers if server is not servers[index]]]
 
 
-def test_a_cluster_client(start_server: StartServer) -> None:
+def test_a_cluster_client_of_the_caller_is_taken_over(start_server: StartServer) -> None:
     """A RedisCluster that the caller has: its nodes and settings are taken over."""
     servers = start_cluster(start_server)
     client = redis.RedisCluster(host="127.0.0.1", port=servers[0].port)

@@ -348,7 +348,7 @@ def test_a_listener_that_begins_to_trace_meanwhile(valkey: Server) -> None:
         with traces.tracer.start_as_current_span("request"):
             origins = events.origins()
         late.listener._traces = True
-        events.begin_behind(origins)
+        events.begin_in_background(origins)
         events.span("load", "menu:*").end("loaded")
     assert is_linked(traces.one("load menu:*"), traces.one("request"))
     assert late.one("load menu:*").links == ()

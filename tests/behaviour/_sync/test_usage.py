@@ -18,7 +18,7 @@ NOWHERE = "redis://127.0.0.1:1"
     "ttl",
     [0, -1, float("nan"), float("inf"), "5", None, True, timedelta(0), timedelta(seconds=-1), 1e-9],
 )
-def test_a_bad_ttl(ttl: Any) -> None:
+def test_a_bad_ttl_is_refused(ttl: Any) -> None:
     """ttl must be a positive, finite time."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="ttl"):
@@ -28,7 +28,7 @@ def test_a_bad_ttl(ttl: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1025, "ä" * 513, None, 7, b"bytes"])
-def test_a_bad_key(key: Any) -> None:
+def test_a_bad_key_is_refused(key: Any) -> None:
     """A key is a non-empty string of at most 1024 bytes."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="key"):
@@ -45,7 +45,7 @@ def test_a_client_is_not_pickled() -> None:
                 copied(dibs)
 
 
-def test_other_bad_options() -> None:
+def test_other_bad_options_are_refused() -> None:
     """wait, max_hold, on_outage, budget: checked where they enter."""
     with Dibs(NOWHERE) as dibs:
         with pytest.raises(UsageError, match="wait"):
@@ -68,10 +68,68 @@ def test_other_bad_options() -> None:
     "target",
     ["http://localhost", "localhost:6379", "", "redis+sentinel://h:1", "redis+cluster://", 7, None],
 )
-def test_a_bad_target(target: Any) -> None:
+def test_a_bad_target_is_refused(target: Any) -> None:
     """An unknown scheme or a URL without its parts: UsageError that names the known ones."""
     with pytest.raises(UsageError):
         Dibs(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("redis://h/abc", "database"),
+        ("redis://h/-1", "database"),
+        ("redis://h/1/2", "database"),
+        ("redis://h/1.5", "database"),
+        ("redis://h?db=-1", "database"),
+        ("redis://h?db=one", "database"),
+        ("rediss://h:6380/abc", "database"),
+        ("redis://h:99999", "port"),
+        ("redis://h:0", "port"),
+        ("redis://h:-1", "port"),
+        ("redis://h:six", "port"),
+        ("redis://h?unknown=1", "unknown"),
+        ("redis://h?ssl_ca_certs=/ca.pem", "ssl_ca_certs"),
+        ("redis://h?protocol=4", "protocol"),
+        ("unix://run/redis.sock", "unix:///path"),
+        ("unix://", "unix:///path"),
+        ("unix:///run/redis.sock?db=x", "database"),
+        ("redis+sentinel://h:26379/mymaster/abc", "database"),
+        ("redis+sentinel://h:26379/mymaster/1/2", "database"),
+        ("redis+sentinel://h:99999/mymaster", "host:port"),
+        ("redis+sentinel://h:0/mymaster", "host:port"),
+        ("redis+sentinel://h:26379/mymaster?unknown=1", "unknown"),
+        ("redis+cluster://h:99999", "host:port"),
+        ("redis+cluster://h:7000/1", "single database"),
+        ("redis+cluster://h:7000?db=1", "single database"),
+    ],
+)
+def test_a_part_of_a_url_that_is_wrong(target: str, said: str) -> None:
+    """Before anything is connected, and never another server or database than the URL says."""
+    with pytest.raises(UsageError, match=said):
+        Dibs(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("redis://", "localhost:6379/0"),
+        ("redis://h", "h:6379/0"),
+        ("redis://h/", "h:6379/0"),
+        ("redis://h/2/", "h:6379/2"),
+        ("redis://h/2?db=3", "h:6379/3"),
+        ("redis://h:6380/15", "h:6380/15"),
+        ("redis://[::1]:6380/2", "[::1]:6380/2"),
+        ("redis://u:p%2F0@h:6380/2", "h:6380/2"),
+        ("unix:///run/redis.sock?db=2", "/run/redis.sock/2"),
+        ("unix://u:p@/run/redis.sock", "/run/redis.sock/0"),
+        ("unix://localhost/run/redis.sock", "/run/redis.sock/0"),
+        ("redis+cluster://h:7000/0", "cluster h:7000"),
+    ],
+)
+def test_urls_that_redis_py_reads(target: str, shown: str) -> None:
+    """They mean the same here."""
+    assert f"at {shown}," in repr(Dibs(target))
 
 
 def test_times_may_be_timedeltas(valkey: Server) -> None:

@@ -129,7 +129,7 @@ async def test_a_job_of_arq_that_is_tried_again_keeps_its_key(
         assert steering.runs(key) == [first.job_id] * 3 + [second.job_id]
 
 
-async def test_an_aborted_job_of_arq_makes_room(
+async def test_an_aborted_job_of_arq_frees_its_key(
     workers: Any, broker: Server, steering: Steering, key: str
 ) -> None:
     """While it waits, or while it runs."""

@@ -19,6 +19,7 @@ from celery import chain, group
 
 from dibs import Dibs, Duplicate, Unavailable, UsageError
 from dibs.testing import Server, eventually
+from tests.conftest import Spawn
 from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.steering import Steering
 
@@ -346,6 +347,60 @@ def test_tasks_that_run_eagerly_are_guarded_as_well(
     assert jobs.work.delay(key).get() == key
     assert len(steering.runs(key)) == 2
     assert not steering.client.exists(f"unique:work:{key}")
+
+
+def in_transactions(url: str, key: str) -> list[list[int]]:
+    """Keys and messages after a rollback, before a commit, after it, and after a second one."""
+    import django
+    from celery import Celery
+    from django.conf import settings
+
+    from dibs import Dibs
+    from dibs.integrations.celery import unique
+    from tests.integrations.jobs.steering import client_of
+
+    memory = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+    settings.configure(DATABASES={"default": memory})
+    django.setup()
+
+    from celery.contrib.django.task import DjangoTask
+    from django.db import transaction
+
+    seen: list[list[int]] = []
+    with Celery("django", broker=url) as app, Dibs(url) as dibs, client_of(url) as client:
+
+        class Unique(unique(dibs, "committed:{key}"), DjangoTask):  # type: ignore[misc]
+            abstract = True
+
+        @app.task(base=Unique, name="committed")
+        def report(key: str) -> None: ...
+
+        def look() -> None:
+            seen.append([client.exists(f"committed:{key}"), client.llen(f"queue:{key}")])
+
+        def send() -> None:
+            report.apply_async_on_commit((key,), queue=f"queue:{key}")
+
+        try:
+            with transaction.atomic():
+                send()
+                raise LookupError
+        except LookupError:
+            look()
+        for _ in range(2):
+            with transaction.atomic():
+                send()
+                look()
+        look()
+    return seen
+
+
+def test_a_task_is_sent_with_the_transaction_of_django(
+    broker: Server, key: str, spawn: Spawn
+) -> None:
+    """A class of the application's own has both bases; a rollback leaves neither key nor task."""
+    child = spawn(in_transactions, broker.url, key)
+    assert child.result(within=100) == [[0, 0], [0, 0], [1, 1], [1, 1]]
 
 
 def test_an_outage_follows_the_policy(key: str, broker: Server) -> None:

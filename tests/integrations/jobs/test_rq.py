@@ -172,7 +172,7 @@ def test_a_job_that_is_tried_again_keeps_its_key(
     eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
 
 
-def test_a_cancelled_job_makes_room(
+def test_a_cancelled_job_frees_its_key(
     jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
 ) -> None:
     """The next one takes its key."""

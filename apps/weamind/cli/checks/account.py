@@ -27,7 +27,7 @@ _STATUS_FIXES = {
     "and start the bot again.",
     404: _SET_URL,
     405: _SET_URL,
-    503: "The bot has no room for events: see its log, and raise EVENT_QUEUE_LIMIT if it is busy.",
+    503: "The bot's queue is full: see its log, and raise EVENT_QUEUE_LIMIT if it is busy.",
 }
 _LOOK_BEFORE = "Look into the log of what stands before the bot: it does not pass LINE's calls on."
 

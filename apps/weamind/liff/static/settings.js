@@ -1,6 +1,6 @@
 // Home and office, chosen and saved. Nothing is ever sent into the chat: the bot would take it for a query.
 
-const PATIENCE = 15000;
+const TIMEOUT = 15000;
 const WORDS = { home: "住家", office: "公司" };
 const KINDS = Object.keys(WORDS);
 const $ = (id) => document.getElementById(id);
@@ -18,7 +18,7 @@ class Failure extends Error {
 
 async function ask(path, options = {}) {
   const ending = new AbortController();
-  const timer = setTimeout(() => ending.abort(), PATIENCE);
+  const timer = setTimeout(() => ending.abort(), TIMEOUT);
   try {
     const answer = await fetch(path, { ...options, signal: ending.signal });
     if (!answer.ok) throw new Failure(answer.status);

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .journal import Delivery
 from .pages import page_of
 from .platform import Platform
@@ -21,21 +21,21 @@ _LONGEST_URL = 500
 _MOST_FOLLOWERS, _USUAL_FOLLOWERS = 1000, 300
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = AccountApi(platform)
     endpoint, membership = "/v2/bot/channel/webhook/endpoint", "/v2/bot/membership"
     return [
-        Entrance("GET", "/v2/bot/info", api.info),
-        Entrance("GET", "/v2/bot/profile/{userId}", api.profile),
-        Entrance("GET", "/v2/bot/followers/ids", api.followers),
-        Entrance("POST", "/v2/bot/user/{userId}/linkToken", api.link_token),
-        Entrance("GET", f"{membership}/list", api.no_membership),
-        Entrance("GET", f"{membership}/subscription/{{userId}}", api.no_subscription),
-        Entrance("GET", f"{membership}/{{membershipId}}/users/ids", api.no_membership),
-        Entrance("GET", endpoint, api.get_endpoint),
-        Entrance("PUT", endpoint, api.set_endpoint),
-        Entrance("POST", "/v2/bot/channel/webhook/test", api.test_endpoint),
+        ApiRoute("GET", "/v2/bot/info", api.info),
+        ApiRoute("GET", "/v2/bot/profile/{userId}", api.profile),
+        ApiRoute("GET", "/v2/bot/followers/ids", api.followers),
+        ApiRoute("POST", "/v2/bot/user/{userId}/linkToken", api.link_token),
+        ApiRoute("GET", f"{membership}/list", api.no_membership),
+        ApiRoute("GET", f"{membership}/subscription/{{userId}}", api.no_subscription),
+        ApiRoute("GET", f"{membership}/{{membershipId}}/users/ids", api.no_membership),
+        ApiRoute("GET", endpoint, api.get_endpoint),
+        ApiRoute("PUT", endpoint, api.set_endpoint),
+        ApiRoute("POST", "/v2/bot/channel/webhook/test", api.test_endpoint),
     ]
 
 

@@ -21,7 +21,7 @@ from . import (
     module_api,
     richmenu_api,
 )
-from .calls import Asked, Entrance, Row, guarded
+from .calls import ApiRoute, Asked, Row, guarded
 from .platform import Platform
 
 LONGEST_BODY = 2 * 1024 * 1024
@@ -40,14 +40,14 @@ _PARTS = (
 )  # fmt: skip
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """Every route that is served."""
-    return [entrance for part in _PARTS for entrance in part.entrances(platform)]
+    return [route for part in _PARTS for route in part.api_routes(platform)]
 
 
 def create_api(platform: Platform) -> Starlette:
     """The API of that platform. What it does not know is answered 404, in LINE's words."""
-    routes = [_route(platform, each) for each in entrances(platform)]
+    routes = [_route(platform, each) for each in api_routes(platform)]
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -60,12 +60,12 @@ def create_api(platform: Platform) -> Starlette:
     )
 
 
-def _route(platform: Platform, entrance: Entrance) -> Route:
+def _route(platform: Platform, route: ApiRoute) -> Route:
     """What needs no channel access token may also be asked by a page of another origin."""
-    answer, method = guarded(platform, entrance), entrance.method
-    if not entrance.is_open:
-        return Route(entrance.path, answer, methods=[method])
-    return Route(entrance.path, answer, methods=[method, "OPTIONS"], middleware=_FOR_PAGES)
+    answer, method = guarded(platform, route), route.method
+    if not route.is_open:
+        return Route(route.path, answer, methods=[method])
+    return Route(route.path, answer, methods=[method, "OPTIONS"], middleware=_FOR_PAGES)
 
 
 async def _in_lines_words(platform: Platform, request: Request, error: HTTPException) -> Response:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from .audiences import Audience
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .platform import Platform
 from .refusals import Detail, Refusal, wrong_body, wrong_parameter
 from .sources import is_id
@@ -19,24 +19,24 @@ Json = dict[str, Any]
 _MOST_USERS = 10_000
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes; what is fixed stands before what is not."""
     api = AudienceApi(platform)
     group = "/v2/bot/audienceGroup"
     one, shared = f"{group}/{{audienceGroupId}}", f"{group}/shared"
     return [
-        Entrance("POST", f"{group}/upload", api.create),
-        Entrance("PUT", f"{group}/upload", api.add),
-        Entrance("POST", f"{group}/upload/byFile", api.create_by_file),
-        Entrance("PUT", f"{group}/upload/byFile", api.add_by_file),
-        Entrance("POST", f"{group}/click", api.create_by_click),
-        Entrance("POST", f"{group}/imp", api.create_by_impression),
-        Entrance("GET", f"{group}/list", api.list_all),
-        Entrance("GET", f"{shared}/list", api.list_shared),
-        Entrance("GET", f"{shared}/{{audienceGroupId}}", api.get_shared),
-        Entrance("PUT", f"{one}/updateDescription", api.rename),
-        Entrance("GET", one, api.get),
-        Entrance("DELETE", one, api.delete),
+        ApiRoute("POST", f"{group}/upload", api.create),
+        ApiRoute("PUT", f"{group}/upload", api.add),
+        ApiRoute("POST", f"{group}/upload/byFile", api.create_by_file),
+        ApiRoute("PUT", f"{group}/upload/byFile", api.add_by_file),
+        ApiRoute("POST", f"{group}/click", api.create_by_click),
+        ApiRoute("POST", f"{group}/imp", api.create_by_impression),
+        ApiRoute("GET", f"{group}/list", api.list_all),
+        ApiRoute("GET", f"{shared}/list", api.list_shared),
+        ApiRoute("GET", f"{shared}/{{audienceGroupId}}", api.get_shared),
+        ApiRoute("PUT", f"{one}/updateDescription", api.rename),
+        ApiRoute("GET", one, api.get),
+        ApiRoute("DELETE", one, api.delete),
     ]
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from . import wishes
+from . import page_input
 from .logins import Grant
 from .panel import STATIC, ChatPanel
 from .visitors import NAMES
@@ -75,7 +75,7 @@ class LoginPage:
         state = {"state": asked["state"]}
         if not asked["as"]:
             return _DENIED | state
-        person = self._panel.person(request, wishes.person_of(asked["as"]))
+        person = self._panel.person(request, page_input.person_of(asked["as"]))
         platform = self._panel.platform
         grant = Grant(
             person.user_id, asked["redirect_uri"], asked.get("nonce"), asked.get("liff_id")

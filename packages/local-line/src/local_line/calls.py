@@ -108,7 +108,7 @@ def _parsed(data: bytes) -> Any:
 Handler = Callable[[Asked], Awaitable[Response]]
 
 
-class Entrance(NamedTuple):
+class ApiRoute(NamedTuple):
     """One route of the API."""
 
     method: str
@@ -123,19 +123,19 @@ def done(body: dict[str, Any] | None = None, status: int = 200) -> Response:
     return JSONResponse(body or {}, status)
 
 
-def guarded(platform: Platform, entrance: Entrance) -> Callable[[Request], Awaitable[Response]]:
+def guarded(platform: Platform, route: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
     """What the web server calls: every call is answered in LINE's words, and written down."""
 
     async def answer(request: Request) -> Response:
-        asked, row, note = Asked(request), Row(platform, entrance.path), ""
+        asked, row, note = Asked(request), Row(platform, route.path), ""
         fault = None
         try:
-            if not entrance.is_open:
+            if not route.is_open:
                 _authorize(platform, asked)
-            _admit(platform, entrance)
-            fault = platform.faults.take(entrance.path)
+            _admit(platform, route)
+            fault = platform.faults.take(route.path)
             refuse(fault)
-            response = await entrance.handler(asked)
+            response = await route.handler(asked)
         except Refusal as refusal:
             response, note = refusal.response(), refusal.message
         except HTTPException as error:  # a body that is too long
@@ -143,7 +143,7 @@ def guarded(platform: Platform, entrance: Entrance) -> Callable[[Request], Await
             raise
         row.write(asked, response, note)
         if fault is not None:
-            await platform.faults.dawdle(fault)
+            await platform.faults.delay(fault)
         return response
 
     return answer
@@ -190,6 +190,6 @@ def _authorize(platform: Platform, asked: Asked) -> None:
         raise Refusal(401, _UNKNOWN)
 
 
-def _admit(platform: Platform, entrance: Entrance) -> None:
-    if not platform.rates.admit(entrance.method, entrance.path, platform.clock()):
+def _admit(platform: Platform, route: ApiRoute) -> None:
+    if not platform.rates.admit(route.method, route.path, platform.clock()):
         raise Refusal(429, _TOO_OFTEN)

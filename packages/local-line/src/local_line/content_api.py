@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .contents import Content, preview
 from .journal import News
 from .pages import page_of
@@ -29,27 +29,27 @@ _FIRST_DAY = "20180331"
 _NOT_YOURS = "Access to this API is not available for your account"
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = ContentApi(platform)
     sent = "/v2/bot/message"
     content = f"{sent}/{{messageId}}/content"
     counted = ("reply", "push", "multicast", "broadcast", "pnp")
     return [
-        Entrance("GET", content, api.download),
-        Entrance("GET", f"{content}/preview", api.preview),
-        Entrance("GET", f"{content}/transcoding", api.transcoding),
-        Entrance("POST", f"{sent}/markAsRead", api.mark_as_read),
-        Entrance("POST", "/v2/bot/chat/markAsRead", api.mark_as_read_by_token),
-        Entrance("POST", "/v2/bot/chat/loading/start", api.show_loading),
-        Entrance("GET", f"{sent}/quota", api.quota),
-        Entrance("GET", f"{sent}/quota/consumption", api.consumption),
-        *(Entrance("GET", f"{sent}/delivery/{kind}", api.count) for kind in counted),
-        Entrance("GET", f"{sent}/delivery/pnp/templated", api.count),
-        Entrance("GET", f"{sent}/aggregation/info", api.aggregation_usage),
-        Entrance("GET", f"{sent}/aggregation/list", api.aggregation_units),
-        Entrance("POST", "/bot/pnp/push", api.by_phone),
-        Entrance("POST", f"{sent}/pnp/templated/push", api.by_phone),
+        ApiRoute("GET", content, api.download),
+        ApiRoute("GET", f"{content}/preview", api.preview),
+        ApiRoute("GET", f"{content}/transcoding", api.transcoding),
+        ApiRoute("POST", f"{sent}/markAsRead", api.mark_as_read),
+        ApiRoute("POST", "/v2/bot/chat/markAsRead", api.mark_as_read_by_token),
+        ApiRoute("POST", "/v2/bot/chat/loading/start", api.show_loading),
+        ApiRoute("GET", f"{sent}/quota", api.quota),
+        ApiRoute("GET", f"{sent}/quota/consumption", api.consumption),
+        *(ApiRoute("GET", f"{sent}/delivery/{kind}", api.count) for kind in counted),
+        ApiRoute("GET", f"{sent}/delivery/pnp/templated", api.count),
+        ApiRoute("GET", f"{sent}/aggregation/info", api.aggregation_usage),
+        ApiRoute("GET", f"{sent}/aggregation/list", api.aggregation_units),
+        ApiRoute("POST", "/bot/pnp/push", api.by_phone),
+        ApiRoute("POST", f"{sent}/pnp/templated/push", api.by_phone),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .findings import (
     Check,
     Finding,
@@ -64,14 +64,14 @@ def _in_order(body: Json) -> Findings:
         yield Finding(path, "must be later than startTimestamp")
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = CouponApi(platform)
     return [
-        Entrance("POST", "/v2/bot/coupon", api.create),
-        Entrance("GET", "/v2/bot/coupon", api.list_all),
-        Entrance("GET", "/v2/bot/coupon/{couponId}", api.get),
-        Entrance("PUT", "/v2/bot/coupon/{couponId}/close", api.close),
+        ApiRoute("POST", "/v2/bot/coupon", api.create),
+        ApiRoute("GET", "/v2/bot/coupon", api.list_all),
+        ApiRoute("GET", "/v2/bot/coupon/{couponId}", api.get),
+        ApiRoute("PUT", "/v2/bot/coupon/{couponId}/close", api.close),
     ]
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple
 
-from .api import entrances
+from .api import api_routes
 from .platform import Platform
 
 _PARTS = ("messaging", "audience", "insight", "liff", "module", "moduleattach", "oauth", "shop")
@@ -67,7 +67,7 @@ def _source(function: object) -> str:
 def served_shapes() -> set[tuple[str, str]]:
     """The routes of the platform."""
     platform = Platform(secret="-", access_token="-")
-    return {(each.method, shape_of(each.path)) for each in entrances(platform)}
+    return {(each.method, shape_of(each.path)) for each in api_routes(platform)}
 
 
 def table() -> str:

@@ -14,7 +14,7 @@ from .accounts import Channel
 from .events import Json, body_of, redelivered, signature
 from .journal import Delivery
 
-PATIENCE = 2.0
+WEBHOOK_TIMEOUT = 2.0
 """The time within which a bot must answer, in seconds."""
 _PORTS = {"http": 80, "https": 443}
 
@@ -22,19 +22,19 @@ _certificates = cache(ssl.create_default_context)
 """Read when the first bot with https is called: most are on this machine."""
 
 
-class Postman:
-    """Carries webhooks, any number at a time."""
+class WebhookSender:
+    """Sends webhooks to the bot, any number at a time."""
 
     def __init__(
         self,
         channel: Channel,
         *,
-        patience: float,
+        timeout: float,
         clock: Callable[[], float],
         begin: Callable[[], int] = lambda: 0,
     ) -> None:
         self._channel = channel
-        self._patience = patience
+        self._timeout = timeout
         self._clock = clock
         self._begin = begin
 
@@ -54,7 +54,7 @@ class Postman:
         target = urlsplit(url)
         request = _head(target, body, sign) + body
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 status = await _exchange(target, request)
         except TimeoutError:
             return None, "request_timeout"

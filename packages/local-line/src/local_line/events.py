@@ -80,10 +80,10 @@ class Mention:
 def location(
     latitude: float, longitude: float, *, title: str | None = None, address: str | None = None
 ) -> Draft:
-    """Somebody shares a place."""
+    """Somebody shares a place. LINE's app always names an address: without one, its numbers."""
     message: Json = {"type": "location", "latitude": latitude, "longitude": longitude}
     message |= {"title": title} if title is not None else {}
-    message |= {"address": address} if address is not None else {}
+    message |= {"address": address or f"{latitude}, {longitude}"}
     return Draft("message", {"message": message}, shown=message)
 
 

@@ -40,7 +40,7 @@ class Faults:
         waiting[0].times -= 1
         return waiting[0] if waiting[0].times else waiting.pop(0)
 
-    async def dawdle(self, fault: Fault) -> None:
+    async def delay(self, fault: Fault) -> None:
         """The answer, which stands already, comes late; but no later than the end."""
         try:
             await asyncio.wait_for(self._over.wait(), fault.delay)

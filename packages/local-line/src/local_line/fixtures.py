@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def local_line_options() -> dict[str, Any]:
-    """Override it: the options of `LocalLine`, such as `{"webhook_patience": 20.0}`."""
+    """Override it: the options of `LocalLine`, such as `{"webhook_timeout": 20.0}`."""
     return {}
 
 

@@ -6,7 +6,7 @@ GET  /v2/bot/group/{groupId}/summary · POST /v2/bot/{group|room}/{id}/leave
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .pages import page_of
 from .platform import Platform
 from .refusals import not_found
@@ -14,17 +14,17 @@ from .refusals import not_found
 _MOST_IDS = 100
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = GroupApi(platform)
-    found = [Entrance("GET", "/v2/bot/group/{chatId}/summary", api.summary)]
+    found = [ApiRoute("GET", "/v2/bot/group/{chatId}/summary", api.summary)]
     for kind in ("group", "room"):
         chat = f"/v2/bot/{kind}/{{chatId}}"
         found += [
-            Entrance("GET", f"{chat}/member/{{userId}}", api.member),
-            Entrance("GET", f"{chat}/members/ids", api.member_ids),
-            Entrance("GET", f"{chat}/members/count", api.member_count),
-            Entrance("POST", f"{chat}/leave", api.leave),
+            ApiRoute("GET", f"{chat}/member/{{userId}}", api.member),
+            ApiRoute("GET", f"{chat}/members/ids", api.member_ids),
+            ApiRoute("GET", f"{chat}/members/count", api.member_count),
+            ApiRoute("POST", f"{chat}/leave", api.leave),
         ]
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .messaging_api import is_unit
 from .platform import Platform
 from .refusals import not_found, wrong_parameter
@@ -25,18 +25,18 @@ _API |= {"apiNarrowcast": "narrowcast", "apiReply": "reply"}
 _NOTHING = ("uniqueImpression", "uniqueClick", "uniqueMediaPlayed", "uniqueMediaPlayed100Percent")
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = InsightApi(platform)
     insight = "/v2/bot/insight"
     return [
-        Entrance("GET", f"{insight}/followers", api.followers),
-        Entrance("GET", f"{insight}/demographic", api.demographic),
-        Entrance("GET", f"{insight}/message/delivery", api.deliveries),
-        Entrance("GET", f"{insight}/message/event", api.event),
-        Entrance("GET", f"{insight}/message/event/aggregation", api.unit),
-        Entrance("GET", f"{insight}/richmenu/{{richMenuId}}/summary", api.menu),
-        Entrance("GET", f"{insight}/richmenu/{{richMenuId}}/daily", api.menu),
+        ApiRoute("GET", f"{insight}/followers", api.followers),
+        ApiRoute("GET", f"{insight}/demographic", api.demographic),
+        ApiRoute("GET", f"{insight}/message/delivery", api.deliveries),
+        ApiRoute("GET", f"{insight}/message/event", api.event),
+        ApiRoute("GET", f"{insight}/message/event/aggregation", api.unit),
+        ApiRoute("GET", f"{insight}/richmenu/{{richMenuId}}/summary", api.menu),
+        ApiRoute("GET", f"{insight}/richmenu/{{richMenuId}}/daily", api.menu),
     ]
 
 

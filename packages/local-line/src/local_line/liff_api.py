@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .findings import anything, fields, one_of, url
 from .platform import Platform
 from .refusals import Detail, not_found, wrong_body
@@ -22,14 +22,14 @@ _new = fields({"view": fields({"type": _type, "url": _address}, {"moduleMode": a
 _changed = fields({}, {"view": fields({}, {"type": _type, "url": _address})} | _REST)
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = LiffApi(platform)
     return [
-        Entrance("POST", "/liff/v1/apps", api.create),
-        Entrance("GET", "/liff/v1/apps", api.list_all),
-        Entrance("PUT", "/liff/v1/apps/{liffId}", api.update),
-        Entrance("DELETE", "/liff/v1/apps/{liffId}", api.delete),
+        ApiRoute("POST", "/liff/v1/apps", api.create),
+        ApiRoute("GET", "/liff/v1/apps", api.list_all),
+        ApiRoute("PUT", "/liff/v1/apps/{liffId}", api.update),
+        ApiRoute("DELETE", "/liff/v1/apps/{liffId}", api.delete),
     ]
 
 

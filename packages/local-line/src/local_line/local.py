@@ -63,7 +63,7 @@ class LocalLine(Platform):
             serving.push_async_exit(super().__aexit__)
             app = create_page(panel)
             url = await serving.enter_async_context(served(app, host=host, port=port))
-            # What happens first at the end: streams, and answers that dawdle, would not end.
+            # What happens first at the end: streams, and delayed answers, would not end.
             serving.push_async_callback(panel.end_requests)
             serving.callback(self.faults.end)
             self._serving = serving.pop_all()

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from . import events
 from .accounts import Person, same
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .logins import SHORT_TTL, STATELESS_TTL, USER_TTL, issuer_of
 from .platform import Platform
 from .refusals import Refusal
@@ -24,7 +24,7 @@ from .sources import Source
 _JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes: nobody has a token yet who asks for one."""
     api = LoginApi(platform)
     routes = [
@@ -42,7 +42,7 @@ def entrances(platform: Platform) -> list[Entrance]:
         ("POST", "/oauth2/v3/token", api.issue_stateless),
         ("GET", "/dialog/bot/accountLink", api.link_account),
     ]
-    return [Entrance(method, path, handler, is_open=True) for method, path, handler in routes]
+    return [ApiRoute(method, path, handler, is_open=True) for method, path, handler in routes]
 
 
 class LoginApi:

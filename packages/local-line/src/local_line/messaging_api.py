@@ -15,7 +15,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .chats import Entry
 from .messages import check_messages
 from .platform import Platform
@@ -33,18 +33,18 @@ _NO_RECIPIENTS = 2
 """LINE's code for a narrowcast that found too few people."""
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     api = MessagingApi(platform)
     sent = "/v2/bot/message"
     return [
-        Entrance("POST", f"{sent}/reply", api.reply),
-        Entrance("POST", f"{sent}/push", api.push),
-        Entrance("POST", f"{sent}/multicast", api.multicast),
-        Entrance("POST", f"{sent}/broadcast", api.broadcast),
-        Entrance("POST", f"{sent}/narrowcast", api.narrowcast),
-        Entrance("GET", f"{sent}/progress/narrowcast", api.progress),
-        *(Entrance("POST", f"{sent}/validate/{kind}", api.validate) for kind in KINDS),
+        ApiRoute("POST", f"{sent}/reply", api.reply),
+        ApiRoute("POST", f"{sent}/push", api.push),
+        ApiRoute("POST", f"{sent}/multicast", api.multicast),
+        ApiRoute("POST", f"{sent}/broadcast", api.broadcast),
+        ApiRoute("POST", f"{sent}/narrowcast", api.narrowcast),
+        ApiRoute("GET", f"{sent}/progress/narrowcast", api.progress),
+        *(ApiRoute("POST", f"{sent}/validate/{kind}", api.validate) for kind in KINDS),
     ]
 
 

@@ -5,22 +5,22 @@ LINE answers everybody else 403, and so does this. Chat control is a module chan
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance
+from .calls import ApiRoute, Asked
 from .platform import Platform
 from .refusals import Refusal
 
 _NOT_YOURS = "Access to this API is not available for your account"
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes."""
     return [
-        Entrance("POST", "/v2/bot/chat/{chatId}/control/acquire", _refuse),
-        Entrance("POST", "/v2/bot/chat/{chatId}/control/release", _refuse),
-        Entrance("POST", "/v2/bot/channel/detach", _refuse),
-        Entrance("GET", "/v2/bot/list", _refuse),
-        Entrance("POST", "/module/auth/v1/token", _refuse, is_open=True),
-        Entrance("POST", "/shop/v3/mission", _refuse),
+        ApiRoute("POST", "/v2/bot/chat/{chatId}/control/acquire", _refuse),
+        ApiRoute("POST", "/v2/bot/chat/{chatId}/control/release", _refuse),
+        ApiRoute("POST", "/v2/bot/channel/detach", _refuse),
+        ApiRoute("GET", "/v2/bot/list", _refuse),
+        ApiRoute("POST", "/module/auth/v1/token", _refuse, is_open=True),
+        ApiRoute("POST", "/shop/v3/mission", _refuse),
     ]
 
 

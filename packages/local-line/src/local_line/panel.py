@@ -3,7 +3,7 @@
 GET  /chat/                  the page; with it, a visitor has three people with phones
 GET  /chat/api/events?as=    Server-Sent Events: `state` (all of it), then what happens
 POST /chat/api/{verb}        what a person does: 202, its webhook has left · 400 · 409
-POST /chat/api/upload?wish=  a file that a person sends, as the body
+POST /chat/api/upload?input=  a file that a person sends, as the body
 GET  /chat/api/menu/{id}, /chat/api/content/{id}, /chat/api/face   pictures
 GET  /chat/api/row/{number}  a webhook or a call in full
 
@@ -25,7 +25,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from . import wire, wishes
+from . import page_input, wire
 from .accounts import Person
 from .api import create_api
 from .contents import Content
@@ -158,8 +158,8 @@ class ChatPanel:
     async def act(self, request: Request) -> Response:
         """A webhook leaves for it at once; the stream tells what becomes of it."""
         visitor = self.visitor(request)
-        wish = wishes.read(await _body(request))
-        verb, phone = request.path_params["verb"], visitor.phones[wish.person]
+        given = page_input.read(await _body(request))
+        verb, phone = request.path_params["verb"], visitor.phones[given.person]
         if verb == "login":
             login = self.platform.log_in(phone.private)
             return JSONResponse({"accessToken": login.access_token, "idToken": login.id_token})
@@ -167,44 +167,46 @@ class ChatPanel:
         if verb == "redeliver":
             self._redeliver(phone)
         elif verb == "replay":
-            await self._replay(wishes.number_of(wish))
+            await self._replay(page_input.number_of(given))
         elif verb == "pair":
-            self._start(phone, phone.last * 2, wish)
+            self._start(phone, phone.last * 2, given)
         else:
-            draft = self._draft(verb, phone, wish)
-            self._start(phone, [draft.by(draft.source or phone.places[wish.place])], wish)
+            draft = self._draft(verb, phone, given)
+            self._start(phone, [draft.by(draft.source or phone.places[given.place])], given)
         return JSONResponse({}, 202)
 
     async def upload(self, request: Request) -> Response:
-        """A file leaves; which one, its name and type tell, and for whom the rest of the wish."""
+        """A file is sent: its name and type come with it, and *input* says by whom and where."""
         visitor = self.visitor(request)
-        wish = wishes.read(_parsed(request.query_params.get("wish", "{}").encode()))
-        phone = visitor.phones[wish.person]
+        given = page_input.read(_parsed(request.query_params.get("input", "{}").encode()))
+        phone = visitor.phones[given.person]
         self._find_bot()
-        self._check_friendship(phone, wish)
+        self._check_friendship(phone, given)
         media_type = request.headers.get("content-type") or "application/octet-stream"
         name = request.query_params.get("name", "file")[:200]
         content = Content(await request.body(), media_type.partition(";")[0].lower(), name)
-        self._start(phone, [wishes.uploaded(content).by(phone.places[wish.place])], wish)
+        self._start(phone, [page_input.uploaded(content).by(phone.places[given.place])], given)
         return JSONResponse({}, 202)
 
     def _find_bot(self) -> None:
         if not self.platform.webhook_url:
             raise HTTPException(503, "The bot is not there yet.")
 
-    def _draft(self, verb: str, phone: Phone, wish: wishes.Wish) -> Draft:
+    def _draft(self, verb: str, phone: Phone, given: page_input.PageInput) -> Draft:
         if verb == "follow":
             return self.platform.following(phone.private)
         if verb == "unfollow":
             return self.platform.unfollowing(phone.private)
-        self._check_friendship(phone, wish)
+        self._check_friendship(phone, given)
         if verb == "switch":
-            return wishes.switched(wish, self._switch(phone, wishes.alias_of(wish)))
+            return page_input.switched(given, self._switch(phone, page_input.alias_of(given)))
         channel = self.platform.channel
-        return wishes.draft(verb, wish, Mention(f"@{channel.name}", channel.bot_id, is_self=True))
+        return page_input.draft(
+            verb, given, Mention(f"@{channel.name}", channel.bot_id, is_self=True)
+        )
 
-    def _check_friendship(self, phone: Phone, wish: wishes.Wish) -> None:
-        if wish.place != "private":
+    def _check_friendship(self, phone: Phone, given: page_input.PageInput) -> None:
+        if given.place != "private":
             return
         person = self._person(phone)
         if person.has_blocked:
@@ -221,13 +223,13 @@ class ChatPanel:
         self.platform.journal.tell(News("menu", {}, phone.private.chat_id))
         return "SUCCESS"
 
-    def _start(self, phone: Phone, drafts: list[Draft], wish: wishes.Wish) -> None:
+    def _start(self, phone: Phone, drafts: list[Draft], given: page_input.PageInput) -> None:
         if not drafts:
             raise HTTPException(409, "Do something first: it is what will be repeated.")
         self._person(phone)
-        drafts = [draft.in_standby() if wish.is_standby else draft for draft in drafts]
+        drafts = [draft.in_standby() if given.is_standby else draft for draft in drafts]
         events = self.platform.happen(drafts)
-        self.platform.start(events, redelivery=wish.is_redelivered)
+        self.platform.start(events, redelivery=given.is_redelivered)
         phone.last_event = events[-1]["webhookEventId"]
         if drafts[-1].type in ("message", "postback"):
             phone.last = [drafts[-1]]
@@ -303,7 +305,7 @@ class ChatPanel:
 
     async def watch(self, request: Request) -> Response:
         """What happens to this person, as it happens."""
-        person = wishes.person_of(request.query_params.get("as", "ann"))
+        person = page_input.person_of(request.query_params.get("as", "ann"))
         visitor = self.visitor(request)
         return Stream(self._seen(visitor, visitor.phones[person]))
 

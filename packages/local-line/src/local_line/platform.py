@@ -16,7 +16,7 @@ from .accounts import Accounts, Channel, Picture, same
 from .audiences import Audiences
 from .chats import Chat, Chats, Entry
 from .contents import Content, Contents
-from .deliveries import PATIENCE, Postman
+from .deliveries import WEBHOOK_TIMEOUT, WebhookSender
 from .events import Draft, Json, Stamp
 from .faults import Fault, Faults
 from .journal import Call, Delivery, Journal, News
@@ -46,7 +46,7 @@ class Platform:
         reply_token_ttl: float = 60.0,
         redelivery: bool = False,
         redelivered_after: Sequence[float] = REDELIVERED_AFTER,
-        webhook_patience: float = PATIENCE,
+        webhook_timeout: float = WEBHOOK_TIMEOUT,
         quota: int | None = 200,
         rate_limits: bool = True,
         name: str = "My bot",
@@ -89,8 +89,8 @@ class Platform:
         self.me = Source.user(new_id("user"))
         """The person who does what nobody else is named for."""
         self._redelivered_after = tuple(redelivered_after)
-        self._postman = Postman(
-            self.channel, patience=webhook_patience, clock=clock, begin=self.journal.begin
+        self._sender = WebhookSender(
+            self.channel, timeout=webhook_timeout, clock=clock, begin=self.journal.begin
         )
         self._events: dict[str, Json] = {}
         self._numbers = count(500_000_000_000_000_001)
@@ -193,7 +193,7 @@ class Platform:
 
     async def verify(self, url: str | None = None) -> Delivery:
         """The button in LINE's console: a webhook without events. Not in the journal."""
-        return await self._postman.deliver(url or self.webhook_url, ())
+        return await self._sender.deliver(url or self.webhook_url, ())
 
     def somebody(self, name: str | None = None) -> Source:
         """A new person, who is a friend of the bot; no event tells the bot so."""
@@ -354,7 +354,7 @@ class Platform:
         self.journal.tell(News("entry", entry.json(), chat_id))
 
     async def _deliver(self, made: list[Json], *, redelivery: bool) -> Delivery:
-        delivery = await self._postman.deliver(self.webhook_url, made)
+        delivery = await self._sender.deliver(self.webhook_url, made)
         self._record(delivery)
         if redelivery and not delivery.is_ok:
             self._spawn(self._keep_trying(made))
@@ -369,7 +369,7 @@ class Platform:
     async def _repeat(self, made: list[Json], *, is_flagged: bool) -> Delivery:
         for event in made:
             self.reply_tokens.renew(event.get("replyToken", ""), self.clock())
-        delivery = await self._postman.deliver(self.webhook_url, made, again=is_flagged)
+        delivery = await self._sender.deliver(self.webhook_url, made, again=is_flagged)
         self._record(delivery)
         return delivery
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .calls import Asked, Entrance, done
+from .calls import ApiRoute, Asked, done
 from .journal import News
 from .platform import Platform
 from .refusals import Detail, wrong_body, wrong_parameter
@@ -16,35 +16,35 @@ from .sendings import iso
 from .sources import is_id
 
 
-def entrances(platform: Platform) -> list[Entrance]:
+def api_routes(platform: Platform) -> list[ApiRoute]:
     """The routes; what is fixed stands before what is not."""
     api = RichMenuApi(platform)
     menu, alias = "/v2/bot/richmenu", "/v2/bot/richmenu/alias"
     everybody, one = "/v2/bot/user/all/richmenu", "/v2/bot/user/{userId}/richmenu"
     return [
-        Entrance("POST", menu, api.create),
-        Entrance("POST", f"{menu}/validate", api.validate),
-        Entrance("GET", f"{menu}/list", api.list_all),
-        Entrance("POST", alias, api.create_alias),
-        Entrance("GET", f"{alias}/list", api.list_aliases),
-        Entrance("GET", f"{alias}/{{aliasId}}", api.get_alias),
-        Entrance("POST", f"{alias}/{{aliasId}}", api.update_alias),
-        Entrance("DELETE", f"{alias}/{{aliasId}}", api.delete_alias),
-        Entrance("POST", f"{menu}/batch", api.batch),
-        Entrance("POST", f"{menu}/validate/batch", api.validate_batch),
-        Entrance("GET", f"{menu}/progress/batch", api.batch_progress),
-        Entrance("POST", f"{menu}/bulk/link", api.link_many),
-        Entrance("POST", f"{menu}/bulk/unlink", api.unlink_many),
-        Entrance("GET", f"{menu}/{{richMenuId}}", api.get),
-        Entrance("DELETE", f"{menu}/{{richMenuId}}", api.delete),
-        Entrance("POST", f"{menu}/{{richMenuId}}/content", api.upload),
-        Entrance("GET", f"{menu}/{{richMenuId}}/content", api.download),
-        Entrance("GET", everybody, api.get_default),
-        Entrance("DELETE", everybody, api.cancel_default),
-        Entrance("POST", f"{everybody}/{{richMenuId}}", api.set_default),
-        Entrance("GET", one, api.get_linked),
-        Entrance("DELETE", one, api.unlink),
-        Entrance("POST", f"{one}/{{richMenuId}}", api.link),
+        ApiRoute("POST", menu, api.create),
+        ApiRoute("POST", f"{menu}/validate", api.validate),
+        ApiRoute("GET", f"{menu}/list", api.list_all),
+        ApiRoute("POST", alias, api.create_alias),
+        ApiRoute("GET", f"{alias}/list", api.list_aliases),
+        ApiRoute("GET", f"{alias}/{{aliasId}}", api.get_alias),
+        ApiRoute("POST", f"{alias}/{{aliasId}}", api.update_alias),
+        ApiRoute("DELETE", f"{alias}/{{aliasId}}", api.delete_alias),
+        ApiRoute("POST", f"{menu}/batch", api.batch),
+        ApiRoute("POST", f"{menu}/validate/batch", api.validate_batch),
+        ApiRoute("GET", f"{menu}/progress/batch", api.batch_progress),
+        ApiRoute("POST", f"{menu}/bulk/link", api.link_many),
+        ApiRoute("POST", f"{menu}/bulk/unlink", api.unlink_many),
+        ApiRoute("GET", f"{menu}/{{richMenuId}}", api.get),
+        ApiRoute("DELETE", f"{menu}/{{richMenuId}}", api.delete),
+        ApiRoute("POST", f"{menu}/{{richMenuId}}/content", api.upload),
+        ApiRoute("GET", f"{menu}/{{richMenuId}}/content", api.download),
+        ApiRoute("GET", everybody, api.get_default),
+        ApiRoute("DELETE", everybody, api.cancel_default),
+        ApiRoute("POST", f"{everybody}/{{richMenuId}}", api.set_default),
+        ApiRoute("GET", one, api.get_linked),
+        ApiRoute("DELETE", one, api.unlink),
+        ApiRoute("POST", f"{one}/{{richMenuId}}", api.link),
     ]
 
 

@@ -41,7 +41,7 @@ function drawTiles(process) {
 // ---- outages
 
 function drawOutages(outages, at) {
-  const track = $("ribbon").firstElementChild;
+  const track = $("timeline").firstElementChild;
   const recent = outages.filter((each) => (each.ended ?? at) > at - HOUR);
   while (track.children.length > recent.length) track.lastChild.remove();
   while (track.children.length < recent.length) track.append(el("i"));

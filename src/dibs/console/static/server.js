@@ -125,9 +125,9 @@ function newRow(id) {
   row.holder = cell("holder");
   row.age = cell("number age");
   row.clock = el("span", { className: "clock" });
-  row.fuse = el("i");
+  row.countdown = el("i");
   row.act = cell("act");
-  row.tr = el("tr", {}, cell("key", row.key, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "fuse" }, row.fuse)), row.act);
+  row.tr = el("tr", {}, cell("key", row.key, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "countdown" }, row.countdown)), row.act);
   row.tr.setAttribute("role", "row");
   drawn.set(id, row);
   return row;
@@ -189,7 +189,7 @@ export function tickServer() {
     const left = row.ends === null ? null : Math.max(row.ends - now, 0);
     write(row.clock, left === null ? "no expiry" : left === 0 ? "expired" : long(left));
     row.tr.classList.toggle("over", left === 0);
-    row.fuse.style.transform = `scaleX(${left === null || !row.full ? 0 : Math.min(left / row.full, 1)})`;
+    row.countdown.style.transform = `scaleX(${left === null || !row.full ? 0 : Math.min(left / row.full, 1)})`;
     write(row.age, row.began === null ? "" : long(now - row.began));
   }
 }

@@ -24,7 +24,7 @@ export function bubble(entry, act, { hasArrived, me, hasFace }) {
   row.dataset.id = entry.id;
   if (entry.event_id) row.dataset.event = entry.event_id;
   if (isMine && hasArrived !== undefined) mark(row, hasArrived);
-  if (!entry.is_unsent) row.append(deeds(entry, isMine, act));
+  if (!entry.is_unsent) row.append(actions(entry, isMine, act));
   return row;
 }
 
@@ -34,15 +34,15 @@ function face(hasFace) {
 }
 
 /** What can be done with a message: answer it, or take it back. */
-function deeds(entry, isMine, act) {
+function actions(entry, isMine, act) {
   const words = entry.message.text ?? entry.message.altText ?? word(entry.message.type);
-  const box = make("span", "deeds", deed("↩", "quote", () => act({ type: "quote", id: entry.id, words })));
-  if (isMine) box.append(deed("⌫", "unsend", () => act({ type: "unsend", id: entry.id })));
+  const box = make("span", "actions", action("↩", "quote", () => act({ type: "quote", id: entry.id, words })));
+  if (isMine) box.append(action("⌫", "unsend", () => act({ type: "unsend", id: entry.id })));
   return box;
 }
 
-function deed(sign, name, act) {
-  const button = Object.assign(make("button", "deed", sign), { type: "button", title: word(name) });
+function action(sign, name, act) {
+  const button = Object.assign(make("button", "action", sign), { type: "button", title: word(name) });
   button.setAttribute("aria-label", word(name));
   button.addEventListener("click", act);
   return button;
@@ -65,7 +65,7 @@ export function mark(row, hasArrived) {
 /** What it said is not shown any more. */
 export function takeBack(id) {
   const row = document.querySelector(`[data-id="${CSS.escape(id)}"]`);
-  row?.querySelector(".deeds")?.remove();
+  row?.querySelector(".actions")?.remove();
   row?.querySelector(".said, .stand-in, .shot, .card")?.replaceWith(unsent());
 }
 

@@ -44,7 +44,7 @@ function besideSwitch(id, name) {
 function show(id, name) {
   const address = addressOf(id, { bare: "" });
   address.searchParams.delete("beside");
-  const frame = make("iframe", { src: address, title: word("besideOf", name), className: "neighbour" });
+  const frame = make("iframe", { src: address, title: word("besideOf", name), className: "other-phone" });
   frame.dataset.person = id;
   $("#others").append(frame);
   keep(id, true);

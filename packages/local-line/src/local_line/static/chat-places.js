@@ -92,6 +92,7 @@ export function askForPlace() {
 
 function chosen() {
   const place = { latitude: Number($("#latitude").value), longitude: Number($("#longitude").value) };
-  const known = KNOWN[$("#known-place").value], address = $("#address").value.trim();
+  const known = KNOWN[$("#known-place").value];
+  const address = $("#address").value.trim() || known?.[0]; // LINE's app always names one
   return { ...place, ...(known && { title: known[0] }), ...(address && { address }) };
 }

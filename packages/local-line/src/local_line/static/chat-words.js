@@ -4,7 +4,7 @@ const WORDS = {
   motto: ["LINE on this machine: phones, a bot, and the wire between them.", "這台電腦上的 LINE：手機、機器人，以及往來的每一則資料。"],
   gone: ["This page has lost its server. Start it again; the page finds it by itself.", "這個頁面連不上伺服器。重新啟動後，頁面會自動恢復。"],
   skip: ["Skip to the chat", "跳到聊天"],
-  backstage: ["Behind the scenes", "幕後"],
+  tools: ["Developer tools", "開發工具"],
   people: ["Whose phone", "誰的手機"],
   beside: ["{0} beside", "並排 {0}"],
   besideOf: ["The phone of {0}", "{0} 的手機"],

@@ -13,7 +13,7 @@ import { addRow, drawRows } from "./chat-wire.js";
 const $ = (selector) => document.querySelector(selector);
 const address = new URLSearchParams(location.search);
 const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
-const isBare = address.has("bare"); // a phone beside another one: no backstage
+const isBare = address.has("bare"); // a phone beside another one: no tools
 
 let state = null; // the last state of the stream
 const arrived = new Map(); // event id → whether the bot has it
@@ -31,7 +31,7 @@ const chat = () => state.chats[chatName()];
 
 // ---- taps go out, each at once
 
-const wished = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
+const input = () => ({ as: person, place: place(), standby: $("#standby").checked, redelivery: $("#redelivery").checked });
 
 async function post(path, options) {
   try {
@@ -42,10 +42,10 @@ async function post(path, options) {
   }
 }
 
-const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...wished(), ...facts }) });
+const send = (verb, facts = {}) => post(`api/${verb}`, { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...input(), ...facts }) });
 
 function upload(file) {
-  const query = new URLSearchParams({ wish: JSON.stringify(wished()), name: file.name });
+  const query = new URLSearchParams({ input: JSON.stringify(input()), name: file.name });
   return post(`api/upload?${query}`, { headers: { "Content-Type": file.type || "application/octet-stream" }, body: file });
 }
 
@@ -146,8 +146,8 @@ function toggleExtras(isOpen) {
   $("#extras-toggle").setAttribute("aria-expanded", isOpen);
 }
 
-for (const lever of document.querySelectorAll("[data-verb]")) {
-  lever.addEventListener("click", () => send(lever.dataset.verb));
+for (const button of document.querySelectorAll("[data-verb]")) {
+  button.addEventListener("click", () => send(button.dataset.verb));
 }
 
 for (const choice of document.querySelectorAll("[name=place]")) {

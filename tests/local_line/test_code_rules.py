@@ -1,4 +1,4 @@
-"""The house rules, as far as they hold for packages/local-line."""
+"""The rules of CONTRIBUTING.md that hold for packages/local-line."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_a_duplicate_takes_over_when_the_first_fails(valkey: Server, edge:
 
 
 @every_edge
-async def test_patience_ends_with_a_refusal(valkey: Server, edge: str) -> None:
+async def test_a_duplicate_is_refused_when_its_wait_is_over(valkey: Server, edge: str) -> None:
     """Then it learns that the first is still at work."""
     async with opened(edge, valkey, wait=0.2, **REPLAY) as shop:
         gate = Gate()

@@ -204,7 +204,7 @@ async def test_the_quota_counts_everybody_who_gets_it() -> None:
         assert (await api.get(f"{SEND}/quota/consumption")).json() == {"totalUsage": 2}
 
 
-async def test_no_quota() -> None:
+async def test_a_plan_without_a_quota_says_so() -> None:
     """A plan without an end says so."""
     async with stage(quota=None) as (line, _), caller(line) as api:
         assert (await api.get(f"{SEND}/quota")).json() == {"type": "none"}
@@ -213,7 +213,7 @@ async def test_no_quota() -> None:
 # ------------------------------------------------------------------------------- how often
 
 
-async def test_too_often() -> None:
+async def test_too_many_calls_are_refused_as_line_does() -> None:
     """By route and method, as in LINE's table: 429 in LINE's words; after the time it goes on."""
     clock = Clock()
     async with stage(clock=clock) as (line, _), caller(line) as api:

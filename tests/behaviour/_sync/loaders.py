@@ -1,4 +1,4 @@
-# Generated from tests/behaviour/_async/kitchen.py by unasync.py – do not edit.
+# Generated from tests/behaviour/_async/loaders.py by unasync.py – do not edit.
 """What the tests of `cached` load from."""
 
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from .._threads import sleep
 
 
-class Kitchen:
-    """A slow loader that counts."""
+class Loader:
+    """A loader that counts its calls, and takes *seconds*."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.loads = 0
@@ -15,7 +15,7 @@ class Kitchen:
         self.busy = False  # no load ends while it is
         self.error: Exception | None = None
 
-    def cook(self, name: str) -> dict[str, Any]:
+    def load(self, name: str) -> dict[str, Any]:
         """The name, and which load this was; raises `error` if there is one."""
         self.loads += 1
         mine = self.loads
@@ -26,13 +26,13 @@ class Kitchen:
             raise self.error
         return {"name": name, "load": mine}
 
-    def cook_in(self, city: str, name: str) -> dict[str, Any]:
+    def load_in(self, city: str, name: str) -> dict[str, Any]:
         """The same, of a city."""
-        return {"city": city, **self.cook(name)}
+        return {"city": city, **self.load(name)}
 
 
-class Buffet:
-    """A loader of many that remembers what it was asked for."""
+class BatchLoader:
+    """A loader of many values that remembers what it was called with."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.calls: list[list[str]] = []
@@ -41,7 +41,7 @@ class Buffet:
         self.sold_out: set[str] = set()
         self.error: Exception | None = None
 
-    def cook(self, names: list[str]) -> dict[str, Any]:
+    def load(self, names: list[str]) -> dict[str, Any]:
         """Each name with the number of this call, without what is sold out."""
         self.calls.append(names)
         mine = len(self.calls)

@@ -16,7 +16,7 @@ _PARAMS = ("date", "time", "datetime")
 
 
 @dataclass(frozen=True)
-class Wish:
+class PageInput:
     """Who does something, where, how, and the rest of what was sent."""
 
     person: str
@@ -26,14 +26,16 @@ class Wish:
     facts: dict[str, Any]
 
 
-def read(body: Any) -> Wish:
+def read(body: Any) -> PageInput:
     """400: it is no object, or something in it cannot be."""
     if not isinstance(body, dict):
         raise HTTPException(400, "The body must be a JSON object.")
     place, person = body.get("place", "private"), person_of(body.get("as", "ann"))
     if place not in PLACES:
         raise HTTPException(400, f"place must be one of: {', '.join(PLACES)}.")
-    return Wish(person, place, body.get("standby") is True, body.get("redelivery") is True, body)
+    return PageInput(
+        person, place, body.get("standby") is True, body.get("redelivery") is True, body
+    )
 
 
 def person_of(value: Any) -> str:
@@ -43,69 +45,69 @@ def person_of(value: Any) -> str:
     return value
 
 
-def draft(verb: str, wish: Wish, bot: events.Mention) -> Draft:
+def draft(verb: str, given: PageInput, bot: events.Mention) -> Draft:
     """What the person does. 400: not like this. 404: nobody can do that."""
     if verb == "say":
-        return _say(wish, bot)
+        return _say(given, bot)
     if verb not in _VERBS:
         raise HTTPException(404, "There is no such verb.")
-    return _VERBS[verb](wish)
+    return _VERBS[verb](given)
 
 
-def _say(wish: Wish, bot: events.Mention) -> Draft:
-    text = _text(wish, "text", most=5000)
-    if wish.facts.get("mention") is True and bot.words not in text:
+def _say(given: PageInput, bot: events.Mention) -> Draft:
+    text = _text(given, "text", most=5000)
+    if given.facts.get("mention") is True and bot.words not in text:
         text = f"{bot.words} {text}"
-    quoting = _text(wish, "quoting", most=40) if "quoting" in wish.facts else None
-    mentions = [bot] if wish.place != "private" and bot.words in text else []
+    quoting = _text(given, "quoting", most=40) if "quoting" in given.facts else None
+    mentions = [bot] if given.place != "private" and bot.words in text else []
     return events.text(text, mentions=mentions, quoting=quoting)
 
 
-def _tap(wish: Wish) -> Draft:
-    shown = _text(wish, "displayText", most=300, least=0) if "displayText" in wish.facts else None
-    data = _text(wish, "data", most=300)
-    return events.postback(data, display_text=shown, params=_params(wish))
+def _tap(given: PageInput) -> Draft:
+    shown = _text(given, "displayText", most=300, least=0) if "displayText" in given.facts else None
+    data = _text(given, "data", most=300)
+    return events.postback(data, display_text=shown, params=_params(given))
 
 
-def alias_of(wish: Wish) -> str:
+def alias_of(given: PageInput) -> str:
     """The menu that is switched to. 400: that is no name."""
-    return _text(wish, "alias", most=32)
+    return _text(given, "alias", most=32)
 
 
-def switched(wish: Wish, status: str) -> Draft:
+def switched(given: PageInput, status: str) -> Draft:
     """The tap on what switches menus, and whether it did."""
-    params = {"newRichMenuAliasId": alias_of(wish), "status": status}
-    return events.postback(_text(wish, "data", most=300, least=0), params=params)
+    params = {"newRichMenuAliasId": alias_of(given), "status": status}
+    return events.postback(_text(given, "data", most=300, least=0), params=params)
 
 
-def _locate(wish: Wish) -> Draft:
-    latitude = _number(wish, "latitude", 90)
-    longitude = _number(wish, "longitude", 180)
+def _locate(given: PageInput) -> Draft:
+    latitude = _number(given, "latitude", 90)
+    longitude = _number(given, "longitude", 180)
     named = {
-        name: _text(wish, name, most=100) for name in ("title", "address") if wish.facts.get(name)
+        name: _text(given, name, most=100) for name in ("title", "address") if given.facts.get(name)
     }
     return events.location(latitude, longitude, **named)
 
 
-def _among_others(make: Callable[[], Draft]) -> Callable[[Wish], Draft]:
-    def draft(wish: Wish) -> Draft:
-        if wish.place == "private":
+def _among_others(make: Callable[[], Draft]) -> Callable[[PageInput], Draft]:
+    def draft(given: PageInput) -> Draft:
+        if given.place == "private":
             raise HTTPException(400, "place must be a group or a room.")
         return make()
 
     return draft
 
 
-_VERBS: dict[str, Callable[[Wish], Draft]] = {
+_VERBS: dict[str, Callable[[PageInput], Draft]] = {
     "tap": _tap,
     "location": _locate,
-    "sticker": lambda wish: events.sticker(),
-    "image": lambda wish: events.image(),
+    "sticker": lambda given: events.sticker(),
+    "image": lambda given: events.image(),
     "join": _among_others(events.join),
     "leave": _among_others(events.leave),
-    "unsend": lambda wish: events.unsend(_text(wish, "id", most=40)),
-    "played": lambda wish: events.video_played(_text(wish, "trackingId", most=100)),
-    "beacon": lambda wish: events.beacon(),
+    "unsend": lambda given: events.unsend(_text(given, "id", most=40)),
+    "played": lambda given: events.video_played(_text(given, "trackingId", most=100)),
+    "beacon": lambda given: events.beacon(),
 }
 
 
@@ -119,30 +121,30 @@ def uploaded(content: Content) -> Draft:
 # ---- parts
 
 
-def number_of(wish: Wish) -> int:
+def number_of(given: PageInput) -> int:
     """Of a row of the wire view. 400: that is none."""
-    value: Any = wish.facts.get("number")
+    value: Any = given.facts.get("number")
     if type(value) is not int:
         raise HTTPException(400, "number must be the number of a row.")
     return value
 
 
-def _text(wish: Wish, name: str, *, most: int, least: int = 1) -> str:
-    value = wish.facts.get(name)
+def _text(given: PageInput, name: str, *, most: int, least: int = 1) -> str:
+    value = given.facts.get(name)
     if not isinstance(value, str) or not least <= utf16(value) <= most:
         raise HTTPException(400, f"{name} must be a text of {least} to {most} characters.")
     return value
 
 
-def _number(wish: Wish, name: str, most: float) -> float:
-    value: Any = wish.facts.get(name)
+def _number(given: PageInput, name: str, most: float) -> float:
+    value: Any = given.facts.get(name)
     if type(value) not in (int, float) or not -most <= value <= most:
         raise HTTPException(400, f"{name} must be a number from {-most} to {most}.")
     return value
 
 
-def _params(wish: Wish) -> dict[str, str] | None:
-    params = wish.facts.get("params")
+def _params(given: PageInput) -> dict[str, str] | None:
+    params = given.facts.get("params")
     if params is None:
         return None
     if not isinstance(params, dict) or not all(

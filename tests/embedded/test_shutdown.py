@@ -138,7 +138,7 @@ def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) 
     assert (tmp_path / "answer").read_text() == "True"
 
 
-def test_no_zombies(spawn: Spawn) -> None:
+def test_closed_servers_leave_no_zombies(spawn: Spawn) -> None:
     """A process that started and closed servers has no children left, dead or alive."""
 
     def children_after_three_servers() -> str:

@@ -114,7 +114,7 @@ OF_THE_REPOSITORY = {
     "test_dependencies",
     "test_dist",
     "test_generated",
-    "test_house",
+    "test_code_rules",
     "test_imports",
     "test_packages",
     "test_public_api",
@@ -194,7 +194,7 @@ def test_a_test_states_a_promise_in_words(path: Path) -> None:
 
 def written() -> list[Path]:
     """Every page, and every Python file but those that make up file names."""
-    made_up = {"test_generated.py", "test_house.py"}
+    made_up = {"test_generated.py", "test_code_rules.py"}
     folders = [SRC, TESTS, *(ROOT / name for name in ("docs", "apps", "tools", "deploy"))]
     found = [
         path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")

@@ -84,7 +84,7 @@ def wait_in_asyncio(opener: Any, port: int, *, callers: int, seconds: float, apa
 
 
 def _fresh_key() -> str:
-    return f"bench:patience:{random.getrandbits(64):x}"
+    return f"bench:waiting:{random.getrandbits(64):x}"
 
 
 def _in_vain(served: list[object], callers: int) -> None:

@@ -1,0 +1,77 @@
+"""Behind the same address there is another server now: an older one, with the same keys."""
+
+from collections.abc import Callable
+
+from dibs import AsyncDibs
+from dibs.testing import FaultProxy, Server
+
+from .._tasks import eventually
+
+StartServer = Callable[..., Server]
+
+
+def copy_keys(source: Server, target: Server) -> None:
+    """As replication would have done."""
+    for key in source.client().keys():
+        value, ms = source.client().get(key), source.client().pttl(key)
+        target.client().set(key, value, px=ms)
+
+
+def replace(proxy: FaultProxy, source: Server, target: Server) -> None:
+    """The address leads to *target* from now on."""
+    copy_keys(source, target)
+    proxy.move_to(target.port)
+    proxy.cut()
+
+
+async def test_a_lease_is_released_on_an_older_server(start_server: StartServer) -> None:
+    """A failover to a replica of an older version, which lacks the commands that were used: what
+    was held there can be given back."""
+    new, old = start_server("valkey"), start_server("redis7")
+    with FaultProxy(new.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
+            lease = await dibs.try_hold("user:1", ttl=60)
+            assert lease is not None
+            replace(proxy, new, old)
+            assert await lease.release()
+            assert old.keys() == []
+
+
+async def test_a_claim_is_completed_on_an_older_server(start_server: StartServer) -> None:
+    """Its result is there, for whoever submits the same again."""
+    new, old = start_server("valkey"), start_server("redis7")
+    with FaultProxy(new.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
+            async with dibs.claim("order:1", window=60, after="replay") as claim:
+                replace(proxy, new, old)
+                claim.complete(7)
+            async with dibs.claim("order:1", window=60, after="replay") as claim:
+                assert claim.replayed and claim.result == 7
+            assert old.keys() == ["order:1"]
+
+
+async def test_a_key_is_extended_on_an_older_server(start_server: StartServer) -> None:
+    """The first request after the change is that of an extension."""
+    new, old = start_server("valkey"), start_server("redis7")
+    with FaultProxy(new.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
+            lease = await dibs.try_hold("user:1", ttl=30)
+            assert lease is not None
+            replace(proxy, new, old)
+            assert await lease.extend(90)
+            assert old.client().pttl("user:1") > 60_000
+            assert await lease.release()
+
+
+async def test_a_release_in_an_outage_reaches_the_older_server(start_server: StartServer) -> None:
+    """It was made for the server that went; it is delivered to the one that came."""
+    new, old = start_server("valkey"), start_server("redis7")
+    with FaultProxy(new.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=0.3, connect=1) as dibs:
+            lease = await dibs.try_hold("user:1", ttl=60)
+            assert lease is not None and lease.guarded
+            proxy.refuse()
+            replace(proxy, new, old)
+            assert not await lease.release()
+            proxy.heal()
+            await eventually(lambda: old.keys() == [])

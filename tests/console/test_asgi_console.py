@@ -15,11 +15,18 @@ import uvicorn
 from dibs import AsyncDibs, Dibs, UsageError
 from dibs.console import console
 from dibs.console.http import COOKIE
+from dibs.console.state import state_of
 from dibs.testing import Server
 from tests.console.asgi_client import Answer, request, scope_of, stream
 from tests.topologies import start_cluster
 
 TOKEN = "0123456789abcdef" * 2
+
+
+@pytest.fixture(autouse=True)
+def always_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every state is made anew: tests ask faster than a page does."""
+    monkeypatch.setattr("dibs.console.state.SAME_FOR", 0.0)
 
 
 @asynccontextmanager
@@ -295,6 +302,37 @@ async def test_viewers_are_bounded_and_share_one_reading(valkey: Server) -> None
             tasks = [task for task in asyncio.all_tasks() if task.get_name() == "dibs console"]
             assert len(tasks) == 1
             assert (await request(app, "/api/state")).status == 200
+
+
+async def test_viewers_of_the_same_share_one_state(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made once for all of them; other rows and other rights make another one."""
+    made: list[tuple[Any, Any]] = []
+    original = state_of
+
+    def counting(*given: Any) -> Any:
+        made.append(given[3:5])
+        return original(*given)
+
+    monkeypatch.setattr("dibs.console.asgi.state_of", counting)
+    monkeypatch.setattr("dibs.console.state.SAME_FOR", 3600.0)
+
+    def may(scope: Any) -> bool:
+        return any(value == b"operator=1" for _, value in scope["headers"])
+
+    async with shown(valkey, allow_release=may) as (dibs, app):
+        lease = await dibs.try_hold("job", ttl=600)
+        for _ in range(3):
+            await state(app, "group=leases")
+        async with stream(app) as viewer:
+            assert (await viewer.state())["token"] is None
+        assert len(made) == 1
+        await state(app, "group=claims")
+        assert len(made) == 2
+        for cookie in ("operator=1", "operator=1"):
+            assert (await request(app, "/api/state", cookie=cookie)).json["may"]["release"]
+        assert len(made) == 3 and lease is not None
 
 
 async def test_nobody_looking_nothing_is_read(

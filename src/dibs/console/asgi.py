@@ -15,6 +15,7 @@ from ..errors import DibsError, UsageError
 from .http import (
     EVENTS,
     FORBIDDEN,
+    JSON,
     LONGEST_BODY,
     RELEASE,
     STREAM,
@@ -27,7 +28,7 @@ from .http import (
     wanted_release,
 )
 from .rights import Rights, Rule, asked, checked_rules, decided
-from .state import Moment, state_of
+from .state import Moment, SharedStates, state_of
 from .statistics import Statistics, statistics_of
 from .survey import Survey, View, key_in, view_of
 
@@ -92,6 +93,7 @@ class Console:
         self._dibs = dibs
         self._statistics: Statistics = statistics_of(dibs)
         self._reader = _Reader(inspector(dibs))
+        self._states = SharedStates(self._state)
         self._most = most_viewers
         self._streams = 0
 
@@ -142,8 +144,8 @@ class Console:
         if request.path == RELEASE:
             return await _send(send, request, await self._release(rights, receive))
         await self._reader.want(wait=True)
-        view = view_of(request.fields)
-        return await _send(send, request, as_json(200, self._state(request, view, rights)))
+        body = self._states.of(view_of(request.fields), rights, request.cookie, monotonic())
+        return await _send(send, request, Response(200, body, JSON))
 
     async def _rights(self, scope: Scope) -> Rights:
         rules = self._rules
@@ -151,11 +153,10 @@ class Console:
             return Rights(read=False)
         return Rights(True, await _decided(rules.release, scope), await _decided(rules.keys, scope))
 
-    def _state(self, request: Request, view: View, rights: Rights) -> dict[str, Any]:
+    def _state(self, view: View, rights: Rights) -> dict[str, Any]:
         process, figures = process_state(self._dibs), self._statistics.facts()
         at = Moment(monotonic(), time())
-        state = state_of(self.survey, process, figures, view, rights, at)
-        return {**state, "token": request.cookie if rights.release else None}
+        return state_of(self.survey, process, figures, view, rights, at)
 
     # ---- live updates
 
@@ -184,7 +185,7 @@ class Console:
         # The first word: how long the page waits before it opens the next stream.
         first, body = b"retry: 1000\n", b""
         while not gone.done():
-            body = first + event(self._state(request, view, rights))
+            body = first + event(self._states.of(view, rights, request.cookie, monotonic()))
             first = b""
             is_last = monotonic() >= until or _is_ending()
             await send({"type": "http.response.body", "body": body, "more_body": not is_last})
@@ -207,6 +208,7 @@ class Console:
         except DibsError as error:
             return as_json(503, {"error": str(error)})
         self.survey.look_again()
+        self._states.forget()
         return released(outcome)
 
 

@@ -103,9 +103,9 @@ def packed(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def event(value: Mapping[str, Any]) -> bytes:
-    """*value* as a server-sent event."""
-    return b"data: " + packed(value) + b"\n\n"
+def event(text: bytes) -> bytes:
+    """*text*, on one line, as a server-sent event."""
+    return b"data: " + text + b"\n\n"
 
 
 # ---- routes

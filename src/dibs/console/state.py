@@ -4,10 +4,12 @@ Pure: the survey, the figures and the moment come as arguments.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._interface import ServerFacts, shorten
 from .._process import BreakerState, HeldHere, ProcessState, WaitedFor
+from .http import packed
 from .rights import Rights
 from .survey import MOST_ROWS, Survey, Sweep, View, page_of
 
@@ -21,6 +23,11 @@ _FACTS = (
     "loading", "cluster_enabled",
 )  # fmt: skip
 """The fields of INFO that are shown: none of them has a key or a secret."""
+
+SAME_FOR = 0.2
+"""Seconds for which viewers who look at the same get the same state."""
+MOST_STATES = 64
+"""Different ones that are kept for that."""
 
 
 class Moment(NamedTuple):
@@ -48,6 +55,32 @@ def state_of(
         "server": _server(survey, view, rights, at.now),
         "process": None if figures is None else {**_process(process, rights), **figures},
     }  # fmt: skip
+
+
+class SharedStates:
+    """States as JSON, made once for all viewers who look at the same at the same moment."""
+
+    def __init__(self, make: Callable[[View, Rights], dict[str, Any]]) -> None:
+        self._make = make
+        self._made: dict[tuple[View, Rights], tuple[float, bytes]] = {}
+
+    def of(self, view: View, rights: Rights, cookie: str | None, now: float) -> bytes:
+        """The state of a view, with the token of this viewer if it may release."""
+        token = packed({"token": cookie if rights.release else None})
+        return token[:-1] + b"," + self._shared(view, rights, now)[1:]
+
+    def _shared(self, view: View, rights: Rights, now: float) -> bytes:
+        at, body = self._made.get((view, rights), (-math.inf, b""))
+        if now - at >= SAME_FOR:
+            body = packed(self._make(view, rights))
+            if len(self._made) >= MOST_STATES:
+                self.forget()
+            self._made[view, rights] = now, body
+        return body
+
+    def forget(self) -> None:
+        """Something was changed: the next state is made anew."""
+        self._made.clear()
 
 
 # ---- the server

@@ -127,7 +127,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {
             "test_a_callers_client_lends_its_settings_and_is_never_closed",
             "test_a_client_with_a_credential_provider",
-            "test_a_cluster_client",
+            "test_a_cluster_client_of_the_caller_is_taken_over",
             "test_a_cluster_over_tls",
         },
     ),

@@ -119,5 +119,5 @@ def test_lock_that_is_never_given_back_is_given_up(
     monkeypatch.setattr(embedded, "_START_WITHIN", -0.9)  # and one second for the way
     with (tmp_path / ".dibs" / "supervisor.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(Unavailable, match="is held by a process"):
+        with pytest.raises(Unavailable, match="is locked by a process"):
             embedded.start(str(tmp_path))

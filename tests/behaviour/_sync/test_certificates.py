@@ -52,6 +52,12 @@ def test_a_ca_file_without_a_certificate_is_a_mistake(tls: Server, tmp_path: Pat
     assert "ssl_ca_certs" in first_use(f"{url}?ssl_ca_certs={tmp_path / 'ca.pem'}")
 
 
+def test_a_folder_in_place_of_a_ca_file_is_a_mistake(tls: Server, tmp_path: Path) -> None:
+    """As when a volume was mounted in place of the file."""
+    url = tls.tls_url.partition("?")[0]
+    assert "ssl_ca_certs" in first_use(f"{url}?ssl_ca_certs={tmp_path}")
+
+
 def test_a_certificate_for_another_host_is_a_mistake(tls: Server) -> None:
     """It is trusted, but made for 127.0.0.1: this is the same address by another name."""
     url = tls.tls_url.replace("127.0.0.1", "127.1")

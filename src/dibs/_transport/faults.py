@@ -105,7 +105,7 @@ _OF_A_SOCKET = re.compile(r"\bunix\b|connecting to (?:/|(?!\S+:\d+\.))")
 
 
 def _lacks_file(error: BaseException) -> bool:
-    """True: a file for TLS is missing or a folder. The same error for a unix socket is an outage."""
+    """True: a file for TLS is missing, or a folder. For a unix socket the same is an outage."""
     kinds = (FileNotFoundError, IsADirectoryError)
     missing = any(isinstance(each, kinds) for each in _chain(error))
     return missing and _OF_A_SOCKET.search(str(error)) is None

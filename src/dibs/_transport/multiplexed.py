@@ -61,6 +61,7 @@ class MultiplexedTransport(BaseTransport):
         self._timer: asyncio.TimerHandle | None = None
         self._looked_at = 0.0
         self._pinger: asyncio.TimerHandle | None = None
+        self._redelivery: asyncio.TimerHandle | None = None
 
     @property
     def breakers(self) -> list[Breaker]:
@@ -123,10 +124,13 @@ class MultiplexedTransport(BaseTransport):
     def deliver_later(self, request: Request) -> None:
         """Deliver *request*, which was not served: a little later, or with the next connection."""
         self._machine.outbox.add(request, monotonic())
-        if self._machine.outbox and self._machine.current is not None and self._loop is not None:
-            self._loop.call_later(PROBE_EVERY, self._deliver)
+        is_due = self._machine.outbox and self._machine.current is not None
+        # One timer for all of them: with one for each, they would be sent without a pause.
+        if is_due and self._redelivery is None and self._loop is not None:
+            self._redelivery = self._loop.call_later(PROBE_EVERY, self._deliver)
 
     def _deliver(self) -> None:
+        self._redelivery = None
         connection = self._machine.current
         if connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
@@ -342,7 +346,7 @@ class MultiplexedTransport(BaseTransport):
             return  # never used, or its connections ended with their loop
         await self._drain()
         self._closed = True
-        for timer in (self._timer, self._pinger):
+        for timer in (self._timer, self._pinger, self._redelivery):
             if timer is not None:
                 timer.cancel()
         await self._opening.stop()
@@ -372,7 +376,8 @@ class MultiplexedTransport(BaseTransport):
 
     def open(self) -> None:
         """In a forked child: begin anew. Closing would reach into the parent's event loop."""
-        _inherited.append((self._machine, self._opening, self._timer, self._pinger))
+        timers = (self._timer, self._pinger, self._redelivery)
+        _inherited.append((self._machine, self._opening, timers))
         self._begin()
         self.engine = None
 

@@ -152,6 +152,12 @@ class Server(Closeable):
             self._process.kill()
             self._kept_port = self._kept_port or kept_port(self.port)
 
+    def release_port(self) -> None:
+        """Let others listen on the port of a server that was killed."""
+        if self._kept_port is not None:
+            self._kept_port.close()
+            self._kept_port = None
+
     def restart(self) -> None:
         """Kill it if it runs, and start it on the same port, empty unless `config` persists data.
 
@@ -163,7 +169,7 @@ class Server(Closeable):
     def close(self) -> None:
         """End the process, close the connections of `client()` and remove the files."""
         self.kill()
-        self._give_port_back()
+        self.release_port()
         if self._client is not None:
             self._client.close()
         if self._tls_proxy is not None:
@@ -226,13 +232,8 @@ class Server(Closeable):
         self.port, self._tls_port = free_port(), self._tls_port and free_port()
         return "Address already in use" in log
 
-    def _give_port_back(self) -> None:
-        if self._kept_port is not None:
-            self._kept_port.close()
-            self._kept_port = None
-
     def _launch(self) -> None:
-        self._give_port_back()
+        self.release_port()
         with (self._path / "log").open("w") as log:
             self._process = process = Process(dying_with_us(self._command()), stdout=log)
         # Over the Unix socket, which nobody else can own; the server binds the port before it.

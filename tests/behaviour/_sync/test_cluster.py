@@ -117,7 +117,7 @@ def test_a_node_that_was_replaced_is_not_called_any_more(start_server: StartServ
         mine = next(key for key in keys if SHARE <= slot_of(key) < 2 * SHARE)
         assert not _is_guarded(dibs, mine)
         eventually(lambda: is_master(replicas[1]), within=30)
-        with listening(masters[1].port) as calls:
+        with listening(masters[1]) as calls:
 
             def is_silent() -> bool:
                 return _is_silent(calls)
@@ -354,9 +354,10 @@ def hanging() -> Iterator[int]:
 
 
 @contextmanager
-def listening(port: int) -> Iterator[socket.socket]:
+def listening(gone: Server) -> Iterator[socket.socket]:
     """Somebody else at the address of a server that is gone."""
-    with socket.create_server(("127.0.0.1", port)) as calls:
+    gone.release_port()
+    with socket.create_server(("127.0.0.1", gone.port)) as calls:
         calls.setblocking(False)
         yield calls
 

@@ -58,14 +58,22 @@ def conditions(pytestconfig: pytest.Config) -> Iterator[Conditions]:
 
 @pytest.fixture(scope="session")
 def servers(conditions: Conditions) -> Iterator[Servers]:
-    """Start each engine when it is first asked for, once for the whole run."""
+    """Start each engine when it is first asked for, once for the whole run.
+
+    A test that asks for a server which is not installed is skipped.
+    """
     with ExitStack() as running:
-        yield functools.cache(lambda engine: running.enter_context(conditions.start(engine)))
+
+        @functools.cache
+        def start(engine: Engine) -> Server:
+            with _skipping_if_missing():
+                return running.enter_context(conditions.start(engine))
+
+        yield start
 
 
 def _emptied(servers: Servers, engine: Engine) -> Server:
-    with _skipping_if_missing():
-        server = servers(engine)
+    server = servers(engine)
     server.flush()
     return server
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dibs.testing import eventually
-from dibs.testing.servers import free_port
+from dibs.testing.ports import free_port
 
 from .dist.environments import Environment
 from .dist.pages import description

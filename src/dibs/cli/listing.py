@@ -94,12 +94,16 @@ class Listing:
         return taken
 
 
-def read(look: "Inspector", wanted: Wanted) -> Listing:
-    """Read pages until there is enough."""
+def read(
+    look: "Inspector", wanted: Wanted, write: Callable[[list[Entry]], object] | None = None
+) -> Listing:
+    """Read pages until there is enough; where there are many, *write* gets them as they come."""
     listing = Listing(wanted)
     for page in look.pages(wanted.pattern):
         if listing.add(page):
             break
+        if write is not None and len(listing.entries) > MOST:
+            write(listing.take())
     return listing
 
 
@@ -146,14 +150,10 @@ def usual_kinds(namespace: str) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """List. Returns 0, or 3: a node of the cluster did not answer."""
     terminal = default_terminal()
-    listing = Listing(wanted_by(args))
     output = (JsonOutput if args.json else TableOutput)(terminal, whole=args.show_keys)
+    wanted, write = wanted_by(args), output.write if _is_streamed(args) else None
     with connected(args) as dibs:
-        for page in inspector(dibs).pages(args.pattern):
-            if listing.add(page):
-                break
-            if _is_streamed(args) and len(listing.entries) > MOST:
-                output.write(listing.take())
+        listing = read(inspector(dibs), wanted, write)
     rest = list(listing.entries.values())
     output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0

@@ -159,7 +159,7 @@ def _screen(
     entries = ordered([*listing.entries.values(), *gone.values()], "kind")
     head = heading(listing.entries, args.interval, console.width, watch.trouble)
     lines = ["", *remarks(listing, whole=args.show_keys)]
-    shown = entries[: room(console.height, console.width, [*head.split("\n"), *lines])]
+    shown = entries[: rows_that_fit(console.height, console.width, [*head.split("\n"), *lines])]
     colours, signs = styles(found), {each.entry.key: SIGNS[each.change] for each in found}
     table = rich_table(
         ("", *HEADINGS),
@@ -173,7 +173,7 @@ def _screen(
     )
 
 
-def room(height: int, columns: int, lines: list[str]) -> int:
+def rows_that_fit(height: int, columns: int, lines: list[str]) -> int:
     """How many rows fit beside these lines, the headings, and a word about the others."""
     word = "1000 more do not fit on this screen"
     wrapped = [wrap(line, columns, break_on_hyphens=False) or [""] for line in [*lines, word]]

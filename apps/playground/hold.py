@@ -89,13 +89,13 @@ class HoldPanel:
         """A lease for this person; or 409, and when to try again. 503: their process is dead."""
         name = _person(request)
         asked_for = await _read_request(request)
-        state = self._state_of(request)
         try:
             await self._people[name].ready()
         except OSError:
             raise HTTPException(
                 503, f"{name.title()}’s process is dead, and not back yet."
             ) from None
+        state = self._state_of(visitor_of(request))  # without a wait before the next line
         visit = state.enter(name, ttl=asked_for.ttl, wait=asked_for.wait)
         if visit is None:
             raise HTTPException(409, f"{name.title()} is still in, or still waits.")
@@ -128,7 +128,7 @@ class HoldPanel:
 
     async def kill(self, request: Request) -> Response:
         """Whoever holds this visitor's key dies with it, and is started again after a while."""
-        state = self._state_of(request)
+        state = self._state_of(visitor_of(request))
         name = state.holder()
         if name is None:
             raise HTTPException(409, "Nobody holds your key: let Ann or Ben hold it first.")
@@ -137,17 +137,18 @@ class HoldPanel:
         fault = await self._faults.begin("kill", f"{name.title()}’s process", state.visitor, remedy)
         return JSONResponse(fault.report(state.visitor), 202)
 
-    def _state_of(self, request: Request) -> KeyState:
-        visitor = visitor_of(request)
+    def _state_of(self, visitor: str) -> KeyState:
+        """Theirs, or a new one. It may be dropped while nobody is in, waits or watches."""
         return self._states.setdefault(visitor, KeyState(visitor))
 
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
         """What happens to the key of this visitor, as it happens."""
-        return Stream(self._seen(self._state_of(request)))
+        return Stream(self._seen(visitor_of(request)))
 
-    async def _seen(self, state: KeyState) -> AsyncGenerator[str, None]:
+    async def _seen(self, visitor: str) -> AsyncGenerator[str, None]:
+        state = self._state_of(visitor)
         queue = state.subscribe()
         try:
             yield _sse("state", await self._state(state))

@@ -23,7 +23,7 @@ def tls(start_server: Callable[..., Server]) -> Server:
 async def first_use(url: str) -> str:
     """What the first hold raises."""
     events: list[Event] = []
-    async with AsyncDibs(url, budget=5, connect=20, listeners=[events.append]) as dibs:
+    async with AsyncDibs(url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(UsageError) as caught:
             async with dibs.hold("job:1", ttl=5):
                 pytest.fail("let through")
@@ -94,7 +94,7 @@ async def test_certificates_are_read_once_and_again_when_they_change(
         return made[-1]
 
     async def is_guarded() -> bool:
-        async with AsyncDibs(f"{url}?ssl_ca_certs={copy}", budget=5, connect=20) as dibs:
+        async with AsyncDibs(f"{url}?ssl_ca_certs={copy}", budget=5) as dibs:
             async with dibs.hold("job:1", ttl=5) as lease:
                 return lease.guarded
 

@@ -24,7 +24,7 @@ def tls(start_server: Callable[..., Server]) -> Server:
 def first_use(url: str) -> str:
     """What the first hold raises."""
     events: list[Event] = []
-    with Dibs(url, budget=5, connect=20, listeners=[events.append]) as dibs:
+    with Dibs(url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(UsageError) as caught:
             with dibs.hold("job:1", ttl=5):
                 pytest.fail("let through")
@@ -95,7 +95,7 @@ def test_certificates_are_read_once_and_again_when_they_change(
         return made[-1]
 
     def is_guarded() -> bool:
-        with Dibs(f"{url}?ssl_ca_certs={copy}", budget=5, connect=20) as dibs:
+        with Dibs(f"{url}?ssl_ca_certs={copy}", budget=5) as dibs:
             with dibs.hold("job:1", ttl=5) as lease:
                 return lease.guarded
 

@@ -30,7 +30,6 @@ from .failures import (
     says_no_password,
     speaks_plain,
     speaks_tls,
-    unreadable_file,
     wants_certificate,
 )
 
@@ -230,8 +229,6 @@ def looked_into(failure: Failure, address: Address) -> Failure:
     where, is_tls = host_and_port(address), "SSL" in address.connection_class.__name__
     if where is None:
         return failure
-    if is_tls and (unreadable := unreadable_file(address.options)) is not None:
-        return unreadable
     if failure.code == "tls-host":
         return replace(failure, names=_names_on_certificate(address))
     if failure.code == "tls-client" and "HANDSHAKE" in failure.detail:

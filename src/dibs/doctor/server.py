@@ -254,6 +254,7 @@ def _other_protocol(failure: Failure, where: tuple[str, int], *, is_tls: bool) -
     """The failure if the other of plain and TLS would have worked; else *failure* itself."""
     if is_tls and speaks_plain(where, 0.3):
         return Failure("tls-plain", "the server answers a plain PING on this port")
-    if not is_tls and speaks_tls(where, 0.3):
+    is_http = 'got "H" as reply' in failure.detail  # a web server answers plain text in plain text
+    if not is_tls and not is_http and speaks_tls(where, 0.3):
         return Failure("tls-required", "the server answers a TLS handshake on this port")
     return failure

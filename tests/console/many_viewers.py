@@ -81,7 +81,10 @@ class Application:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=limit  # noqa: PLW1509
+            command,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            preexec_fn=limit,  # noqa: PLW1509
         )
         eventually(lambda: is_up(f"http://127.0.0.1:{self.port}/viewers"), within=60)
 

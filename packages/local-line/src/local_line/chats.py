@@ -67,7 +67,8 @@ class Chat:
     @property
     def sent(self) -> list[Json]:
         """What the bot said, as it sent it, the oldest first."""
-        return [entry.message for entry in self.entries if entry.author == "bot"]
+        # A copy: the bot may say more while a test looks, in another thread.
+        return [entry.message for entry in self.entries.copy() if entry.author == "bot"]
 
     @property
     def texts(self) -> list[str]:

@@ -80,7 +80,7 @@ def test_a_hidden_key_cannot_be_searched_for() -> None:
 
 
 def test_memory_is_bounded_and_everything_is_counted() -> None:
-    """The first rows of each kind are kept, all others are counted; one kind does not crowd out
+    """The first rows of each kind are kept, all others are counted; one kind does not displace
     another."""
     many = [lease(number) for number in range(MOST_ROWS + 500)]
     cached = Entry("menu:1", "cached", "value", 60.0)

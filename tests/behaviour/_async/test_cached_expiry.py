@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Event
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -45,7 +45,7 @@ async def test_refresh_loads_now(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.seconds = 1.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         async with AsyncDibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(loader.load)
@@ -142,7 +142,7 @@ async def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.seconds = 0.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         since = time.monotonic()
         assert (await menu("a"))["load"] == 1
@@ -150,7 +150,7 @@ async def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         assert (await refreshing.result())["load"] == 2
     async with AsyncDibs(server.url, budget=5) as fresh:
         menu = fresh.cached("menu:{name}", ttl=60)(loader.load)
-        reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
+        reader, refreshing = Background(menu, "a"), Background(menu.refresh, "a")
         assert (await refreshing.result())["load"] == 3
         assert (await reader.result())["load"] in (2, 3)
 
@@ -197,7 +197,7 @@ async def test_readers_see_an_ending_value_during_its_refresh(server: Server) ->
         there = other.cached("menu:{name}", ttl=10)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.seconds = 1
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         assert (await menu("a"))["load"] == (await there("a"))["load"] == 1
         assert (await refreshing.result())["load"] == 2

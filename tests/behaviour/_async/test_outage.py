@@ -9,7 +9,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -277,7 +277,7 @@ async def test_a_demotion_strands_nobody(own_server: Server) -> None:
                     await sleep(0.001)
             return True
 
-        callers = [Beside(ask, number) for number in range(20)]
+        callers = [Background(ask, number) for number in range(20)]
         own_server.client().replicaof("127.0.0.1", 1)
         for caller in callers:
             assert await caller.result()

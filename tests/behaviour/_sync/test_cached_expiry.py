@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Event
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -46,7 +46,7 @@ def test_refresh_loads_now(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.seconds = 1.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         with Dibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(loader.load)
@@ -143,7 +143,7 @@ def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.seconds = 0.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         since = time.monotonic()
         assert (menu("a"))["load"] == 1
@@ -151,7 +151,7 @@ def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         assert (refreshing.result())["load"] == 2
     with Dibs(server.url, budget=5) as fresh:
         menu = fresh.cached("menu:{name}", ttl=60)(loader.load)
-        reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
+        reader, refreshing = Background(menu, "a"), Background(menu.refresh, "a")
         assert (refreshing.result())["load"] == 3
         assert (reader.result())["load"] in (2, 3)
 
@@ -198,7 +198,7 @@ def test_readers_see_an_ending_value_during_its_refresh(server: Server) -> None:
         there = other.cached("menu:{name}", ttl=10)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.seconds = 1
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         assert (menu("a"))["load"] == (there("a"))["load"] == 1
         assert (refreshing.result())["load"] == 2

@@ -10,7 +10,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -278,7 +278,7 @@ def test_a_demotion_strands_nobody(own_server: Server) -> None:
                     sleep(0.001)
             return True
 
-        callers = [Beside(ask, number) for number in range(20)]
+        callers = [Background(ask, number) for number in range(20)]
         own_server.client().replicaof("127.0.0.1", 1)
         for caller in callers:
             assert caller.result()

@@ -58,7 +58,7 @@ def serve(url: str, port: int, most: int, program: str) -> None:
     if program == "uvicorn":
         uvicorn.run(app, port=port, log_level="warning")
         return
-    from hypercorn.asyncio import serve as hypercorn  # noqa: PLC0415 - only where it is asked for
+    from hypercorn.asyncio import serve as hypercorn
     from hypercorn.config import Config
 
     config = Config()
@@ -81,7 +81,10 @@ class Application:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=limit  # noqa: PLW1509
+            command,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            preexec_fn=limit,
         )
         eventually(lambda: is_up(f"http://127.0.0.1:{self.port}/viewers"), within=60)
 

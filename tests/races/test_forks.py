@@ -96,7 +96,7 @@ def fork_while_threads_hold(url: str) -> list[int]:
     from dibs.integrations.prometheus import PrometheusListener
 
     listeners = [PrometheusListener(CollectorRegistry()), Statistics()]
-    dibs = Dibs(url, budget=10, connect=30, listeners=listeners)
+    dibs = Dibs(url, budget=30, listeners=listeners)
     is_over = False
 
     @dibs.cached("value:{number}", ttl=0.01, stale=1)

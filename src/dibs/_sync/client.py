@@ -66,7 +66,8 @@ class Dibs(Caching):
     *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
     are taken over. *namespace*: the prefix of every key. *budget*: how long the server may stay
-    silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
+    silent before it is an outage, in seconds. *connect*: how long opening a connection may take;
+    None: 2 s, or *budget* if that is longer.
     *on_outage*: "open" proceeds unguarded, "closed" raises Unavailable. *listeners*: callables
     that are called with every `Event`.
 
@@ -80,14 +81,15 @@ class Dibs(Caching):
         *,
         namespace: str = "",
         budget: Seconds = 0.25,
-        connect: Seconds = 2,
+        connect: Seconds | None = None,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
     ) -> None:
         namespace = checked_namespace(namespace)
         off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
         policy = checked_policy(on_outage)
-        limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
+        allowed = None if connect is None else seconds(connect, "connect")
+        limits = Limits.of(seconds(budget, "budget"), allowed)
         settings = Settings(namespace, "open" if off else policy, off)
         self._events = EventSink(tuple(listeners))
         self._store = Store(target, limits, self._events, settings.on_outage, is_disabled=off)

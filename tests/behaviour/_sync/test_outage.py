@@ -1,6 +1,7 @@
 # Generated from tests/behaviour/_async/test_outage.py by unasync.py – do not edit.
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -46,6 +47,14 @@ def test_a_frozen_server_before_the_first_use(own_server: Server) -> None:
         assert took < 0.5 + MARGIN
         own_server.thaw()
         eventually(lambda: "recovered" in kinds(events), within=5)
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_a_long_budget_is_long_for_the_first_call_too(own_server: Server) -> None:
+    """A server that does not answer for longer than opening may take by default."""
+    own_server.freeze()
+    threading.Timer(2.3, own_server.thaw).start()
+    with Dibs(own_server.url, budget=30) as dibs:
         assert (timed(dibs, "user:1"))[1]
 
 

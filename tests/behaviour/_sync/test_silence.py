@@ -41,7 +41,7 @@ def test_opening_a_connection_takes_nothing_off_the_lease(
 ) -> None:
     """A ttl that is shorter than the handshake: the lease is not over before it begins."""
     events: list[Event] = []
-    with Dibs(line.url, budget=5, connect=20, listeners=[events.append]) as dibs:
+    with Dibs(line.url, budget=5, listeners=[events.append]) as dibs:
         if not is_first:
             with dibs.hold("user:1", ttl=30):
                 pass

@@ -11,8 +11,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from dibs import UsageError
+from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.options import GuardKeywords, GuardOptions
-from dibs._http.policy import Once, Policy, PolicyKeywords, PreventDuplicateSubmit, find
+from dibs._http.policy import Policy, PolicyKeywords, find
 
 # ---- which requests are guarded
 

@@ -78,7 +78,8 @@ class Policy:
     exempt: tuple[str, ...] = ()
     """Routes that are not guarded although `route` includes them."""
     wait: Seconds = 0
-    """How long a duplicate waits for the first request to end, in seconds."""
+    """How long a duplicate waits for the first request to end, in seconds. With key="optional", a
+    request without a key waits only if it may get the stored response."""
     lease: Seconds | None = None
     """After how many seconds without renewal the key is free again, if the process dies."""
     on_outage: OutagePolicy | None = None
@@ -139,8 +140,16 @@ class Policy:
             plain = replace(self, keyless=None, keyless_window=None)
             known = replace(plain, window=window, after=after)
         if known.after != "replay":
-            return known, known
-        return known, replace(known, after="hold", keyless=None, keyless_window=None)
+            quick = known._not_waiting()
+            return quick, quick
+        anybody = replace(known, after="hold", keyless=None, keyless_window=None)
+        return known, anybody._not_waiting()
+
+    def _not_waiting(self) -> "Policy":
+        """Where requests with and without a key are guarded: a double click has no response to wait
+        for, and is refused at once.
+        """
+        return replace(self, wait=0) if self.wait and self.key == "optional" else self
 
     def _make_claim_options(self) -> ClaimOptions:
         return ClaimOptions(

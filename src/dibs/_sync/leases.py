@@ -124,12 +124,14 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        lease = LeaseState(call, token, now)
+        fence = None
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
                 return outcome
-            lease.fence = outcome.fence
+            fence = outcome.fence
+        lease = LeaseState(call, token, now)
+        lease.fence = fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:

@@ -86,7 +86,7 @@ async def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Serve
         await sleep(0.4)
         events.clear()
         loader.busy = True
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             assert (await caller.result())["load"] == 1
         loader.busy = False
@@ -102,7 +102,7 @@ async def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Serv
         await dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             await caller.result()
         assert kinds(events) == ["hit"] * 10

@@ -87,7 +87,7 @@ def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> 
         sleep(0.4)
         events.clear()
         loader.busy = True
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             assert (caller.result())["load"] == 1
         loader.busy = False
@@ -103,7 +103,7 @@ def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Server) ->
         dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             caller.result()
         assert kinds(events) == ["hit"] * 10

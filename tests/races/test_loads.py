@@ -56,7 +56,7 @@ def load_in_two_loops(url: str, stale: bool) -> dict[str, object]:
     dibs = AsyncDibs(url, budget=5)
     loads, hanging, begun = 0, 2 if stale else 1, []
 
-    @dibs.cached("menu:{name}", ttl=0.1 if stale else 60, stale=0.4 if stale else 0, lock_ttl=9)
+    @dibs.cached("menu:{name}", ttl=0.1 if stale else 60, stale=0.4 if stale else 0, lock_ttl=60)
     async def menu(name: str) -> int:
         nonlocal loads
         loads += 1
@@ -68,9 +68,7 @@ def load_in_two_loops(url: str, stale: bool) -> dict[str, object]:
         if stale:
             await menu("a")
             await asyncio.sleep(0.2)
-            await menu("a")
-        else:
-            begun.append(asyncio.ensure_future(menu("a")))
+        begun.append(asyncio.ensure_future(menu("a")))
         await aeventually(lambda: loads == hanging)
         await asyncio.sleep(0.6)
 
@@ -93,9 +91,9 @@ def test_a_load_that_was_cut_off_with_its_loop_does_not_hang_later_callers(
     valkey: Server, spawn: Spawn, stale: bool
 ) -> None:
     """new_event_loop, run_until_complete, close: the next loop loads, before the lock would end."""
-    said = spawn(load_in_two_loops, valkey.url, stale).result(within=20)
+    said = spawn(load_in_two_loops, valkey.url, stale).result()
     assert said["value"] == said["loads"] == (3 if stale else 2)
-    assert said["took"] < 5
+    assert said["took"] < 50
     assert valkey.keys() in ([], ["menu:a"])
 
 
@@ -134,7 +132,7 @@ def test_a_read_that_was_cut_off_with_its_loop_does_not_hang_later_callers(
     valkey: Server, spawn: Spawn
 ) -> None:
     """The same for tasks that share one read."""
-    assert spawn(read_in_two_loops, valkey.url).result(within=20) == {"value": "a"}
+    assert spawn(read_in_two_loops, valkey.url).result(within=90) == {"value": "a"}
 
 
 # ---- what stays behind

@@ -148,7 +148,7 @@ async def test_a_process_that_is_told_to_end(
         old.child._process.popen.send_signal(signal.SIGTERM)
         await asyncio.to_thread(old.child._process.popen.wait, 30)
         await asyncio.to_thread(start_bots, 1, api_base, valkey.url)
-        assert is_forecast((await bot.line.wait_for_messages(1, within=30))[0])
+        assert is_forecast((await bot.line.wait_for_messages(1, within=90))[0])
 
 
 # ------------------------------------------------------------------------------- the parts

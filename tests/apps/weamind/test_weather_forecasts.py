@@ -277,7 +277,7 @@ async def test_without_a_store(valkey: Server, proxy: FaultProxy) -> None:
                 await one.get(XINYI)
                 return FRESH in valkey.keys()
 
-            await aeventually(is_kept, within=10)
+            await aeventually(is_kept, within=90)
 
 
 async def test_without_a_store_or_a_service(valkey: Server) -> None:

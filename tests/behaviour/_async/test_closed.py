@@ -124,7 +124,7 @@ async def test_closing_answers_everybody(valkey: Server) -> None:
         await dibs.aclose()
         for waiter in waiters:
             assert await waiter.result() == "UsageError"
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 30
         assert await mine.release() is False
 
 

@@ -342,7 +342,7 @@ async def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
             with pytest.raises(Unavailable):
                 await dibs.try_hold(KEY, ttl=60, limit=3, on_outage="closed")
             line.heal()
-            await eventually(lambda: "recovered" in kinds(events), within=10)
+            await eventually(lambda: "recovered" in kinds(events), within=90)
             await eventually(lambda: valkey.keys() == [])
 
 

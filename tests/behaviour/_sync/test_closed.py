@@ -125,7 +125,7 @@ def test_closing_answers_everybody(valkey: Server) -> None:
         dibs.close()
         for waiter in waiters:
             assert waiter.result() == "UsageError"
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 30
         assert mine.release() is False
 
 

@@ -343,7 +343,7 @@ def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
             with pytest.raises(Unavailable):
                 dibs.try_hold(KEY, ttl=60, limit=3, on_outage="closed")
             line.heal()
-            eventually(lambda: "recovered" in kinds(events), within=10)
+            eventually(lambda: "recovered" in kinds(events), within=90)
             eventually(lambda: valkey.keys() == [])
 
 

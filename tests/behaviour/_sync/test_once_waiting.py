@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dibs import Dibs, Duplicate, Event, Mismatch, UsageError
+from dibs._sync import waiters
 from dibs.testing import Server
 
 from .._threads import Background, eventually, sleep
@@ -24,8 +25,11 @@ def _waits(dibs: Dibs) -> bool:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-def test_a_duplicate_waits_for_the_result(server: Server, elsewhere: bool) -> None:
+def test_a_duplicate_waits_for_the_result(
+    server: Server, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """replay: it gets what came of the first one, woken by its end and not by a timer."""
+    monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
     events: list[Event] = []
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
@@ -33,13 +37,11 @@ def test_a_duplicate_waits_for_the_result(server: Server, elsewhere: bool) -> No
     ):
         two = other if elsewhere else one
         with one.claim("order:1", window=60, after="replay", lease=30) as claim:
-            waiter = Background(lambda: _second(two, after="replay", wait=15))
+            waiter = Background(lambda: _second(two, after="replay", wait=60))
             eventually(lambda: _waits(two))
             sleep(0.1)
             claim.complete("order 17")
-            ended = time.monotonic()
         assert waiter.result() == "replayed order 17"
-        assert time.monotonic() - ended < 1.5, "the slow look is after 2 s"
     replayed = next(event for event in events if event.kind == "replayed")
     assert replayed.waited is not None and replayed.waited >= 0.1
 
@@ -81,7 +83,7 @@ def test_a_duplicate_waits_no_longer_than_it_may(server: Server) -> None:
                 since = time.monotonic()
                 with pytest.raises(Duplicate) as caught:
                     _second(dibs, wait=0.3, message="one moment, please")
-                assert 0.25 < time.monotonic() - since < 5
+                assert 0.25 < time.monotonic() - since < 25, "the first one's lease ends after 30 s"
                 assert caught.value.state == "running" and 0 < caught.value.retry_after <= 30
                 assert str(caught.value) == "one moment, please"
 

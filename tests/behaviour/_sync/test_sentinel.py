@@ -22,7 +22,7 @@ def switched(service: Service) -> Server:
     """The successor, from the moment in which a sentinel names it; the old master lives on."""
     service.sentinels[0].failover()
     successor = service.promoted()
-    eventually(lambda: service.sentinels[0].master_port() == successor.port, within=30)
+    eventually(lambda: service.sentinels[0].master_port() == successor.port, within=90)
     return successor
 
 
@@ -35,7 +35,7 @@ def test_after_a_switch_nobody_stays_on_the_old_master(
         with Dibs(service.url, budget=2, listeners=[events.append]) as before:
             assert (before.try_hold("user:0", ttl=60)) is not None
             successor = switched(service)
-            eventually(lambda: "switched" in [event.kind for event in events], within=8)
+            eventually(lambda: "switched" in [event.kind for event in events], within=90)
             assert is_master(service.master), "it has learnt before the old master was demoted"
             with Dibs(service.url, budget=2) as later:
                 assert later.try_hold("user:1", ttl=60) is not None
@@ -96,13 +96,13 @@ def test_sentinels_that_are_out_do_not_hide_the_others(
                 assert before.try_hold("user:1", ttl=60, on_outage="closed") is None
                 well.failover()
                 port = service.promoted().port
-                eventually(lambda: well.master_port() == port, within=30)
+                eventually(lambda: well.master_port() == port, within=90)
 
                 def has_moved() -> bool:
                     with before.hold("user:2", ttl=60):
                         return "user:2" in service.promoted().keys()
 
-                eventually(has_moved, within=8)
+                eventually(has_moved, within=90)
                 assert is_master(service.master)
 
 

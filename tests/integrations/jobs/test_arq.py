@@ -121,7 +121,7 @@ async def test_a_job_of_arq_that_is_tried_again_keeps_its_key(
             assert control.started(key).id == first.job_id
             assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
             control.send(key, "retry")
-        await aeventually(lambda: control.client.exists(f"arq:result:{first.job_id}"), within=30)
+        await aeventually(lambda: control.client.exists(f"arq:result:{first.job_id}"), within=90)
         second = await enqueue_job(pool, app.work, key)
         assert control.started(key).id == second.job_id != first.job_id
         control.send(key)

@@ -122,7 +122,7 @@ def test_a_task_that_is_killed_frees_its_key(
     pid = control.started(key).pid
     if task == "work":
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: jobs.work.delay(key).id != first.id, within=30)
+    eventually(lambda: jobs.work.delay(key).id != first.id, within=90)
     assert control.started(key).id != first.id
     control.send(key)
 
@@ -133,7 +133,7 @@ def test_a_worker_that_is_killed_frees_its_keys(jobs: Any, control: JobControl, 
     assert control.started(key).id == first.id
     jobs.doomed.kill()
     assert jobs.work.delay(key).id == first.id
-    eventually(lambda: jobs.work.delay(key).id != first.id, within=30)
+    eventually(lambda: jobs.work.delay(key).id != first.id, within=90)
     assert control.started(key).id != first.id
     control.send(key)
 
@@ -181,16 +181,16 @@ def test_a_delivery_that_meets_its_own_run_comes_again_later(
     pid = control.started(key).pid
     tags = [str(uuid.uuid4()) for _ in range(3)]
     control.client.lpush("celery", *[with_tag(message, tag) for tag in tags])
-    eventually(lambda: not control.client.llen("celery"), within=30)
+    eventually(lambda: not control.client.llen("celery"), within=90)
     unacked = functools.partial(control.client.hgetall, "unacked")
-    eventually(lambda: not any(tag in unacked() for tag in tags), within=30)
+    eventually(lambda: not any(tag in unacked() for tag in tags), within=90)
     waiting = [each for each in unacked().values() if first.id in each]
     assert len(waiting) <= 2, "the one that runs, and one of the three"
     os.kill(pid, signal.SIGKILL)
     assert control.started(key).id == first.id
     control.send(key)
-    eventually(lambda: jobs.late.AsyncResult(first.id).state == "SUCCESS", within=30)
-    eventually(lambda: not any(first.id in each for each in unacked().values()), within=30)
+    eventually(lambda: jobs.late.AsyncResult(first.id).state == "SUCCESS", within=90)
+    eventually(lambda: not any(first.id in each for each in unacked().values()), within=90)
     assert control.runs(key) == [first.id] * 2
 
 
@@ -244,10 +244,10 @@ def test_a_revoked_task_gives_its_key_back(jobs: Any, control: JobControl, key: 
     first = jobs.work.apply_async((key,), countdown=1)
     assert jobs.work.delay(key).id == first.id
     first.revoke()
-    eventually(lambda: first.state == "REVOKED", within=30)
+    eventually(lambda: first.state == "REVOKED", within=90)
     eventually(lambda: not control.client.exists(f"unique:work:{key}"))
     expired = jobs.work.apply_async((key,), expires=-1)
-    eventually(lambda: expired.state == "REVOKED", within=30)
+    eventually(lambda: expired.state == "REVOKED", within=90)
     eventually(lambda: not control.client.exists(f"unique:work:{key}"))
     assert control.runs(key) == []
 

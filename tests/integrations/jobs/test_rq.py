@@ -71,7 +71,7 @@ def key() -> str:
 
 
 def ended(job: Job) -> Any:
-    eventually(lambda: job.get_status(refresh=True) in ("finished", "failed"), within=30)
+    eventually(lambda: job.get_status(refresh=True) in ("finished", "failed"), within=90)
     return job.return_value(refresh=True)
 
 
@@ -147,7 +147,7 @@ def test_a_job_that_is_killed_frees_its_key(
         jobs.doomed.kill()
     os.kill(pid, signal.SIGKILL)
     assert queue.enqueue(jobs.work, key).id == first.id
-    eventually(lambda: queue.enqueue(jobs.work, key).id != first.id, within=30)
+    eventually(lambda: queue.enqueue(jobs.work, key).id != first.id, within=90)
     assert control.started(key).id != first.id
     control.send(key)
 
@@ -207,7 +207,7 @@ def test_a_lost_result_of_a_job_blocks_nobody(
     first = queue.enqueue(jobs.work, key, result_ttl=0)
     control.started(key)
     control.send(key)
-    eventually(lambda: not Job.exists(first.id, queue.connection), within=30)
+    eventually(lambda: not Job.exists(first.id, queue.connection), within=90)
     second = queue.enqueue(jobs.work, key)
     assert control.started(key).id == second.id != first.id
     control.send(key)

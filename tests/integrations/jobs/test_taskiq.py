@@ -140,7 +140,7 @@ async def test_of_two_deliveries_by_taskiq_one_runs(
         control.client.xadd("default", message)
         assert await ended(await app.plain.kiq(key)) == key
         pending = functools.partial(control.client.xpending, "default", "default")
-        await aeventually(lambda: not pending()["pending"], within=30)
+        await aeventually(lambda: not pending()["pending"], within=90)
         assert control.runs(key) == [first.task_id]
 
 
@@ -156,7 +156,7 @@ async def test_a_task_of_a_killed_worker_runs_in_another(
         [(_, message)] = control.client.xrevrange("default", count=1)
         with running(broker, *WORKER):
             control.client.xadd("default", message)  # as the broker does, later
-            await aeventually(lambda: _is_taken(control, message), within=30)
+            await aeventually(lambda: _is_taken(control, message), within=90)
             assert control.started(key).id == first.task_id
             assert (await app.work.kiq(key)).task_id == first.task_id
             control.send(key)

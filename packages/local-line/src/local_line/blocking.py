@@ -161,7 +161,7 @@ class BlockingLine:
         return self.line.chat(source)
 
     def wait_for_messages(
-        self, number: int, *, source: Source | None = None, within: float = 10.0
+        self, number: int, *, source: Source | None = None, within: float = 30.0
     ) -> list[Json]:
         """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
         return self._run(self.line.wait_for_messages(number, source=source, within=within))

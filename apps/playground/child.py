@@ -102,8 +102,7 @@ class Child:
         try:
             await asyncio.wait_for(self._process.wait(), _END)
         except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+            await self.kill()
 
 
 # ---- in the child

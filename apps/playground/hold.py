@@ -128,9 +128,9 @@ class HoldPanel:
 
     async def kill(self, request: Request) -> Response:
         """Whoever holds this visitor's key dies with it, and is started again after a while."""
-        state = self._state_of(visitor_of(request))
-        name = state.holder()
-        if name is None:
+        state = self._states.get(visitor_of(request))
+        name = state and state.holder()
+        if state is None or name is None:
             raise HTTPException(409, "Nobody holds your key: let Ann or Ben hold it first.")
         person = self._people[name]
         remedy = Remedy(person.kill, partial(person.start, self._engine.target))

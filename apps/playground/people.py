@@ -87,7 +87,8 @@ class Person:
         try:
             await asyncio.wait_for(self._process.wait(), _END)
         except TimeoutError:
-            self._process.kill()
+            with suppress(ProcessLookupError):  # it has ended in this moment
+                self._process.kill()
         await self._end()
 
     async def _end(self) -> None:

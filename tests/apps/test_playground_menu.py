@@ -14,11 +14,13 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from apps.playground.engine import Engine
-from apps.playground.faults import Faults
+from apps.playground.faults import COOKIE, Faults
 from apps.playground.menu import MenuPanel
+from apps.playground.opening import Opening
 from dibs.testing import eventually
 
 from .playground_process import Playground, running
@@ -172,6 +174,48 @@ async def test_a_stopped_server_is_asked_once(
             panel = MenuPanel(Engine(), Faults(Engine()))
             await panel._delete("k")  # pyright: ignore[reportPrivateUsage]
     assert refused.value.status_code == 503 and asked == 1
+
+
+async def test_a_bff_that_dies_as_the_rush_ends_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signal is sent, the last guest is served, and only then the process is gone."""
+    is_killed, replaced = asyncio.Event(), list[int]()
+
+    class Dying:
+        pid = 42
+
+        async def kill(self) -> None:
+            is_killed.set()
+            await asyncio.Event().wait()  # it is never heard of again
+
+    class Services:
+        dibs = (Dying(),)
+
+        async def replace(self, number: int, engine: Engine) -> None:
+            replaced.append(number)
+
+    async def opened() -> Services:
+        return Services()
+
+    async def rush(*_: str) -> dict[str, Any]:
+        await is_killed.wait()
+        return {}
+
+    async def holder(key: str) -> int:
+        return 42
+
+    engine = Engine()
+    panel = MenuPanel(engine, Faults(engine))
+    monkeypatch.setattr(panel, "_opening", Opening("restaurant", opened), raising=False)
+    monkeypatch.setattr(panel, "_rush", rush)
+    monkeypatch.setattr(engine, "pid_holding", holder)
+    app = httpx.ASGITransport(Starlette(routes=panel.routes))
+    async with httpx.AsyncClient(
+        transport=app, base_url="http://playground", cookies={COOKIE: "0123abcd"}
+    ) as client:
+        answer = await client.post("/kill", json={"branch": BRANCH})
+    assert (answer.json(), replaced) == ({"killed": 1}, [0])
 
 
 # ------------------------------------------------------------------------------- in a browser

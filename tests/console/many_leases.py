@@ -132,14 +132,15 @@ def main() -> None:
         command = [sys.executable, "-m", __spec__.name, "--serve", server.url, str(port)]
         process = subprocess.Popen(command, cwd=ROOT)
         try:
-            eventually(lambda: _is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
+            eventually(lambda: is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
             measured(server, f"http://127.0.0.1:{port}")
         finally:
             process.terminate()
             process.wait(30)
 
 
-def _is_up(url: str) -> bool:
+def is_up(url: str) -> bool:
+    """Whether something answers there."""
     try:
         return timed(url)[1] > 0
     except OSError:

@@ -164,6 +164,8 @@ class Answer(NamedTuple):
     value: Any
     as_of: float
     """No change of the value that was complete before this (local) time was missed."""
+    kind: Literal["waited", "hit", "stale"] = "waited"
+    """The event of those who join: a load was waited for, or a value was there."""
 
 
 def answer_in(result: Any, key: bytes) -> Answer | None:

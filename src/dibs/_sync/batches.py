@@ -238,8 +238,9 @@ class Batches:
         elif is_served(reading, keys.options):
             is_fresh = reading.state == "fresh"
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
-            self._events.emit("hit" if is_fresh else "stale", keys.name)
-            results[keys.key] = Answer(reading.value, since)
+            kind = "hit" if is_fresh else "stale"
+            self._events.emit(kind, keys.name)
+            results[keys.key] = Answer(reading.value, since, kind)
 
     def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
@@ -264,7 +265,7 @@ class Batches:
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.request.keys.name)
-        return Answer(claim.reading.value, since)
+        return Answer(claim.reading.value, since, "stale")
 
     def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Results:
         """Our own load, not stored, for those whose server is out."""

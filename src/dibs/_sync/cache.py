@@ -296,7 +296,8 @@ class Cache:
         if answer is None or answer.as_of < came:
             return None
         if self._events.listeners:
-            self._events.emit("waited", keys.name, waited=monotonic() - came)
+            waited = None if answer.kind == "stale" else monotonic() - came
+            self._events.emit(answer.kind, keys.name, waited=waited)
         return answer
 
     def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> Answer:
@@ -324,7 +325,7 @@ class Cache:
                 self._memory.remember(keys.key, reading.left)
                 kind = "waited" if waited else "hit"
                 self._events.emit(kind, keys.name, waited=monotonic() - since)
-                return Answer(reading.value, asked)
+                return Answer(reading.value, asked, kind)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -369,7 +370,7 @@ class Cache:
     def _old(self, request: LoadRequest, reading: Reading, asked: float) -> Answer:
         self._events.emit("stale", request.keys.name)
         self._memory.remember(request.keys.key, reading.life)
-        return Answer(reading.value, asked)
+        return Answer(reading.value, asked, "stale")
 
     def _found(self, request: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""

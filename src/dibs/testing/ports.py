@@ -44,11 +44,18 @@ def kept_port(port: int) -> socket.socket | None:
         return None
     # With this option, which most servers set, another one could still bind it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-    kept = weakref.ref(sock)  # a forked child must not keep it when the server starts again
-    os.register_at_fork(after_in_child=lambda: _close(kept()))
+    _kept.add(sock)
     return sock
 
 
-def _close(sock: socket.socket | None) -> None:
-    if sock is not None:
+_kept: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_kept() -> None:
+    """In a forked child, which must not keep a port when its server starts again."""
+    for sock in list(_kept):
         sock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_kept)

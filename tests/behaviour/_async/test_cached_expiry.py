@@ -76,6 +76,38 @@ async def test_stale_is_served_while_one_refreshes(server: Server) -> None:
         assert "stale" in kinds(events)
 
 
+async def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> None:
+    """Also those who joined whoever read it: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=60)(loader.load)
+        await menu("a")
+        await sleep(0.4)
+        events.clear()
+        loader.busy = True
+        callers = [Beside(menu, "a") for _ in range(10)]
+        for caller in callers:
+            assert (await caller.result())["load"] == 1
+        loader.busy = False
+        assert kinds(events).count("stale") == 10
+        assert "waited" not in kinds(events)
+
+
+async def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Server) -> None:
+    """Also those who joined the first read of this process: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        callers = [Beside(menu, "a") for _ in range(10)]
+        for caller in callers:
+            await caller.result()
+        assert kinds(events) == ["hit"] * 10
+
+
 async def test_stale_is_served_while_loads_fail(server: Server) -> None:
     """stale-if-error: the loader fails, the old value is served on."""
     loader = Loader()

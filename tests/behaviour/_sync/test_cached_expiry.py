@@ -77,6 +77,38 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
         assert "stale" in kinds(events)
 
 
+def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> None:
+    """Also those who joined whoever read it: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=60)(loader.load)
+        menu("a")
+        sleep(0.4)
+        events.clear()
+        loader.busy = True
+        callers = [Beside(menu, "a") for _ in range(10)]
+        for caller in callers:
+            assert (caller.result())["load"] == 1
+        loader.busy = False
+        assert kinds(events).count("stale") == 10
+        assert "waited" not in kinds(events)
+
+
+def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Server) -> None:
+    """Also those who joined the first read of this process: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    with Dibs(valkey.url, budget=5) as dibs:
+        dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        callers = [Beside(menu, "a") for _ in range(10)]
+        for caller in callers:
+            caller.result()
+        assert kinds(events) == ["hit"] * 10
+
+
 def test_stale_is_served_while_loads_fail(server: Server) -> None:
     """stale-if-error: the loader fails, the old value is served on."""
     loader = Loader()

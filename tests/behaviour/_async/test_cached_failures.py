@@ -44,6 +44,23 @@ async def test_a_failure_may_be_remembered(server: Server) -> None:
         assert (await menu("a"))["load"] == 2
 
 
+async def test_a_remembered_failure_says_which_exception_it_was(valkey: Server) -> None:
+    """`failure` is the name of its type: later callers can tell "not found" from an outage."""
+    loader = Loader()
+    loader.error = KeyError("no such menu")
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl={KeyError: 30})(loader.load)
+        with pytest.raises(KeyError):
+            await menu("a")
+        with pytest.raises(Unavailable) as failed:
+            await menu("a")
+        assert (failed.value.failure, failed.value.cause) == ("KeyError", "load_failed")
+    async with AsyncDibs("redis://127.0.0.1:1", on_outage="closed") as out:
+        with pytest.raises(Unavailable) as outage:
+            await out.cached("menu:{name}", ttl=60)(loader.load)("a")
+        assert outage.value.failure is None
+
+
 async def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []

@@ -140,6 +140,62 @@ def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) 
             menus(["a"])
 
 
+@pytest.mark.parametrize("kind", [KeyError, LookupError, Exception])
+def test_a_missing_item_is_remembered_as_a_key_error(
+    valkey: Server, kind: type[Exception]
+) -> None:
+    """A reader of that item alone gets a plain Unavailable, of which KeyError is the failure."""
+    loader, batch = Loader(), BatchLoader()
+    batch.sold_out = {"b"}
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl={kind: 60})(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        for _ in range(2):
+            assert menus(["a", "b"]) == {"a": "a1"}
+        assert batch.calls == [["a", "b"]]
+        with pytest.raises(Unavailable) as failed:
+            menu("b")
+        assert type(failed.value) is Unavailable
+        assert (failed.value.failure, loader.loads) == ("KeyError", 0)
+
+
+def test_who_joins_a_load_of_many_that_returns_nothing_gets_a_plain_error(
+    valkey: Server,
+) -> None:
+    """Unavailable, as for a failure that is remembered (which a late thread meets)."""
+    loader, batch = Loader(), BatchLoader()
+    batch.sold_out, batch.is_busy = {"b"}, True
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        many = Background(menus, ["a", "b"])
+        eventually(lambda: batch.calls == [["a", "b"]])
+        one = Background(menu, "b")
+        sleep(0.1)
+        batch.is_busy = False
+        assert many.result() == {"a": "a1"}
+        with pytest.raises(Unavailable) as failed:
+            one.result()
+        assert type(failed.value) is Unavailable
+        assert (failed.value.failure, loader.loads) == ("KeyError", 0)
+
+
+def test_a_loader_that_meets_a_missing_item_has_failed(valkey: Server) -> None:
+    """The loader of many asks for another value, of which there is none: an error, no gap."""
+    batch = BatchLoader()
+    batch.sold_out = {"b"}
+    with Dibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+
+        def dishes(names: list[str]) -> dict[str, str]:
+            return {name: str(menu(name)) for name in names}
+
+        assert menus(["b"]) == {}
+        with pytest.raises(Unavailable):
+            dibs.cached_many("dish:{name}", ttl=60)(dishes)(["b"])
+
+
 def test_what_cannot_be_kept_does_not_affect_other_keys(valkey: Server) -> None:
     """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
 

@@ -193,6 +193,8 @@ def a_busy_hour(counted: Counted) -> None:
     counted.hear("replayed", times=3)
     counted.hear("mismatch")
     counted.hear("claimed", guarded=False)
+    counted.hear("outage", cause="silent")
+    counted.hear("outage", times=4, cause="silent", guarded=True)
     counted.hear("completed", times=60, held=0.5, guarded=True)
     counted.hear("released", times=16, held=2.0, guarded=True)
     counted.hear("late", times=2, held=9.0, guarded=True)
@@ -213,6 +215,7 @@ EXPECTED = {
     "share of duplicates": {"order:{id}": 15 / 100},
     "hit rate of a cache": {"order:{id}": 8 / 10},
     "unguarded calls per second": {"order:{id}": 1 / 300},
+    "calls refused in outages, within an hour": {"order:{id}": 4},
 }
 
 

@@ -143,6 +143,12 @@ class Metrics:
             ["name"],
             registry=None,
         )
+        self.refused = Counter(
+            f"{prefix}_refused",
+            "Calls refused while Redis was unavailable.",
+            ["name"],
+            registry=None,
+        )
         self.outage = Gauge(
             f"{prefix}_outage",
             "1 while Redis is unavailable.",

@@ -208,10 +208,13 @@ class PrometheusListener:
         kind, name, guarded = key
         if kind == "outage":
             series.then, series.most_pending = self._begin_outage, 1
+            if guarded:
+                series.add.append(self._metrics.refused.labels(name).inc)
         elif kind in _ANSWERED or (guarded and kind in _ANSWERED_IF_GUARDED):
             series.then = self._end_outage
         if kind in _GRANTED:
             unguarded = self._metrics.unguarded.labels(name)
+            self._metrics.refused.labels(name)  # begins at 0, so that the first one is an increase
             if guarded is False:
                 series.add.append(unguarded.inc)
 

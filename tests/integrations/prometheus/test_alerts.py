@@ -193,6 +193,8 @@ def a_busy_hour(counted: Counted) -> None:
     counted.emit("replayed", times=3)
     counted.emit("mismatch")
     counted.emit("claimed", guarded=False)
+    counted.emit("outage", cause="silent")
+    counted.emit("outage", times=4, cause="silent", guarded=True)
     counted.emit("completed", times=60, held=0.5, guarded=True)
     counted.emit("released", times=16, held=2.0, guarded=True)
     counted.emit("late", times=2, held=9.0, guarded=True)
@@ -213,6 +215,7 @@ EXPECTED = {
     "share of duplicates": {"order:{id}": 15 / 100},
     "hit rate of a cache": {"order:{id}": 8 / 10},
     "unguarded calls per second": {"order:{id}": 1 / 300},
+    "calls refused in outages, within an hour": {"order:{id}": 4},
 }
 
 

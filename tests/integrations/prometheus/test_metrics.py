@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 import dibs.claims
-from dibs import AsyncDibs, Busy, Dibs, Duplicate, Event, Mismatch, UsageError
+from dibs import AsyncDibs, Busy, Dibs, Duplicate, Event, Mismatch, Unavailable, UsageError
 from dibs.events import Kind
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Server, eventually
@@ -215,6 +215,26 @@ def test_an_outage_and_its_end(own_server: Server, counted: Counted) -> None:
     assert counted.get("dibs_claims_set_total", name="order:*", outcome="ok") == 1
     assert ended(counted, "ok", "order:*") == 1  # of the other one there was nothing to delete
     assert counted.get("dibs_hold_seconds_count", name="report:*") == 0
+
+
+def test_what_is_refused_in_an_outage_is_counted_by_name(
+    own_server: Server, counted: Counted
+) -> None:
+    """As `dibs_refused_total`: whoever got Unavailable, not a claim whose end was not delivered."""
+    with Dibs(own_server.url, listeners=[counted.listener], on_outage="closed") as ours:
+        with ours.claim("order:1", window=9):
+            assert counted.get("dibs_refused_total", name="order:*") == 0
+            own_server.kill()
+        for key in ("order:1", "order:2"):
+            with pytest.raises(Unavailable), ours.claim(key, window=9):
+                pass
+        with pytest.raises(Unavailable), ours.hold("report:1", ttl=9):
+            pass
+        with ours.hold("report:1", ttl=9, on_outage="open"):
+            pass
+    assert counted.get("dibs_refused_total", name="order:*") == 2
+    assert counted.get("dibs_refused_total", name="report:*") == 1
+    assert counted.get("dibs_unguarded_total", name="report:*") == 1
 
 
 def test_a_server_that_cannot_serve_is_no_outage_for_ever(

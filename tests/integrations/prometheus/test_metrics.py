@@ -64,11 +64,11 @@ def test_leases_on_a_real_server(valkey: Server, counted: Counted) -> None:
 
 def test_the_first_hold_of_a_name_is_an_increase(counted: Counted) -> None:
     """Its series begin at 0 when it is acquired: what Prometheus sees first is no increase."""
-    counted.hear("acquired", "export:*", guarded=True)
-    counted.hear("claimed", "payment:*", guarded=True)
+    counted.emit("acquired", "export:*", guarded=True)
+    counted.emit("claimed", "payment:*", guarded=True)
     for name in ("export:*", "payment:*"):
         assert counted.get("dibs_hold_seconds_count", name=name) == 0
-    counted.hear("elected", "indexer", guarded=True)
+    counted.emit("elected", "indexer", guarded=True)
     assert counted.get("dibs_hold_seconds_count", name="indexer") is None
 
 

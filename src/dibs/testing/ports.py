@@ -29,7 +29,7 @@ class _Choice:
 
 
 def _range(worker: str) -> tuple[int, int]:
-    """The first port, and how many there are: for a *worker* of pytest-xdist ("gw3"), or for all."""
+    """The first port, and how many there are: for a *worker* of pytest-xdist, or for all."""
     number = worker.removeprefix("gw")
     if not number.isdecimal():
         return _FIRST, _PART * _PARTS

@@ -29,7 +29,7 @@ class _Choice:
 
 
 def _range(worker: str) -> tuple[int, int]:
-    """The first port, and how many there are, for a *worker* of pytest-xdist ("gw3") or for all."""
+    """The first port, and how many there are: for a *worker* of pytest-xdist, or for all."""
     number = worker.removeprefix("gw")
     if not number.isdecimal():
         return _FIRST, _PART * _PARTS
@@ -75,18 +75,11 @@ def kept_port(port: int) -> socket.socket | None:
         return None
     # With this option, which most servers set, another one could still bind it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-    _kept.add(sock)
+    kept = weakref.ref(sock)  # a forked child must not keep it when the server starts again
+    os.register_at_fork(after_in_child=lambda: _close(kept()))
     return sock
 
 
-_kept: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def _close_kept() -> None:
-    """In a forked child, which must not keep a port when its server starts again."""
-    for sock in list(_kept):
+def _close(sock: socket.socket | None) -> None:
+    if sock is not None:
         sock.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_kept)

@@ -268,7 +268,7 @@ class AsyncLeases:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
         kind = ended if given else "late"
-        if self.events.hears[kind]:
+        if self.events.wants[kind]:
             self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 

@@ -17,6 +17,8 @@ client, for a client that must know the size of its pool.
 ``many(load)``                        the same for a list of names, which returns a dict;
                                       ``load(names)`` gets those that are missing (likewise)
 ``app``                               an ASGI application with the guard around it
+``run``                               runs a coroutine in the event loop that it is for, if that
+                                      is not asyncio's own; of the class
 ====================================  ====================================================
 
 ``pair_on`` is called in the thread that will use it. Systems without ``take`` cannot wait: the
@@ -96,12 +98,13 @@ def with_before(*systems: System) -> tuple[System, ...]:
     return tuple(each for pair in both for each in pair)
 
 
-FLOOR, LOCK, PRL, GLIDE, DIBS = (
+FLOOR, LOCK, PRL, GLIDE, DIBS, UVLOOP = (
     "raw floor",
     "redis-py Lock",
     "python-redis-lock",
     "valkey-glide",
     "dibs",
+    "dibs, uvloop",
 )
 
 LEASES = with_before(
@@ -114,6 +117,7 @@ LEASES = with_before(
     System(LOCK, TASKS, "redis_py", "redis", "redis"),
     System(GLIDE, TASKS, "glide_tasks", "glide", "valkey-glide"),
     System(DIBS, TASKS, "ours", "dibs", "dibs"),
+    System(UVLOOP, TASKS, "ours", "uvloop", "uvloop", "Uvloop"),
 )
 """Who can take a lease, in the order of the tables."""
 

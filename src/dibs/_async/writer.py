@@ -12,10 +12,10 @@ from .._core.cache import (
     CacheKeys,
     Claimed,
     jittered,
-    read_standing,
-    standing_request,
+    read_validity,
     store_request,
     unlock_request,
+    validity_request,
 )
 from .._core.causes import cause_for
 from .._core.codec import FAILURE, frame, packed
@@ -129,11 +129,11 @@ class AsyncWriter:
     def _answer(self, result: "Result", reply: Any, asked: float, since: float) -> Outcome:
         """What readers get. Not stored: it may be older than what was deleted."""
         keys, token = result.keys, result.claim.token
-        stood = result.stood(reply)
+        was_valid = result.was_valid(reply)
         if result.fresh is None and not isinstance(reply, Exception):
             self.unlock(keys, token, _rest(result.claim))
-            return Answer(result.value, asked if stood else since)
-        if stood and result.fresh is not None:
+            return Answer(result.value, asked if was_valid else since)
+        if was_valid and result.fresh is not None:
             self._memory.remember(keys.key, result.fresh)
             return Answer(result.value, asked)
         self.unlock(keys, token)  # where only the lock was lost, our mark still stands
@@ -214,14 +214,14 @@ class Result(NamedTuple):
         """Store it; or, where it is not to be stored, find out whether it could be."""
         keys, token = self.keys, self.claim.token
         if self.fresh is None:
-            return standing_request(keys)
+            return validity_request(keys)
         codec = keys.options.codec
         data = frame(codec.name, codec.fingerprint, made_at, took, self.payload, self.versions)
         return store_request(keys, token, data, self.fresh + keys.options.stale)
 
-    def stood(self, reply: Any) -> bool:
+    def was_valid(self, reply: Any) -> bool:
         """True: nobody deleted the value, or took the lock, during the load."""
-        return reply == 1 if self.fresh is not None else read_standing(reply, self.claim.token)
+        return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.token)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
         """True: none of its tags was invalidated during the load."""

@@ -309,12 +309,12 @@ def read_follow(answer: Tracked) -> Watching | None:
     return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
 
 
-def standing_request(keys: CacheKeys) -> Request:
+def validity_request(keys: CacheKeys) -> Request:
     """Whether a load may still be stored."""
     return Request(pack("EXISTS", keys.key) + pack("GET", keys.lock), 2, keys.key)
 
 
-def read_standing(replies: list[Reply], token: bytes) -> bool:
+def read_validity(replies: list[Reply], token: bytes) -> bool:
     """True: nobody has deleted the value, or taken the lock, of the load with this token."""
     return replies == [1, token]
 

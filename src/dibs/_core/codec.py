@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
-from .converters import ANYTHING, JsonValue, Misfit
+from .converters import ANYTHING, JsonValue
 from .shapes import shape_of
 
 MAGIC = b"dibs1"
@@ -111,7 +111,7 @@ class JsonCodec:
         try:
             plain = self._to_plain(value)
             return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
-        except (UsageError, Misfit, TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:
@@ -159,7 +159,7 @@ class FastJsonCodec(JsonCodec):
             plain = self._to_plain(value)
             _check_json(plain)
             return self._dumps(plain)
-        except (UsageError, Misfit, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:

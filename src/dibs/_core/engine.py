@@ -59,7 +59,7 @@ OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
 """What is assumed of a server that does not say: scripts for everything."""
 
 
-def weakest(engines: list[Engine]) -> Engine:
+def common_engine(engines: list[Engine]) -> Engine:
     """What all of them can do: a cluster in the middle of an upgrade."""
     first = engines[0].compare_delete
     same = all(engine.compare_delete == first for engine in engines)
@@ -148,7 +148,7 @@ class ScriptMemory:
         self._misses: dict[bytes, tuple[int, float, float]] = {}
         """How often within a time, since when, and when last."""
 
-    def whole(self, engine: Engine | None, now: float) -> bool:
+    def send_whole(self, engine: Engine | None, now: float) -> bool:
         """True: send scripts whole from the start."""
         return now < self.whole_until or (engine is not None and engine.whole_scripts)
 

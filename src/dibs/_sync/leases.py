@@ -169,7 +169,7 @@ class Leases:
             must_allow(engine, "renew")
         if options.fence_prefix is not None:
             must_allow(engine, "fence")
-        return self.store.understood(request, now)
+        return self.store.prepared(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
         """The store is out: a lease that keeps nobody out. Unavailable: the policy says so."""

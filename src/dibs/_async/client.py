@@ -49,7 +49,7 @@ from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
 from .spans import traced_claiming, traced_hold
-from .store import AsyncStore
+from .store import CLOSED, AsyncStore
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
@@ -350,6 +350,8 @@ class AsyncDibs(AsyncCaching):
         await self._store.leave()
 
     async def __aenter__(self) -> "AsyncDibs":
+        if self._store.is_closed:
+            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
         return self
 
     async def __aexit__(self, *_: object) -> None:

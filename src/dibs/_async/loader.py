@@ -288,7 +288,7 @@ class AsyncLoader:
         since = monotonic()
         value = await self.call(request.keys, Cause(cause).code, request.load)
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
-        return Answer(packed(request.options.codec, value)[1], math.inf)
+        return Answer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
     async def load_unstored(self, request: LoadRequest) -> Answer:
         """Our own load, not stored, while somebody else's takes too long.

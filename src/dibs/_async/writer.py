@@ -91,7 +91,8 @@ class AsyncWriter:
             return value
         try:
             # What the store gives to others, also to the first. What cannot be read is not stored.
-            payload, value = packed(claim.request.options.codec, value)
+            keys = claim.request.keys
+            payload, value = packed(keys.options.codec, value, keys.name)
         except BaseException as error:
             self.unlock(claim.request.keys, claim.token)
             if isinstance(error, Exception):

@@ -227,15 +227,18 @@ class Compressed:
         return self._inner.decode(zlib.decompress(data))
 
 
-def packed(codec: Codec, value: Any) -> tuple[bytes, Any]:
-    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept."""
+def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
+    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept.
+
+    *name*: what the error calls the key.
+    """
     try:
         data = codec.encode(value)
         return data, codec.decode(data)
-    except UsageError:
-        raise
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot encode this value ({type(error).__name__})"
+        said = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
 
 

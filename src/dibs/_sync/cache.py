@@ -139,7 +139,7 @@ class Cache:
     def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
         options = keys.options
-        payload, _ = packed(options.codec, value)
+        payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
         fresh = jittered(options, random.random())
         try:

@@ -50,7 +50,7 @@ from .peek import peek
 from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .spans import traced_claiming, traced_hold
-from .store import Store
+from .store import CLOSED, Store
 
 if TYPE_CHECKING:
     from .inspector import Inspector
@@ -351,6 +351,8 @@ class Dibs(Caching):
         self._store.leave()
 
     def __enter__(self) -> "Dibs":
+        if self._store.is_closed:
+            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -289,7 +289,7 @@ class Loader:
         since = monotonic()
         value = self.call(request.keys, Cause(cause).code, request.load)
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
-        return Answer(packed(request.options.codec, value)[1], math.inf)
+        return Answer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
     def load_unstored(self, request: LoadRequest) -> Answer:
         """Our own load, not stored, while somebody else's takes too long.

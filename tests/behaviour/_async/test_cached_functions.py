@@ -50,6 +50,11 @@ async def test_mistakes_are_told_when_decorating_with_cached() -> None:
                 dibs.cached("menu:{name}", **options)  # type: ignore[arg-type]
         with pytest.raises(UsageError):
             dibs.cached("menu:{nobody}", ttl=60)(Loader().load)
+        for verb in (dibs.cached, dibs.cached_many):
+            with pytest.raises(UsageError, match="the key template is the first argument"):
+                verb(ttl=60, key="menu:{name}")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="unexpected keyword argument 'expire'"):
+            dibs.cached("menu:{name}", ttl=60, expire=3)  # type: ignore[call-arg]
 
 
 async def test_class_and_static_methods_can_be_cached(valkey: Server) -> None:

@@ -158,6 +158,22 @@ async def test_a_missing_item_is_remembered_as_a_key_error(
         assert (failed.value.failure, loader.loads) == ("KeyError", 0)
 
 
+async def test_a_failure_of_one_item_is_the_error_of_the_call(valkey: Server) -> None:
+    """A result without it would say that it does not exist; the others are stored."""
+    loader, batch = Loader(), BatchLoader()
+    loader.error = RuntimeError("closed")
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        with pytest.raises(RuntimeError):
+            await menu("b")
+        with pytest.raises(Unavailable) as failed:
+            await menus(["a", "b", "c"])
+        assert failed.value.failure == "RuntimeError"
+        assert await menus(["a", "c"]) == {"a": "a1", "c": "c1"}
+        assert batch.calls == [["a", "c"]]
+
+
 async def test_who_joins_a_load_of_many_that_returns_nothing_gets_a_plain_error(
     valkey: Server,
 ) -> None:

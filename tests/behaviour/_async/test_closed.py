@@ -104,6 +104,16 @@ async def test_a_closed_dibs_says_so(server: Server) -> None:
             pytest.fail("held on a closed dibs")
 
 
+async def test_a_closed_dibs_cannot_be_entered_again(valkey: Server) -> None:
+    """At once, not at the first call inside: whoever was left behind must not go on in it."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+    async with dibs:
+        assert await dibs.try_hold("user:1", ttl=5) is not None
+    with pytest.raises(UsageError, match="cannot be opened again"):
+        async with dibs:
+            pytest.fail("entered")
+
+
 async def test_closing_answers_everybody(valkey: Server) -> None:
     """Closed while others wait or work: none of them hangs, none gets a raw exception."""
     async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60):

@@ -172,7 +172,10 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
 
 @pytest.mark.parametrize(
     ("default", "own", "result"),
-    [("open", "closed", "proceed unguarded"), ("closed", "open", "get Unavailable")],
+    [
+        ("open", "closed", "proceed unguarded and cached functions are called directly"),
+        ("closed", "open", "get Unavailable"),
+    ],
 )
 def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
     default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture

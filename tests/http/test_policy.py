@@ -166,7 +166,7 @@ def test_every_integration_exports_the_policy(name: str) -> None:
 
 def test_a_request_without_a_key_waits_only_for_a_response_that_it_may_get() -> None:
     """Where both kinds are guarded, a double click is refused at once and a retry waits."""
-    both: Any = dict(window=86400, after="replay", key="optional", wait=5)
+    both: Any = {"window": 86400, "after": "replay", "key": "optional", "wait": 5}
     for keyless, is_known, wait in (
         ("hold", True, 0), ("release", True, 0), ("replay", True, 5), (None, True, 5),
         ("hold", False, 0), ("replay", False, 0),

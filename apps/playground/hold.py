@@ -28,7 +28,7 @@ from .key_state import PEOPLE, KeyState, Message, Visit
 from .people import Person
 
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at a key of which nothing is heard."""
+"""Seconds between two looks at a key about which no event comes."""
 
 
 class HoldPanel:
@@ -128,9 +128,9 @@ class HoldPanel:
 
     async def kill(self, request: Request) -> Response:
         """Whoever holds this visitor's key dies with it, and is started again after a while."""
-        state = self._state_of(visitor_of(request))
-        name = state.holder()
-        if name is None:
+        state = self._states.get(visitor_of(request))
+        name = state and state.holder()
+        if state is None or name is None:
             raise HTTPException(409, "Nobody holds your key: let Ann or Ben hold it first.")
         person = self._people[name]
         remedy = Remedy(person.kill, partial(person.start, self._engine.target))

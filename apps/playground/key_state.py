@@ -110,7 +110,7 @@ class KeyState:
 
     def __init__(self, visitor: str) -> None:
         self.visitor = visitor
-        self.key = f"playground:{visitor}:door"
+        self.key = f"playground:{visitor}:lease"
         self.visits: dict[str, Visit] = {}
         self.last: str | None = None
         """Who asked last."""
@@ -130,7 +130,7 @@ class KeyState:
 
     async def settled(self) -> None:
         """Whoever let go in these milliseconds has said so."""
-        for visit in self.visits.values():
+        for visit in list(self.visits.values()):  # somebody may ask meanwhile
             if visit.is_in and visit.freed is None:
                 others = [each.ended.wait() for each in self.visits.values() if each is not visit]
                 with suppress(TimeoutError):

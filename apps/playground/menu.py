@@ -127,28 +127,28 @@ class MenuPanel:
         visitor, asked_for = visitor_of(request), await _read_request(request)
         with self._alone():
             async with self._faults.during("kill", "the BFF that loads the menu", visitor):
-                services = await self._opening.result()
-                killing = asyncio.create_task(self._kill_leader(services, asked_for["branch"]))
+                services, killed = await self._opening.result(), list[int]()
+                work = self._kill_leader(services, asked_for["branch"], killed)
+                killing = asyncio.create_task(work)
                 try:
                     report = await self._rush("dibs", asked_for["branch"])
                 finally:
                     killing.cancel()
                     await asyncio.wait([killing])
-                killed = None if killing.cancelled() else killing.result()
-                if killed is not None:
-                    await self._replace(services, killed)
-        return JSONResponse(report | {"killed": None if killed is None else killed + 1})
+                    for number in killed:
+                        await self._replace(services, number)
+        return JSONResponse(report | {"killed": killed[0] + 1 if killed else None})
 
-    async def _kill_leader(self, services: MenuServices, branch_id: str) -> int:
-        """Which of the BFFs had the lock of the load, and is dead now."""
+    async def _kill_leader(self, services: MenuServices, branch_id: str, killed: list[int]) -> None:
+        """Kills the BFF that has the lock of the load; its number is in *killed* from then on."""
         pids = [child.pid for child in services.dibs]
         while True:
             with suppress(Unavailable):
                 pid = await self._engine.pid_holding(_LOCK.format(branch_id))
                 if pid in pids:
                     await asyncio.sleep(_UNDER_WAY)
-                    await services.dibs[pids.index(pid)].kill()
-                    return pids.index(pid)
+                    killed.append(pids.index(pid))  # before the wait: who cancels it must know
+                    return await services.dibs[killed[0]].kill()
             await asyncio.sleep(_LOOK)
 
     async def _replace(self, services: MenuServices, number: int) -> None:

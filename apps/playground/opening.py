@@ -28,7 +28,8 @@ class Opening(Generic[T]):
         try:
             return task.result()
         except OSError as error:
-            self._task = None  # the next visitor may have more luck
+            if self._task is task:  # else somebody has tried again already
+                self._task = None  # the next visitor may have more luck
             raise HTTPException(503, f"The {self._what} stays closed: {error}.") from None
 
     async def stop(self) -> None:

@@ -172,7 +172,13 @@ class OrdersPanel:
             for (key, way), ms, size in found
             if ms > 0
         ][:_MOST_KEYS]
-        self._kept[visitor] = {each["key"]: each["way"] for each in keys}
+        shown = {each["key"] for each in keys}
+        # Those of an order that was placed meanwhile were not asked for, and stay.
+        self._kept[visitor] = {
+            key: how
+            for key, how in self._kept.get(visitor, {}).items()
+            if key in shown or key not in kept
+        }
         return keys
 
     def _server(self) -> "redis.asyncio.Redis":

@@ -16,6 +16,7 @@ from apps.playground import hold
 from apps.playground.engine import Engine
 from apps.playground.faults import COOKIE, Faults
 from apps.playground.hold import HoldPanel
+from apps.playground.key_state import KeyState
 from apps.playground.people import Person
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -74,3 +75,31 @@ def test_a_page_that_opens_when_the_last_lease_ends_sees_the_next(
 
     monkeypatch.setattr(hold, "Stream", kept)
     asyncio.run(watch())
+
+
+async def test_who_asks_while_the_answer_to_another_is_made_disturbs_nobody() -> None:
+    """Ann has the key, and it is looked whether somebody let go for her; then Ben comes."""
+    state = KeyState(VISITOR)
+    assert state.enter("ann", ttl=5, wait=5) is not None
+    state.update("ann", {"is": "in", "answered_at": 0.0, "ends_at": 5.0, "guarded": True})
+    settling = asyncio.create_task(state.settled())
+    await asyncio.sleep(0)  # it waits for nobody, and goes on in the next step of the loop
+    assert not settling.done() and state.enter("ben", ttl=5, wait=0) is not None
+    await settling
+
+
+def test_who_may_kill_nobody_is_not_remembered() -> None:
+    """409 without a lease of theirs; a visitor who never comes back leaves nothing behind."""
+
+    async def ask() -> tuple[int, int]:
+        async with Engine() as engine, HoldPanel(engine, Faults(engine)) as panel:
+            routes = [Mount("/hold", routes=panel.routes)]
+            app, cookies = httpx.ASGITransport(Starlette(routes=routes)), {COOKIE: VISITOR}
+            async with httpx.AsyncClient(
+                transport=app, base_url="http://playground", cookies=cookies
+            ) as client:
+                answer = await client.post("/hold/kill")
+            states = panel._states  # pyright: ignore[reportPrivateUsage]
+            return answer.status_code, len(states)
+
+    assert asyncio.run(ask()) == (409, 0)

@@ -7,18 +7,19 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from apps.playground.engine import Engine
-from apps.playground.faults import Faults
+from apps.playground.faults import COOKIE, Faults
 from apps.playground.menu import MenuPanel
+from apps.playground.opening import Opening
 from dibs.testing import eventually
 
 from .playground_process import Playground, running
@@ -114,10 +115,9 @@ def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) ->
     assert visitor.post("/faults/stop").status_code == 202
     during = visitor.get("/menu/active", params={"branch": BRANCH})
     assert during.status_code == 200 and during.json()["how"] == "bypass"
-    time.sleep(6)
     eventually(
         lambda: visitor.get("/menu/active", params={"branch": BRANCH}).json()["how"] == "hit",
-        within=10,
+        within=90,
     )
 
 
@@ -131,10 +131,10 @@ def test_the_restaurant_leaves_nothing_behind(number: signal.Signals) -> None:
         assert not children(playground)
         visitor.timeout = httpx.Timeout(60)
         assert visitor.get("/menu/branches").status_code == 200
-        pids = eventually(lambda: len(found := children(playground)) == 5 and found, within=30)
+        pids = eventually(lambda: len(found := children(playground)) == 5 and found, within=90)
         code, said, took = playground.end(number)
         if number is not signal.SIGKILL:
-            assert (code, said) == (0, "") and took < 8
+            assert (code, said) == (0, "") and took < 30
             assert not alive(pids) and not playground.servers()
             assert not os.listdir(playground.folder)
         eventually(lambda: not alive(pids) and not playground.servers())
@@ -148,7 +148,7 @@ def test_it_ends_while_the_restaurant_opens() -> None:
         eventually(lambda: children(playground))
         pids = children(playground)
         code, said, took = playground.end(signal.SIGINT)
-        assert (code, said) == (0, "") and took < 8
+        assert (code, said) == (0, "") and took < 30
         eventually(lambda: not alive(pids) and not playground.servers())
         assert not os.listdir(playground.folder)
 
@@ -172,6 +172,48 @@ async def test_a_stopped_server_is_asked_once(
             panel = MenuPanel(Engine(), Faults(Engine()))
             await panel._delete("k")  # pyright: ignore[reportPrivateUsage]
     assert refused.value.status_code == 503 and asked == 1
+
+
+async def test_a_bff_that_dies_as_the_rush_ends_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signal is sent, the last guest is served, and only then the process is gone."""
+    is_killed, replaced = asyncio.Event(), list[int]()
+
+    class Dying:
+        pid = 42
+
+        async def kill(self) -> None:
+            is_killed.set()
+            await asyncio.Event().wait()  # it is never heard of again
+
+    class Services:
+        dibs = (Dying(),)
+
+        async def replace(self, number: int, engine: Engine) -> None:
+            replaced.append(number)
+
+    async def opened() -> Services:
+        return Services()
+
+    async def rush(*_: str) -> dict[str, Any]:
+        await is_killed.wait()
+        return {}
+
+    async def holder(key: str) -> int:
+        return 42
+
+    engine = Engine()
+    panel = MenuPanel(engine, Faults(engine))
+    monkeypatch.setattr(panel, "_opening", Opening("restaurant", opened), raising=False)
+    monkeypatch.setattr(panel, "_rush", rush)
+    monkeypatch.setattr(engine, "pid_holding", holder)
+    app = httpx.ASGITransport(Starlette(routes=panel.routes))
+    async with httpx.AsyncClient(
+        transport=app, base_url="http://playground", cookies={COOKIE: "0123abcd"}
+    ) as client:
+        answer = await client.post("/kill", json={"branch": BRANCH})
+    assert (answer.json(), replaced) == ({"killed": 1}, [0])
 
 
 # ------------------------------------------------------------------------------- in a browser

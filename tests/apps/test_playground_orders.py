@@ -11,10 +11,14 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+import redis.asyncio
 from starlette.requests import ClientDisconnect
 
+from apps.playground.engine import Engine, plain_client
+from apps.playground.faults import Faults
 from apps.playground.hold import Stream
 from apps.playground.listener import adopt, listen
+from apps.playground.orders import OrdersPanel
 from dibs.testing import eventually
 
 from .playground_process import Playground, running
@@ -45,6 +49,31 @@ def order(visitor: httpx.Client, way: str, items: Json = SLIP) -> Json:
 def happened(report: Json) -> dict[str, int]:
     assert {event["name"] for event in report["events"]} == {"POST /orders"}
     return {event["kind"]: event["count"] for event in report["events"]}
+
+
+# ------------------------------------------------------------------------------- its keys
+
+
+async def test_a_look_does_not_forget_the_keys_of_an_order_that_is_placed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server is asked for the keys that are known; the answer comes when there is another."""
+    me, kept = "0123abcd", {"orders:once:over": "double"}
+    async with Engine() as engine, OrdersPanel(engine, Faults(engine)) as panel:
+        panel._kept = {me: dict(kept)}
+        execute = redis.asyncio.client.Pipeline.execute
+
+        async def order_meanwhile(self: Any, *args: Any, **kwargs: Any) -> Any:
+            panel._kept[me] = {"orders:once:new": "retry"} | panel._kept[me]
+            return await execute(self, *args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(redis.asyncio.client.Pipeline, "execute", order_meanwhile)
+            assert await panel._keys(me) == []
+        async with plain_client(engine.socket()) as server:
+            await server.set("orders:once:new", "1", px=60_000)
+        shown = await panel._keys(me)
+    assert shown is not None and [each["key"] for each in shown] == ["orders:once:new"]
 
 
 # ------------------------------------------------------------------------------- the shop
@@ -145,7 +174,7 @@ def test_a_killed_page_leaves_nothing_behind() -> None:
         pids = children(playground)
         assert len(pids) == 1 and "orders.db" in {path.name for path in files()}
         playground.process.kill()
-        eventually(lambda: not alive(pids) and not playground.servers() and not files(), within=20)
+        eventually(lambda: not alive(pids) and not playground.servers() and not files(), within=90)
 
 
 # ------------------------------------------------------------------------------- the line

@@ -1,6 +1,7 @@
 """TLS: what is wrong with a certificate, a name or a port is found, and the fix works."""
 
 import datetime
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import trustme
 from dibs.testing import Certificates, FaultProxy, Server, eventually
 
 from .examining import examine
+from .test_connecting import answering
 
 StartServer = Callable[..., Server]
 
@@ -76,6 +78,21 @@ def test_tls_to_a_plain_port_and_the_reverse_are_found(start_server: StartServer
     assert "tls-required" not in examine(f"{without}?{query}")
 
 
+def test_a_web_server_is_not_taken_for_a_redis_that_wants_tls(tmp_path: Path) -> None:
+    """The port of an HTTPS server answers plain text with HTTP: `rediss://` is no fix."""
+    context = Certificates(tmp_path).server_context()
+
+    def serve(client: socket.socket) -> None:
+        if client.recv(1, socket.MSG_PEEK) == b"\x16":
+            context.wrap_socket(client, server_side=True).close()
+        else:
+            client.recv(1000)
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+    with answering(serve) as url:
+        assert set(examine(url)) == {"not-redis"}
+
+
 def test_a_missing_client_certificate_is_found(start_server: StartServer) -> None:
     """The server asks for one; with that in the URL, as the fix says, it is healthy."""
     server = start_server("redis7", tls="mutual")
@@ -134,6 +151,6 @@ def test_a_cluster_over_tls_is_led_to_a_cluster_over_tls(start_server: StartServ
     assert "redis+cluster://…?ssl=true&ssl_ca_certs=" in examine(right)["tls-ca"].fix
     assert f"Use {right}," in examine(server.tls_url)["cluster-target"].fix
     assert f"Use {right}," in examine(server.tls_url.replace("?", "/1?"))["cluster-database"].fix
-    eventually(lambda: "cluster-state" not in examine(f"{right}&{query}"), within=20)
+    eventually(lambda: "cluster-state" not in examine(f"{right}&{query}"), within=90)
     plain = examine(f"redis+cluster://127.0.0.1:{server.port}?ssl=true")["tls-plain"]
     assert "redis+cluster://… without ssl=true" in plain.fix

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, Event
-from dibs.testing import Child, FaultProxy, Server, eventually
+from dibs._transport.async_connection import AsyncConnection
+from dibs._transport.handshake import open_async
+from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 from tests.topologies import open_slot, slot_of, start_cluster
 
 Start = Callable[..., Server]
@@ -236,9 +238,9 @@ def test_two_hundred_cold_keys_are_loaded_and_stored_by_threads(valkey: Server) 
 
 
 def store_large_value(server: Server) -> None:
-    with Dibs(server.url, budget=10) as dibs:
+    with Dibs(server.url, budget=60) as dibs:
 
-        @dibs.cached("report:{number}", ttl=60)
+        @dibs.cached("report:{number}", ttl=3600)
         def report(number: int) -> str:
             return "x" * LARGE
 
@@ -254,7 +256,7 @@ async def test_a_large_value_on_a_slow_line_leaves_the_leases_of_tasks_alone(
     report, read = Report(), asyncio.Event()
     async with AsyncDibs(proxy.url, listeners=[report]) as dibs:
 
-        @dibs.cached("report:{number}", ttl=60)
+        @dibs.cached("report:{number}", ttl=3600)
         async def large(number: int) -> str:
             raise AssertionError("it was stored")
 
@@ -284,7 +286,7 @@ def test_a_large_value_on_a_slow_line_leaves_the_leases_of_threads_alone(
     report, read = Report(), threading.Event()
     with Dibs(proxy.url, listeners=[report]) as dibs, ThreadPoolExecutor(5) as pool:
 
-        @dibs.cached("report:{number}", ttl=60)
+        @dibs.cached("report:{number}", ttl=3600)
         def large(number: int) -> str:
             raise AssertionError("it was stored")
 
@@ -492,7 +494,7 @@ def test_a_hung_server_costs_threads_one_budget_once(own_server: Server) -> None
         assert both <= BUDGET + SLACK
         assert report.causes and "saturated" not in report.causes
         own_server.thaw()
-        eventually(lambda: (lease := dibs.try_hold("after:1", ttl=5)) and lease.guarded, within=10)
+        eventually(lambda: (lease := dibs.try_hold("after:1", ttl=5)) and lease.guarded, within=90)
 
 
 async def test_a_hung_server_is_an_outage_for_a_busy_loop_as_well(own_server: Server) -> None:
@@ -515,3 +517,27 @@ async def keep_busy() -> None:
     while True:
         time.sleep(0.02)
         await asyncio.sleep(0.005)
+
+
+async def test_a_connection_that_is_lost_before_its_first_use_is_not_used(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server closed it when it was just open, as CLIENT KILL does: another one is opened.
+    Nothing is ever written to it; asyncio would log every release."""
+    opened: list[AsyncConnection] = []
+
+    async def open_and_lose_the_first(*args: Any) -> AsyncConnection:
+        connection = await open_async(*args)
+        opened.append(connection)
+        if len(opened) == 1:
+            own_server.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            await aeventually(lambda: connection.is_closing)
+        return connection
+
+    monkeypatch.setattr("dibs._transport.multiplexed.open_async", open_and_lose_the_first)
+    async with AsyncDibs(own_server.url, budget=1) as dibs:
+        for _ in range(20):
+            async with dibs.hold("user:1", ttl=5) as lease:
+                assert lease.guarded
+    assert len(opened) == 2
+    assert not caplog.records

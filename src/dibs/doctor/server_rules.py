@@ -120,6 +120,18 @@ def memory(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
+def quota(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """A managed service that still reads, and refuses to write or to run scripts."""
+    if server.refusal == "quota":
+        yield Finding(
+            "quota",
+            "error",
+            "The server answers that a quota of the service is exhausted, and refuses writes.",
+            "For dibs this is an outage: callers proceed unguarded, or get Unavailable.",
+            "Raise the quota of the managed service: requests, bandwidth or the size of the data.",
+        )
+
+
 def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     """What a restart of the server forgets."""
     if server.info.get("aof_enabled") == "1" or server.info.get("role") == "slave":
@@ -261,6 +273,6 @@ def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
 
 
 RULES = (
-    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, persistence,
+    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, quota, persistence,
     failing_persistence, clock, latency, tracking_table, clients, idle_timeout, keepalive,
 )  # fmt: skip

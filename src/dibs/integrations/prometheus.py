@@ -40,6 +40,7 @@ _DELETED = {"released": "ok", "completed": "ok", "late": "late", "leaked": "leak
 _LEAKS = ("cleared", "dropped", "outage", "closed")
 
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
+_BEGINS_HOLD = ("acquired", "claimed")
 _WAITED = ("acquired", "busy", "waited")
 _GRANTED = ("acquired", "claimed", "elected", "fired")
 _ANSWERED = ("renewed", "hit", "invalidated", "recovered")
@@ -181,7 +182,9 @@ class PrometheusListener:
         if kind in _HELD and name not in self._long:
             held = metrics.held.labels(name)
             series.durations = held if guarded else NOT_OBSERVED
-        elif kind in _WAITED:
+        if kind in _BEGINS_HOLD:
+            metrics.held.labels(name)  # begins at 0, so that the first hold is an increase
+        if kind in _WAITED:
             series.durations = metrics.waited.labels(name)
             series.counts_zero = False
         elif kind in ("loaded", "degraded"):

@@ -63,6 +63,11 @@ def post(path, key=None, body="{}"):
 assert [post("/orders/") for _ in range(2)] == [(201, None), (429, None)]
 assert post("/payments/")[0] == 400
 assert [post("/payments/", "k-1") for _ in range(2)] == [(201, None), (201, "true")]
+from django.test import override_settings
+with override_settings(DIBS_REFUSED="pages.refused"):
+    kind, html = "application/json", {"accept": "text/html"}
+    page = Client().post("/orders/", "{}", content_type=kind, headers=html)
+assert page.content == b"<p>Already sent, please wait.</p>" and 0 < int(page["Retry-After"]) <= 10
 room = '{"room": 7}'
 assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201, "true")]
 """

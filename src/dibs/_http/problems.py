@@ -44,6 +44,11 @@ def replay(policy: Policy, stored: Response, accept_encoding: str | None = None)
     return Response(stored.status, headers, response.body)
 
 
+def is_refusal(response: Response) -> bool:
+    """True: it stands for a request that was not processed; else it is a replay."""
+    return (REPLAYED, "true") not in response.headers
+
+
 def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool) -> Response:
     """The refusal for *error*. *by_client*: the request has a client's key."""
     if isinstance(error, Duplicate):

@@ -20,7 +20,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response as StarletteResponse
 
 from .. import AsyncDibs
 from .._http.bodies import Field, declared_length, form_fields
@@ -40,6 +39,7 @@ from .._http.submission import (
 from ..errors import UsageError
 from ._claims import aclaim, applied, file_hash
 from ._leases import RequestLeases
+from ._starlette_refusals import Refused, answer
 from ._starlette_routes import check_routes_of, route_of
 from .asgi import (
     App,
@@ -50,7 +50,6 @@ from .asgi import (
     Send,
     address_of,
     closing,
-    encoded,
     headers_of,
     keys_of,
     mount_of,
@@ -59,7 +58,7 @@ from .asgi import (
     resolved,
 )
 
-__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[Request], Any]
 
@@ -102,7 +101,7 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
         if response is None:
             return await call(*args, **kwargs)
         await request.close()  # the files of a form, which nobody will read
-        return response_of(response)
+        return answer(request, response)
 
     shown: Any = guarded
     shown.__signature__ = signature
@@ -181,13 +180,6 @@ def _guard_of(request: Request) -> "_RequestGuard":
 def leases_of(request: Request) -> RequestLeases:
     """The leases of this request. UsageError: `install` was not called."""
     return _guard_of(request).leases()
-
-
-def response_of(response: Response) -> StarletteResponse:
-    """*response*, to be returned by an endpoint."""
-    made = StarletteResponse(response.body, response.status)
-    made.raw_headers = encoded(response)
-    return made
 
 
 # ---- the middleware

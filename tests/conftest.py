@@ -212,7 +212,7 @@ async def _nothing_left() -> None:
     # A task that was cancelled may take its last steps; one that was not would have gone on.
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if ending := [task for task in others if task.cancelling()]:
-        await asyncio.wait(ending, timeout=1.0)
+        await asyncio.wait(ending, timeout=30)
     left = [repr(task) for task in others if not task.done()]
     assert not left, "the test left tasks behind:\n" + "\n".join(left)
 

@@ -30,7 +30,7 @@ def start_cluster(
     for server in servers[1:]:
         servers[0].client().execute_command("CLUSTER", "MEET", "127.0.0.1", server.port)
     for server in servers:
-        eventually(lambda server=server: _knows_all(server, nodes), within=30)
+        eventually(lambda server=server: _knows_all(server, nodes), within=90)
     return servers
 
 
@@ -45,11 +45,11 @@ def start_replicated_cluster(
     for replica in replicas:
         masters[0].client().execute_command("CLUSTER", "MEET", "127.0.0.1", replica.port)
     for server in (*masters, *replicas):
-        eventually(lambda server=server: _knows_all(server, 6), within=30)
+        eventually(lambda server=server: _knows_all(server, 6), within=90)
     for master, replica in zip(masters, replicas, strict=True):
         replica.client().execute_command("CLUSTER", "REPLICATE", node_id(master))
     for replica in replicas:
-        eventually(lambda replica=replica: is_in_sync(replica), within=30)
+        eventually(lambda replica=replica: is_in_sync(replica), within=90)
     return masters, replicas
 
 
@@ -188,7 +188,7 @@ class Sentinel:
                 return bool(self.client().execute_command("SENTINEL", "FAILOVER", "main"))
             return False
 
-        eventually(begin, within=30)
+        eventually(begin, within=90)
 
 
 class Service:
@@ -219,7 +219,7 @@ class Service:
         def find_promoted() -> Server | None:
             return next((each for each in self.replicas if is_master(each)), None)
 
-        server = eventually(find_promoted, within=30)
+        server = eventually(find_promoted, within=90)
         assert server is not None
         return server
 
@@ -244,7 +244,7 @@ def sentinel_service(
         for _ in range(replicas)
     ]
     for copy in copies:
-        eventually(lambda copy=copy: is_in_sync(copy), within=30)
+        eventually(lambda copy=copy: is_in_sync(copy), within=90)
     with ExitStack() as stack:
         watching = [
             stack.enter_context(

@@ -129,20 +129,25 @@ LIMITS = (
 
 LISTENING = with_before(
     System("dibs, no listener", TASKS, "ours", "dibs", "dibs"),
-    System("a function", TASKS, "ours_heard", "dibs", "dibs", "Nothing"),
+    System("a function", TASKS, "ours_listeners", "dibs", "dibs", "Nothing"),
     System(
-        "prometheus", TASKS, "ours_heard", "prometheus_client", "prometheus-client", "Prometheus"
+        "prometheus",
+        TASKS,
+        "ours_listeners",
+        "prometheus_client",
+        "prometheus-client",
+        "Prometheus",
     ),
-    System("the console's figures", TASKS, "ours_heard", "dibs", "dibs", "Console"),
-    System("logging, INFO", TASKS, "ours_heard", "dibs", "dibs", "Logging"),
-    System("logging, DEBUG", TASKS, "ours_heard", "dibs", "dibs", "AllLogging"),
-    System("structlog, INFO", TASKS, "ours_heard", "structlog", "structlog", "Structlog"),
-    System("structlog, DEBUG", TASKS, "ours_heard", "structlog", "structlog", "AllStructlog"),
-    System("sentry", TASKS, "ours_heard", "sentry_sdk", "sentry-sdk", "Sentry"),
+    System("the console's figures", TASKS, "ours_listeners", "dibs", "dibs", "Console"),
+    System("logging, INFO", TASKS, "ours_listeners", "dibs", "dibs", "Logging"),
+    System("logging, DEBUG", TASKS, "ours_listeners", "dibs", "dibs", "AllLogging"),
+    System("structlog, INFO", TASKS, "ours_listeners", "structlog", "structlog", "Structlog"),
+    System("structlog, DEBUG", TASKS, "ours_listeners", "structlog", "structlog", "AllStructlog"),
+    System("sentry", TASKS, "ours_listeners", "sentry_sdk", "sentry-sdk", "Sentry"),
     System(
         "opentelemetry, no SDK",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "OpenTelemetry",
@@ -150,7 +155,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, not sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Unsampled",
@@ -158,7 +163,7 @@ LISTENING = with_before(
     System(
         "a bare span, not sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "BareUnsampled",
@@ -166,7 +171,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Sampled",
@@ -174,7 +179,7 @@ LISTENING = with_before(
     System(
         "a bare span, sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "BareSpan",
@@ -182,7 +187,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, metrics",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Metrics",

@@ -51,9 +51,9 @@ class EventSink:
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
         self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
         self._counters: dict[EventKey, Counter] = {}
-        self.hears = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
+        self.wants = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
         """False: nobody wants to know of events of that kind."""
-        self.hears_holds = self.hears["acquired"] or self.hears["busy"]
+        self.wants_holds = self.wants["acquired"] or self.wants["busy"]
         """False: nobody wants to know that a lease was taken, or could not be."""
         self._tracers = tuple(
             [cast("SpanListener", each) for each in listeners if hasattr(each, "makes_spans")]

@@ -69,16 +69,16 @@ def _run(dibs: Dibs | AsyncDibs, drain: float) -> int:
 async def _run_tasks(dibs: AsyncDibs, drain: float) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))  # first: a fire may be due now
     async with dibs, dibs.scheduler(drain=drain):
-        _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))
         await stopped.wait()
 
 
 def _run_threads(dibs: Dibs, drain: float) -> None:
     # Its `put` may be called by a signal handler, in the middle of `get`.
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    _on_signals(lambda: stopped.put(True))  # first: a fire may be due now
     with dibs, dibs.scheduler(drain=drain):
-        _on_signals(lambda: stopped.put(True))
         stopped.get()
 
 

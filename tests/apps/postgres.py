@@ -71,7 +71,7 @@ class Postgres:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        eventually(self._answers, within=20)
+        eventually(self._answers, within=90)
 
     def _answers(self) -> bool:
         import psycopg

@@ -403,7 +403,7 @@ async def test_the_three_cases_of_the_seed(chains: dict[str, Chain], store: Serv
 
 @contextmanager
 def hanging(shop: Shop, customer: str, key: str | None = None) -> Iterator[None]:
-    """A client that has sent its order, and hangs up without having heard."""
+    """A client that has sent its order, and hangs up without having read the response."""
     with socket.create_connection(("127.0.0.1", shop.port)) as line:
         line.sendall(submission(customer, key))
         yield
@@ -421,7 +421,7 @@ async def test_a_lost_answer_is_given_again_by_the_service(
                 await eventually(lambda: len(store.keys()) == 1)
             problem = is_problem(await leaver.submit(chain.second, key="cart-1"), 409)
             assert problem["state"] == "running"
-        again = await eventually(lambda: replayed(leaver, chain.second), within=10)
+        again = await eventually(lambda: replayed(leaver, chain.second), within=90)
         [order] = await leaver.orders(chain.first)
         assert is_placed(again) == order
         assert order["items"] == TEA["items"]
@@ -472,7 +472,7 @@ async def test_orders_without_redis(
         store.restart()
         for each in chains.values():
             for shop in each.shops:
-                await eventually(lambda shop=shop: is_ready(stoic, shop, "ok"), within=20)
+                await eventually(lambda shop=shop: is_ready(stoic, shop, "ok"), within=90)
         await check_the_recovery(stoic, chain)
 
 
@@ -624,5 +624,5 @@ async def in_the_middle(
     """An order is submitted, and its claim is there; what the claim is called."""
     before = set(store.keys())
     stack.enter_context(hanging(shop, customer.name, key))
-    [claim] = await eventually(lambda: set(store.keys()) - before, within=20)
+    [claim] = await eventually(lambda: set(store.keys()) - before, within=90)
     return claim

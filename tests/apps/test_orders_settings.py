@@ -55,7 +55,7 @@ def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> N
     )
     http = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
     try:
-        eventually_now(lambda: is_answering(http), within=30)
+        eventually_now(lambda: is_answering(http), within=90)
         is_placed(http.post("/orders", json=TEA, headers={"X-User-Id": "alone"}))
         assert (tmp_path / "orders.db").stat().st_size > 0
         assert len(valkey.keys()) == 1

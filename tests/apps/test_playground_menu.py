@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,10 +115,9 @@ def test_menus_are_served_though_the_server_is_stopped(visitor: httpx.Client) ->
     assert visitor.post("/faults/stop").status_code == 202
     during = visitor.get("/menu/active", params={"branch": BRANCH})
     assert during.status_code == 200 and during.json()["how"] == "bypass"
-    time.sleep(6)
     eventually(
         lambda: visitor.get("/menu/active", params={"branch": BRANCH}).json()["how"] == "hit",
-        within=10,
+        within=90,
     )
 
 
@@ -133,10 +131,10 @@ def test_the_restaurant_leaves_nothing_behind(number: signal.Signals) -> None:
         assert not children(playground)
         visitor.timeout = httpx.Timeout(60)
         assert visitor.get("/menu/branches").status_code == 200
-        pids = eventually(lambda: len(found := children(playground)) == 5 and found, within=30)
+        pids = eventually(lambda: len(found := children(playground)) == 5 and found, within=90)
         code, said, took = playground.end(number)
         if number is not signal.SIGKILL:
-            assert (code, said) == (0, "") and took < 8
+            assert (code, said) == (0, "") and took < 30
             assert not alive(pids) and not playground.servers()
             assert not os.listdir(playground.folder)
         eventually(lambda: not alive(pids) and not playground.servers())
@@ -150,7 +148,7 @@ def test_it_ends_while_the_restaurant_opens() -> None:
         eventually(lambda: children(playground))
         pids = children(playground)
         code, said, took = playground.end(signal.SIGINT)
-        assert (code, said) == (0, "") and took < 8
+        assert (code, said) == (0, "") and took < 30
         eventually(lambda: not alive(pids) and not playground.servers())
         assert not os.listdir(playground.folder)
 

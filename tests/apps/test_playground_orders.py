@@ -174,7 +174,7 @@ def test_a_killed_page_leaves_nothing_behind() -> None:
         pids = children(playground)
         assert len(pids) == 1 and "orders.db" in {path.name for path in files()}
         playground.process.kill()
-        eventually(lambda: not alive(pids) and not playground.servers() and not files(), within=20)
+        eventually(lambda: not alive(pids) and not playground.servers() and not files(), within=90)
 
 
 # ------------------------------------------------------------------------------- the line

@@ -121,7 +121,7 @@ def test_the_store_service_runs_in_uvicorn(tmp_path: Path) -> None:
     """With a database in the working folder, and settings from `.env`."""
     (tmp_path / ".env").write_text("STORE_DELAY_SECONDS=0.4\n")
     with uvicorn(tmp_path) as address:
-        eventually(lambda: is_healthy(address), within=20)
+        eventually(lambda: is_healthy(address), within=90)
         assert (tmp_path / "menu.db").stat().st_size > 0
         with httpx.Client(base_url=address, trust_env=False) as client:
             began = time.monotonic()
@@ -139,7 +139,7 @@ def test_two_services_may_start_at_once(url: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         addresses = [stack.enter_context(uvicorn(tmp_path, DATABASE_URL=url)) for _ in range(2)]
         for address in addresses:
-            eventually(lambda address=address: is_healthy(address), within=20)
+            eventually(lambda address=address: is_healthy(address), within=90)
         with httpx.Client(trust_env=False) as client:
             lists = [client.get(f"{address}/branches").json() for address in addresses]
             assert lists[0] == lists[1]

@@ -245,10 +245,10 @@ async def test_a_malformed_question_is_a_400(url: str) -> None:
 
 async def test_calls_are_counted_and_can_be_slowed_down(sqlite: str) -> None:
     """Twenty at once take one delay and are counted, as is a bad one."""
-    async with served(sqlite, delay=0.3) as client:
+    async with served(sqlite, delay=1.0) as client:
         began = time.monotonic()
         await at_once(*(resolve(client, "tpe-main") for _ in range(20)))
-        assert 0.3 <= time.monotonic() - began < 3
+        assert 1.0 <= time.monotonic() - began < 20
         await client.post("/resolveActive", content=b"{")
         await client.get("/branches")
         assert (await client.get("/stats")).json() == {"resolveActive": 21}

@@ -390,6 +390,24 @@ async def test_a_viewer_that_reads_nothing_loses_its_place(
         assert "0 viewers" in repr(app)
 
 
+async def test_nothing_is_read_any_more_when_the_shutdown_is_complete(valkey: Server) -> None:
+    """The application that hears so may close the client at once."""
+    messages = ["lifespan.startup", "lifespan.shutdown"]
+    said: list[tuple[str, bool]] = []
+
+    async def receive() -> Any:
+        return {"type": messages[len(said)]}
+
+    async with shown(valkey) as (_, app):
+
+        async def send(message: Any) -> None:
+            said.append((message["type"], app.is_reading))
+
+        await state(app)
+        await app({"type": "lifespan"}, receive, send)
+    assert said == [("lifespan.startup.complete", True), ("lifespan.shutdown.complete", False)]
+
+
 async def test_uvicorn_ends_while_a_page_is_open(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ def test_a_very_long_key_is_cut_and_still_told_from_others() -> None:
 
 
 def test_memory_is_bounded_and_everything_is_counted() -> None:
-    """The first rows of each kind are kept, all others are counted; one kind does not crowd out
+    """The first rows of each kind are kept, all others are counted; one kind does not displace
     another."""
     many = [lease(number) for number in range(MOST_ROWS + 500)]
     cached = Entry("menu:1", "cached", "value", 60.0)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._core.cache import Absent, picked
 from dibs._core.items import ItemTemplate
 
 
@@ -59,12 +58,3 @@ def test_a_function_of_nothing_has_no_items() -> None:
         ItemTemplate("menu:{x}", menus).items((), {})
     with pytest.raises(UsageError, match="list of items"):
         ItemTemplate("menu:{x}", menus).items(("abc",), {})
-
-
-def test_what_a_load_returned_for_each_item() -> None:
-    """A value, None included, or that there is none; more than was asked for is ignored."""
-    one, two, three = picked("menu:{x}", ["a", "b", "c"], {"a": None, "c": 3, "d": 4})
-    assert one is None and isinstance(two, Absent) and three == 3
-    assert isinstance(two, LookupError) and "menu:{x}" in str(two)
-    with pytest.raises(UsageError, match="must return a dict"):
-        picked("menu:{x}", ["a"], [1])

@@ -126,7 +126,7 @@ def gunicorn(folder: Path) -> Iterator[Callable[[], int]]:
     command = [sys.executable, "-m", "gunicorn", "shop:app", *options]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
         try:
-            eventually(lambda: status(f"http://127.0.0.1:{port}/nothing") == 404, within=30)
+            eventually(lambda: status(f"http://127.0.0.1:{port}/nothing") == 404, within=90)
             yield lambda: status(f"http://127.0.0.1:{port}/orders", b"{}")
         finally:
             process.terminate()

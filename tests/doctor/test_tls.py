@@ -151,6 +151,6 @@ def test_a_cluster_over_tls_is_led_to_a_cluster_over_tls(start_server: StartServ
     assert "redis+cluster://…?ssl=true&ssl_ca_certs=" in examine(right)["tls-ca"].fix
     assert f"Use {right}," in examine(server.tls_url)["cluster-target"].fix
     assert f"Use {right}," in examine(server.tls_url.replace("?", "/1?"))["cluster-database"].fix
-    eventually(lambda: "cluster-state" not in examine(f"{right}&{query}"), within=20)
+    eventually(lambda: "cluster-state" not in examine(f"{right}&{query}"), within=90)
     plain = examine(f"redis+cluster://127.0.0.1:{server.port}?ssl=true")["tls-plain"]
     assert "redis+cluster://… without ssl=true" in plain.fix

@@ -67,7 +67,7 @@ def test_folder_where_nothing_can_be_made_is_named_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(UsageError, match=r"/proc/folder.* cannot be used: No such file"):
         embedded.start("/proc/folder")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
 
 
 def test_home_that_others_may_enter_is_refused(tmp_path: Path) -> None:

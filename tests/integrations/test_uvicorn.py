@@ -128,11 +128,11 @@ def visitor(http: httpx.Client, request: pytest.FixtureRequest) -> Visitor:
 def test_a_client_that_leaves_gets_its_answer_when_it_comes_back(visitor: Visitor) -> None:
     """Hanging up stops nothing: the work is done once, and kept."""
     with visitor.begin("slow", "left"):
-        eventually(lambda: visitor.seen("begun") == 1, within=20)
+        eventually(lambda: visitor.seen("begun") == 1, within=90)
         running = visitor.post("slow", "left")
         assert running.status_code == 409 and int(running.headers["retry-after"]) >= 1
     visitor.open_the_gate()
-    again = eventually(lambda: _replayed(visitor.post("slow", "left")), within=20)
+    again = eventually(lambda: _replayed(visitor.post("slow", "left")), within=90)
     assert again.json() == {"order": 1} and visitor.seen("begun") == 1
 
 
@@ -144,8 +144,8 @@ def test_a_client_that_leaves_amid_a_stream_behind_uvicorn(visitor: Visitor) -> 
     """The stream ends, and is not begun again by a retry: it learns that it was done."""
     with visitor.begin("stream", "stream") as wire:
         assert wire.recv(1000)
-        eventually(lambda: visitor.seen("sent") > 3, within=20)
-    retry = eventually(lambda: _told_done(visitor.post("stream", "stream")), within=20)
+        eventually(lambda: visitor.seen("sent") > 3, within=90)
+    retry = eventually(lambda: _told_done(visitor.post("stream", "stream")), within=90)
     assert retry.json()["type"] == "urn:dibs:already-done"
     sent = visitor.seen("sent")
     assert visitor.post("stream", "stream").status_code == 409

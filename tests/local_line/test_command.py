@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 from local_line import BlockingLine, LocalLine
 from local_line.__main__ import main
+from local_line.chats import Chat, Entry
+from local_line.journal import Window
 from local_line.troubles import trouble
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -94,10 +98,29 @@ def test_one_command_for_any_bot() -> None:
         assert call(base, "t", "/v2/bot/info").json()["displayName"] == "報時"
         endpoint = call(base, "t", "/v2/bot/channel/webhook/endpoint").json()
         assert endpoint["endpoint"] == "http://127.0.0.1:9/callback"
-        page = httpx.get(base, follow_redirects=True, trust_env=False)
+        page = httpx.get(base, follow_redirects=True, trust_env=False, timeout=TIMEOUT)
         assert page.url.path == "/chat/" and page.status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 0 and process.stderr.read() == ""
+
+
+EAGER = """
+import builtins, os, signal, sys
+from local_line.__main__ import main
+
+def said(*words, **how):
+    os.kill(os.getpid(), signal.SIGTERM)  # by somebody who has read it
+
+builtins.print = said
+sys.exit(main(["--port", "0"]))
+"""
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_who_has_read_the_address_may_end_it() -> None:
+    """With exit code 0, also before it waits for a signal."""
+    ended = subprocess.run([sys.executable, "-c", EAGER], env=CLEAN, timeout=TIMEOUT, check=False)
+    assert ended.returncode == 0
 
 
 def test_a_secret_and_a_token_are_made_up() -> None:
@@ -275,3 +298,45 @@ def test_a_fixture_costs_nothing_until_it_is_used() -> None:
     code = "import sys, local_line.fixtures; print('uvicorn' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_a_chat_is_read_while_the_bot_goes_on() -> None:
+    """A test looks in its thread, the bot says more in that of the platform: what was there."""
+    chat = Chat("U1")
+
+    class Meanwhile(Entry):
+        @property
+        def author(self) -> str:  # type: ignore[override]
+            chat.add(Entry("2", "bot", {"type": "text", "text": "more"}, 0.0))
+            return "bot"
+
+        @author.setter
+        def author(self, _: str) -> None: ...
+
+    chat.entries.append(object.__new__(Meanwhile))
+    object.__setattr__(chat.entries[0], "message", {"type": "text", "text": "first"})
+    assert chat.texts == ["first"] and "more" in chat.texts
+
+
+def test_who_still_waits_at_the_end_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that waits for the bot ends with the platform, and not never."""
+    waits, ended = Event(), list[BaseException]()
+    following = Window.next
+
+    async def heard(window: Window) -> Any:
+        waits.set()
+        return await following(window)
+
+    def wait(line: BlockingLine) -> None:
+        try:
+            line.wait_for_messages(1, within=3600)
+        except BaseException as error:
+            ended.append(error)
+
+    monkeypatch.setattr(Window, "next", heard)
+    with BlockingLine() as line:
+        waiting = Thread(target=wait, args=[line], daemon=True)
+        waiting.start()
+        assert waits.wait(TIMEOUT)
+    waiting.join(TIMEOUT)
+    assert [type(error) for error in ended] == [CancelledError]

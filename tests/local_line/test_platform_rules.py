@@ -364,3 +364,27 @@ async def test_rows_are_numbered_as_they_begin() -> None:
         delivery = await line.say("嗨")
         assert delivery.number < line.calls[0].number
         assert delivery.body == bot.bodies[0] and delivery.signature == bot.signatures[0]
+
+
+async def test_a_liff_app_that_is_deleted_while_its_change_arrives_is_gone() -> None:
+    """404: the body of the change comes in two parts, and the deletion between them."""
+    async with LocalLine(secret=SECRET, access_token=TOKEN) as line:
+        line.liff_apps["1-a"] = {"liffId": "1-a", "view": {"type": "full", "url": "https://a/"}}
+        parts = [(b'{"view": {"type":', True), (b' "tall"}}', False)]
+        statuses: list[int] = []
+
+        async def receive() -> Any:
+            body, more = parts.pop(0)
+            if not more:
+                del line.liff_apps["1-a"]
+            return {"type": "http.request", "body": body, "more_body": more}
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status", 0))
+
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "PUT", "path": "/liff/v1/apps/1-a", "headers": raw}
+        scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": ("a", 80)}
+        await create_api(line)(scope, receive, send)
+        assert statuses[0] == 404

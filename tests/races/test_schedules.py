@@ -196,6 +196,30 @@ def test_a_runner_ends_cleanly_on_sigterm(
     assert not valkey.client().exists(f"{prefix}:scheduled:tick")
 
 
+EARLY = """
+import logging
+import os
+import signal
+
+class Ending(logging.Handler):
+    def emit(self, record):
+        if ": scheduled " in record.getMessage():  # said before the first fire is looked for
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logging.getLogger("dibs").addHandler(Ending())
+"""
+
+
+@pytest.mark.parametrize("name", ["adibs", "dibs"])
+def test_a_runner_that_is_ended_as_it_starts_ends_cleanly(
+    name: str, valkey: Server, spawn: Spawn, tmp_path: Path
+) -> None:
+    """A signal may come before the program waits for one: the exit status is 0 then, too."""
+    (tmp_path / "program.py").write_text(EARLY + PROGRAM.format(url=valkey.url))
+    runner = spawn(RUNNER.format(folder=str(tmp_path), target=f"program:{name}"))
+    assert set(runner.lines()) <= {"begin", "end"}  # an AssertionError: it failed
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [

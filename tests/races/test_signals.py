@@ -32,7 +32,7 @@ def use_it_inside_its_own_lock(url: str) -> list[bool]:
 
 def test_a_handler_does_not_wait_for_its_own_thread(valkey: Server, spawn: Spawn) -> None:
     """The interrupted code has the lock: the handler goes on, it does not wait for ever."""
-    assert spawn(use_it_inside_its_own_lock, valkey.url).result(within=20) == [True, True, True]
+    assert spawn(use_it_inside_its_own_lock, valkey.url).result(within=90) == [True, True, True]
 
 
 def interrupt_it_everywhere(url: str, rounds: int) -> list[object]:
@@ -65,7 +65,7 @@ def interrupt_it_everywhere(url: str, rounds: int) -> list[object]:
 
 def test_signals_at_any_moment(valkey: Server, spawn: Spawn) -> None:
     """A thousand signals into holds, renewals and releases: no deadlock, no lease lost."""
-    assert spawn(interrupt_it_everywhere, valkey.url, 400).result(within=40) == [400, True, 0]
+    assert spawn(interrupt_it_everywhere, valkey.url, 400).result(within=90) == [400, True, 0]
     assert valkey.keys() == []
 
 
@@ -86,7 +86,7 @@ def wake_the_waiter_from_a_handler(url: str) -> bool:
 
 def test_a_handler_wakes_the_thread_that_it_interrupts(valkey: Server, spawn: Spawn) -> None:
     """The handler releases what its own thread waits for."""
-    assert spawn(wake_the_waiter_from_a_handler, valkey.url).result(within=20) is True
+    assert spawn(wake_the_waiter_from_a_handler, valkey.url).result(within=90) is True
 
 
 def read_a_changed_value_while_signals_come(url: str, server: str) -> list[int]:
@@ -134,7 +134,7 @@ def test_signals_do_not_hide_a_silent_connection(own_server: Server, spawn: Spaw
         assert child.line() == "deleted"
         line.heal()  # for new connections: one that has lost bytes stays silent
         child.tell()
-        assert child.result(within=40) == [0, 0, 1]
+        assert child.result(within=90) == [0, 0, 1]
 
 
 def meet_a_hung_server_while_signals_come(url: str, armed: str) -> list[object]:
@@ -316,7 +316,7 @@ def test_a_handler_that_raises_before_the_block_begins(
         with pytest.raises(TimeIsUp), guard:
             pytest.fail("interrupted before")
         del guard
-        eventually(lambda: valkey.keys() == [], within=5)
+        eventually(lambda: valkey.keys() == [], within=90)
 
 
 def test_a_renewer_goes_on_after_an_error_that_nobody_expected(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,3 +46,8 @@ def is_silent(connection: socket.socket) -> bool:
         return connection.recv(1) is None
     except TimeoutError:
         return True
+
+
+def has_reply(connection: socket.socket) -> bool:
+    """Whether something can be read now."""
+    return bool(select.select([connection], [], [], 0)[0])

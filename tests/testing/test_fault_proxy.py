@@ -21,7 +21,7 @@ from dibs.testing import (
     eventually,
 )
 
-from .clients import SHORT, answer, caller, is_silent, wire
+from .clients import SHORT, answer, caller, has_reply, is_silent, wire
 
 
 def test_a_healthy_proxy_changes_nothing(server: Server) -> None:
@@ -180,27 +180,30 @@ def test_a_delay_is_a_longer_way_in_that_direction(valkey: Server, proxy: FaultP
     """A late reply is to a command that was executed early, a late request to one executed late."""
     with wire(proxy.port) as connection:
         answer(connection, b"PING\r\n")
-        for requests, replies, early in ((0.0, 0.2, True), (0.2, 0.0, False)):
-            valkey.flush()
-            proxy.delay(requests=requests, replies=replies)
-            started = time.monotonic()
-            connection.sendall(b"SET key 1\r\n")
-            time.sleep(0.1)
-            assert bool(valkey.keys()) is early
-            assert connection.recv(5) == b"+OK\r\n"
-            assert 0.19 <= time.monotonic() - started < 2
+        proxy.delay(replies=1.0)
+        connection.sendall(b"SET key 1\r\n")
+        eventually(valkey.keys)
+        assert not has_reply(connection)
+        assert connection.recv(5) == b"+OK\r\n"
+        valkey.flush()
+        proxy.delay(requests=1.0)
+        started = time.monotonic()
+        connection.sendall(b"SET key 1\r\n")
+        assert not valkey.keys()
+        assert connection.recv(5) == b"+OK\r\n"
+        assert time.monotonic() - started > 0.99
 
 
 def test_delayed_replies_overlap_and_keep_their_order(proxy: FaultProxy) -> None:
     """Ten requests on a long line take one delay, not ten, and no reply overtakes another."""
-    proxy.delay(replies=0.2)
+    proxy.delay(replies=1.0)
     with wire(proxy.port) as connection, connection.makefile("rb") as stream:
         started = time.monotonic()
         for turn in range(10):
             connection.sendall(b"ECHO %d\r\n" % turn)
             time.sleep(0.005)
         echoes = [(stream.readline(), stream.readline())[1] for _ in range(10)]
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 9
     assert echoes == [b"%d\r\n" % turn for turn in range(10)]
 
 
@@ -282,10 +285,10 @@ def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProx
         for message in ("before", "lost", "after"):
             valkey.client().publish("channel", message)
             time.sleep(0.05)
-        heard = connection.recv(4096)
-    assert b"before" in heard
-    assert b"after" in heard
-    assert b"lost" not in heard
+        received = connection.recv(4096)
+    assert b"before" in received
+    assert b"after" in received
+    assert b"lost" not in received
 
 
 def test_a_dead_target_resets_the_caller(own_server: Server) -> None:

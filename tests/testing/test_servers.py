@@ -150,6 +150,20 @@ def test_a_server_that_refuses_to_start_says_why() -> None:
     assert caught.value.engine == "valkey"
 
 
+def test_workers_of_a_test_run_do_not_take_ports_from_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a part of the range; what a process was given once, it is given again at the end."""
+    found: dict[str, list[int]] = {}
+    for worker in ("gw0", "gw1", "gw15"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        found[worker] = [ports.free_port() for _ in range(100)]
+        assert len(set(found[worker])) == 100
+    assert sum(map(len, found.values())) == len(set().union(*found.values()))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER")
+    assert 20_000 <= ports.free_port() < 32_000
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_taken_port_is_not_fatal(
     engine: Any, start_server: Start, monkeypatch: pytest.MonkeyPatch

@@ -39,7 +39,7 @@ def tried(mutant: Mutant, server: Server, *, slow: bool = False) -> Report:
         contents=functools.partial(stored_in, server),
         other_service=functools.partial(wrap, service="another"),
         shutdown=shutdown,
-        within=20,
+        within=90,
         **options,
     )
     names = {case.name for case in TRIED} - (set() if slow else SLOW - mutant.caught_by)

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -86,13 +86,35 @@ class Users:
         await self._ask(self._database.keep, events, _now())
 
     async def take(self, younger_than: float) -> tuple[list[str], int]:
-        """The events to answer, of the last so many seconds; how many were older, and are gone."""
-        return await self._ask(self._database.take, _now() - int(younger_than * 1000))
+        """The events to answer, of the last so many seconds; how many were older, and are gone.
+
+        If nobody waits until they are read, they are kept for whoever asks next.
+        """
+        since = _now() - int(younger_than * 1000)
+        work = self._threads.submit(self._database.take, since)
+        try:
+            return await self._answer(asyncio.wrap_future(work))
+        except BaseException:
+            work.add_done_callback(self._keep_again)
+            raise
+
+    def _keep_again(self, work: "Future[tuple[list[str], int]]") -> None:
+        nothing: tuple[list[str], int] = [], 0
+        is_over = work.cancelled() or work.exception() is not None
+        events, _ = nothing if is_over else work.result()
+        try:
+            if events:
+                self._database.keep(events, _now())
+        except SQLAlchemyError as error:
+            _log.error("%d events are lost: %s", len(events), type(error).__name__)
 
     async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await self._answer(self._run(call, *arguments))
+
+    async def _answer(self, asked: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(LONGEST):
-                return await self._run(call, *arguments)
+                return await asked
         except TimeoutError:
             reason = "it is too slow"
         except SQLAlchemyError as error:

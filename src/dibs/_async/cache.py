@@ -11,7 +11,6 @@ from .._core.cache import (
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Absent,
     Answer,
     CacheKeys,
     Found,
@@ -25,9 +24,9 @@ from .._core.cache import (
     peek_request,
     put_request,
     read_peek,
-    remembered_failure,
 )
 from .._core.codec import frame, packed
+from .._core.failures import Absent, load_error
 from .._core.local import ABSENT
 from .._core.options import OutagePolicy
 from .._core.request import Request
@@ -111,34 +110,11 @@ class AsyncCache:
         return await self._join_or_start(request, memory.flights, came, force=False)
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
-        """The value of each item: one read, one load for those that are missing. Not of all of
-        them: where the load returned none for an item, it is left out."""
-        came = monotonic()
-        found = await self._batches.read(many, came)
-        missing = [item for item in many.keys if item not in found]
-        error: Exception | None = None
-        for item, answer in (await self._batches.load(many, missing)).items():
-            try:
-                found[item] = await self._value_of(many, item, answer, came)
-            except Absent:
-                pass
-            except Exception as failed:
-                error = error or failed
-        if error is not None:
-            raise error
-        return {item: found[item] for item in many.keys if item in found}
+        """The value of each item, except those for which the load returned none."""
+        return await self._batches.get(many, self._share_flight)
 
-    async def _value_of(
-        self, many: ManyRequest, item: Any, answer: Answer | Exception | None, came: float
-    ) -> Any:
-        """The value of one item. None: the load was somebody else's, or is too old."""
-        if isinstance(answer, Exception):
-            raise answer
-        if answer is not None:
-            return answer.value
-        return await self._join_or_start(
-            self._batches.alone(many, item), self._memory.flights, came, force=False
-        )
+    async def _share_flight(self, request: LoadRequest, came: float) -> Any:
+        return await self._share(request, self._memory.flights, came, force=False)
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
@@ -248,7 +224,19 @@ class AsyncCache:
     async def _join_or_start(
         self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
     ) -> Any:
-        """Join the flight of this key, or start one: one contender in this process."""
+        """The value. Unavailable: a load of many that is shared returned none for it."""
+        try:
+            return await self._share(request, flights, came, force=force)
+        except Absent as absent:
+            raise absent.told() from None
+
+    async def _share(
+        self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
+    ) -> Any:
+        """Join the flight of this key, or start one: one contender in this process.
+
+        Absent: a load of many returned none.
+        """
         while True:
             flight, is_ours = self._flight_of(request, flights, came, force=force)
             if is_ours:
@@ -283,7 +271,10 @@ class AsyncCache:
             return None
         if not flight.is_open:  # meanwhile its last caller has left
             return None
-        return await self._join(flight, keys, came)
+        try:
+            return await self._join(flight, keys, came)
+        except Absent as absent:
+            raise absent.told() from None
 
     async def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
@@ -332,7 +323,7 @@ class AsyncCache:
                 outdated = reading.head  # only we can see that; it counts as none from now on
                 continue
             if reading.state == "failed":
-                raise remembered_failure(reading, keys.name)
+                raise load_error(reading.value, keys.name)
             wait = options.wait
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)

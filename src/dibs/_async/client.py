@@ -129,7 +129,7 @@ class AsyncDibs(AsyncCaching):
             chosen = self._hold_options.remembered(**options)
         except TypeError:
             chosen = self._hold_options(options)
-        if name is None and self._events.hears_holds:
+        if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
@@ -147,7 +147,7 @@ class AsyncDibs(AsyncCaching):
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
         outcome = await self._leases.take(call)
-        if self._events.hears_holds:
+        if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
 

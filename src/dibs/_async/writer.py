@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from .._core.breaker import Outage
 from .._core.cache import (
-    Absent,
     Answer,
     CacheKeys,
     Claimed,
@@ -19,7 +18,8 @@ from .._core.cache import (
     unlock_request,
 )
 from .._core.causes import cause_for
-from .._core.codec import FAILURE, NO_VALUE, frame, packed
+from .._core.codec import FAILURE, frame, packed
+from .._core.failures import Absent, failure_of
 from .._core.request import Request
 from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
@@ -164,9 +164,8 @@ class AsyncWriter:
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
-                absent = isinstance(error, Absent)
-                name = NO_VALUE if absent else type(error).__name__
-                data = frame(FAILURE, "-", time(), 0.0, name.encode(), tagged)
+                failure = failure_of(error).encode()
+                data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
                 requests.append(store_request(keys, token, data, life + keys.options.stale))
                 remembered.append(claim)
             else:

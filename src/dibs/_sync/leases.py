@@ -124,12 +124,14 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        lease = LeaseState(call, token, now)
+        fence = None
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
                 return outcome
-            lease.fence = outcome.fence
+            fence = outcome.fence
+        lease = LeaseState(call, token, now)
+        lease.fence = fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:
@@ -267,7 +269,7 @@ class Leases:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
         kind = ended if given else "late"
-        if self.events.hears[kind]:
+        if self.events.wants[kind]:
             self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 

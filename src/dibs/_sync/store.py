@@ -217,8 +217,8 @@ class Store:
         """
         if self.is_closed:
             raise UsageError(CLOSED) from None
-        self._events.emit("outage", name, cause=cause)
         is_closed = policy == "closed"
+        self._events.emit("outage", name, cause=cause, guarded=True if is_closed else None)
         if not self.is_disabled:
             self.outages.touched(cause, monotonic(), is_unguarded=not is_closed)
         if is_closed:

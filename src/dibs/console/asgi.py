@@ -129,9 +129,11 @@ class Console:
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
+            is_end = message["type"] == "lifespan.shutdown"
+            if is_end:
+                await self.stop()  # before it is said: the client may be closed then
             await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                await self.stop()
+            if is_end:
                 return
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,8 +17,9 @@ from flask import Response as FlaskResponse
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields
+from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
-from .._http.policy import Once, Policy, PreventDuplicateSubmit
+from .._http.policy import Policy
 from .._http.responses import Recording, Response
 from .._http.submission import (
     INCOMPLETE,
@@ -54,8 +55,25 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = _counting(app.wsgi_app)
+    app.wsgi_app = cast(Any, _checked(app, _counting(app.wsgi_app)))
     app.teardown_request(_end_open_claims)
+
+
+def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """*wsgi_app*; before the first request, all views are there. UsageError: one escapes its guard.
+
+    Flask accepts no further views then.
+    """
+    is_checked = False
+
+    def checked(environ: dict[str, Any], start_response: Any) -> Any:
+        nonlocal is_checked
+        if not is_checked:
+            check_registered(app.view_functions.values())
+            is_checked = True
+        return wsgi_app(environ, start_response)
+
+    return checked
 
 
 def _counting(wsgi_app: Callable[..., Any]) -> Any:

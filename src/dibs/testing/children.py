@@ -54,7 +54,7 @@ class Child(Closeable):
         code = self._process.code
         return f"<Child {self.pid} {'running' if code is None else f'ended with {code}'}>"
 
-    def line(self, *, within: float = 60.0) -> str:
+    def line(self, *, within: float = 120.0) -> str:
         """Return the next line that the child prints.
 
         Raises AssertionError, with the child's stderr, if it ends or prints nothing in time.
@@ -74,7 +74,7 @@ class Child(Closeable):
         self._process.popen.stdin.write(f"{text}\n")
         self._process.popen.stdin.flush()
 
-    def lines(self, *, within: float = 60.0) -> list[str]:
+    def lines(self, *, within: float = 120.0) -> list[str]:
         """Return all lines not read yet, once the child has ended.
 
         Raises AssertionError if it does not end in time, or fails without having been killed here.
@@ -88,7 +88,7 @@ class Child(Closeable):
         self._lines.put(None)
         return lines
 
-    def result(self, *, within: float = 60.0) -> Any:
+    def result(self, *, within: float = 120.0) -> Any:
         """Return what the function returned, or the JSON that the code printed last.
 
         Raises AssertionError if the child fails, does not end in time, or prints nothing.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 PAUSE = 0.01
 
 
-def eventually(check: Callable[[], T], *, within: float = 15.0) -> T:
+def eventually(check: Callable[[], T], *, within: float = 60.0) -> T:
     """Call `check` until it returns a true value, and return that value.
 
     Raises AssertionError with the last value after `within` seconds. A `check` that raises
@@ -30,7 +30,7 @@ def eventually(check: Callable[[], T], *, within: float = 15.0) -> T:
         time.sleep(PAUSE)
 
 
-async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 15.0) -> T:
+async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 60.0) -> T:
     """Like `eventually`, for asyncio; `check` may be a plain or a coroutine function.
 
     Raises AssertionError with the last value after `within` seconds. A `check` that raises

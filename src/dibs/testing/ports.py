@@ -6,6 +6,37 @@ import os
 import random
 import socket
 import weakref
+from itertools import count
+
+_FIRST, _PART, _PARTS = 20_000, 750, 16
+"""The range of ports, which is divided among the workers of a test run."""
+
+
+class _Choice:
+    """Ports to try, one after the other."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._numbers = count()
+
+    def next(self) -> int:
+        """The next one."""
+        if self._process != os.getpid():  # a forked child would try what its parent tries
+            source = random.SystemRandom()  # hypothesis, and others, seed the global one
+            self._process, self._numbers = os.getpid(), count(source.randrange(_PART * _PARTS))
+        first, size = _range(os.environ.get("PYTEST_XDIST_WORKER", ""))
+        return first + next(self._numbers) % size
+
+
+def _range(worker: str) -> tuple[int, int]:
+    """The first port, and how many there are, for a *worker* of pytest-xdist ("gw3") or for all."""
+    number = worker.removeprefix("gw")
+    if not number.isdecimal():
+        return _FIRST, _PART * _PARTS
+    return _FIRST + int(number) % _PARTS * _PART, _PART
+
+
+_choice = _Choice()
 
 
 def free_port() -> int:
@@ -19,14 +50,14 @@ def bound_socket(port: int = 0) -> socket.socket:
 
     A free port is chosen below the range from which the system takes the ports of outgoing
     connections: otherwise any client could take it while the server is down, even a client that
-    connects to that server.
+    connects to that server. A process chooses none twice before it has chosen all of them, and each
+    worker of pytest-xdist has a part of the range: else one could take what another has just found.
     """
-    source = random.SystemRandom()  # hypothesis, and others, seed the global one
     while True:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind(("127.0.0.1", port or source.randrange(20_000, 32_000)))
+            sock.bind(("127.0.0.1", port or _choice.next()))
             return sock
         except OSError:
             sock.close()

@@ -22,7 +22,7 @@ from .processes import Process, dying_with_us
 
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
 MAX_STARTS = 20  # attempts, because another process may take the port before the server does
-READY_WITHIN = 10.0
+READY_WITHIN = 60.0
 ANSWER_WITHIN = 5.0
 
 

@@ -64,7 +64,7 @@ class Service:
         self.child = Child(serve, self._app, self._port, self._environment)
 
     def wait(self) -> None:
-        assert self.child.line(within=30) == "ready"
+        assert self.child.line(within=90) == "ready"
 
     def close(self) -> None:
         self.http.close()

@@ -114,14 +114,14 @@ def test_who_was_refused_releases_nothing(service: ProcessingLockService, valkey
         assert valkey.keys() == []
 
 
-def test_threads_in_a_crowd(service: ProcessingLockService) -> None:
+def test_many_threads_get_the_lock_one_at_a_time(service: ProcessingLockService) -> None:
     """Many threads, one key: never two inside, and everybody gets in in the end."""
     inside, most, served = 0, 0, 0
     guard = threading.Lock()
 
     def work() -> None:
         nonlocal inside, most, served
-        eventually(lambda: service.try_acquire_lock(KEY, 30), within=20)
+        eventually(lambda: service.try_acquire_lock(KEY, 30), within=90)
         with guard:
             inside += 1
             most = max(most, inside)

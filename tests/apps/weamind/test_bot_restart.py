@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ async def test_a_process_that_is_told_to_end(
         old.child._process.popen.send_signal(signal.SIGTERM)
         await asyncio.to_thread(old.child._process.popen.wait, 30)
         await asyncio.to_thread(start_bots, 1, api_base, valkey.url)
-        assert is_forecast((await bot.line.wait_for_messages(1, within=30))[0])
+        assert is_forecast((await bot.line.wait_for_messages(1, within=90))[0])
 
 
 # ------------------------------------------------------------------------------- the parts
@@ -166,6 +167,43 @@ def test_what_is_kept_is_taken_once(tmp_path: Path) -> None:
     finally:
         one.close()
         two.close()
+
+
+@pytest.mark.parametrize("why", ["cancelled", "too slow"])
+async def test_what_nobody_waits_for_any_more_is_kept_again(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends, or the database is slow, while events are taken: they are not lost."""
+    taken, goes_on, take = Event(), Event(), UserDatabase.take
+
+    def take_slowly(database: UserDatabase, since: int) -> tuple[list[str], int]:
+        found = take(database, since)
+        taken.set()
+        goes_on.wait()
+        return found
+
+    async with Users(f"sqlite:///{tmp_path}/bot.db") as people:
+        await people.keep(["a", "b"])
+        with monkeypatch.context() as slow:
+            slow.setattr(UserDatabase, "take", take_slowly)
+            limit = asyncio.timeout(None)
+            slow.setattr("apps.weamind.user.users.asyncio.timeout", lambda longest: limit)
+            taking = asyncio.create_task(people.take(OLDEST))
+            await asyncio.to_thread(taken.wait)
+            if why == "cancelled":
+                taking.cancel()
+            else:
+                limit.reschedule(0)
+            await asyncio.wait([taking])
+        assert taking.cancelled() or isinstance(taking.exception(), UsersUnavailable)
+        goes_on.set()
+        found = await aeventually(lambda: _taken(people))
+    assert found == ["a", "b"]
+
+
+async def _taken(people: Users) -> list[str]:
+    events, _ = await people.take(OLDEST)
+    return events
 
 
 async def test_what_is_too_old_is_given_up(

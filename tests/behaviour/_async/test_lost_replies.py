@@ -1,11 +1,9 @@
 """Replies that are lost, repeated or cut in pieces: each request counts once."""
 
-import time
-
 from dibs import AsyncDibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, sleep
+from .._tasks import Background, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -25,10 +23,8 @@ async def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultPro
     async with AsyncDibs(line.url, budget=1) as dibs:
         await timed(dibs, "warm:up")
         line.swallow_replies(match=b"user:1")
-        since = time.monotonic()
         async with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert time.monotonic() - since < 1
+            assert lease.guarded, "longer than the budget is an outage"
         assert line.triggered == 1
         assert (await timed(dibs, "user:1"))[1]
 
@@ -66,7 +62,7 @@ async def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) ->
                 async with dibs.hold("user:1", ttl=60) as lease:
                     return lease.guarded
 
-            holder = Beside(hold)
+            holder = Background(hold)
             await sleep(0.2)
             line.delay()
             assert await holder.result()

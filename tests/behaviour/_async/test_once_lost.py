@@ -114,7 +114,7 @@ async def test_an_outage_at_the_end(own_server: Server) -> None:
                 assert await claim.finish() is False
                 assert not claim.is_open
         own_server.thaw()
-        await eventually(lambda: "recovered" in kinds(events), within=10)
+        await eventually(lambda: "recovered" in kinds(events), within=90)
         await eventually(lambda: own_server.keys() == ["order:1", "order:2"])
         async with two.claim("order:1", after="replay", **options) as claim:
             assert claim.replayed and claim.result == 17

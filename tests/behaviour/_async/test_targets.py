@@ -12,7 +12,7 @@ from dibs import AsyncDibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
-from .._tasks import Beside, eventually, redis
+from .._tasks import Background, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -136,7 +136,7 @@ async def test_protocol_2_in_a_url_is_resp2(start_server: StartServer, tmp_path:
     """No connection speaks RESP3, to a single server, a cluster or the master of a service."""
     server, node = start_server(), start_cluster(start_server, nodes=1)[0]
     with Sentinel(tmp_path, server) as sentinel:
-        await eventually(lambda: sentinel.sees(replicas=0, sentinels=0), within=30)
+        await eventually(lambda: sentinel.sees(replicas=0, sentinels=0), within=90)
         for number, (named, target) in enumerate(
             (
                 (server, f"redis://127.0.0.1:{server.port}/0"),
@@ -226,7 +226,7 @@ async def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
             since = time.monotonic()
             async with dibs.hold(key, ttl=5) as lease:
                 guarded[number] = lease.guarded
-            assert time.monotonic() - since < 3
+            assert time.monotonic() - since < 20, "it does not wait for that node"
             assert lease.guarded == (key_slot(key.encode()) // (16384 // 3) < 2)
         assert set(guarded.values()) == {True, False}
         servers[2].thaw()
@@ -243,7 +243,7 @@ async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
     def is_in_sync() -> bool:
         return replica.client().info("replication")["master_link_status"] == "up"
 
-    await eventually(is_in_sync, within=30)
+    await eventually(is_in_sync, within=90)
     with Sentinel(tmp_path, master) as sentinel:
         eye = redis.Redis(port=sentinel.port)
 
@@ -253,21 +253,21 @@ async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
             except (redis.ConnectionError, redis.ResponseError):
                 return False
 
-        await eventually(sees_replica, within=30)
+        await eventually(sees_replica, within=90)
         url = f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0"
         async with AsyncDibs(url, budget=1) as dibs:
             assert await works(dibs)
             assert master.command_counts()["set"] > 0
             master.kill()
             await eventually(
-                lambda: replica.client().info("replication")["role"] == "master", within=30
+                lambda: replica.client().info("replication")["role"] == "master", within=90
             )
 
             async def guarded_again() -> bool:
                 async with dibs.hold("user:2", ttl=5) as lease:
                     return lease.guarded
 
-            await eventually(guarded_again, within=30)
+            await eventually(guarded_again, within=90)
             assert replica.command_counts()["set"] > 0
         await eye.aclose()
 
@@ -275,7 +275,7 @@ async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
 async def test_all_who_come_at_once_share_one_embedded_server() -> None:
     """The first use, by many at once: one private server is started, and one of them holds."""
     async with AsyncDibs("embedded://", budget=5) as dibs:
-        tries = [Beside(_try, dibs) for _ in range(5)]
+        tries = [Background(_try, dibs) for _ in range(5)]
         leases = [await each.result() for each in tries]
         assert len([lease for lease in leases if lease is not None]) == 1
 

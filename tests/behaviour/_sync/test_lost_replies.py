@@ -1,12 +1,10 @@
 # Generated from tests/behaviour/_async/test_lost_replies.py by unasync.py – do not edit.
 """Replies that are lost, repeated or cut in pieces: each request counts once."""
 
-import time
-
 from dibs import Dibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, sleep
+from .._threads import Background, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -26,10 +24,8 @@ def test_a_reply_swallowed_on_the_way_leaves_the_lease_ours(line: FaultProxy) ->
     with Dibs(line.url, budget=1) as dibs:
         timed(dibs, "warm:up")
         line.swallow_replies(match=b"user:1")
-        since = time.monotonic()
         with dibs.hold("user:1", ttl=5) as lease:
-            assert lease.guarded
-            assert time.monotonic() - since < 1
+            assert lease.guarded, "longer than the budget is an outage"
         assert line.triggered == 1
         assert (timed(dibs, "user:1"))[1]
 
@@ -67,7 +63,7 @@ def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) -> None:
                 with dibs.hold("user:1", ttl=60) as lease:
                     return lease.guarded
 
-            holder = Beside(hold)
+            holder = Background(hold)
             sleep(0.2)
             line.delay()
             assert holder.result()

@@ -115,7 +115,7 @@ def test_an_outage_at_the_end(own_server: Server) -> None:
                 assert claim.finish() is False
                 assert not claim.is_open
         own_server.thaw()
-        eventually(lambda: "recovered" in kinds(events), within=10)
+        eventually(lambda: "recovered" in kinds(events), within=90)
         eventually(lambda: own_server.keys() == ["order:1", "order:2"])
         with two.claim("order:1", after="replay", **options) as claim:
             assert claim.replayed and claim.result == 17

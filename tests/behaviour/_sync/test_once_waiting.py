@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dibs import Dibs, Duplicate, Event, Mismatch, UsageError
+from dibs._sync import waiters
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def _second(dibs: Dibs, **options: Any) -> str:
@@ -24,8 +25,11 @@ def _waits(dibs: Dibs) -> bool:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-def test_a_duplicate_waits_for_the_result(server: Server, elsewhere: bool) -> None:
+def test_a_duplicate_waits_for_the_result(
+    server: Server, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """replay: it gets what came of the first one, woken by its end and not by a timer."""
+    monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
     events: list[Event] = []
     with (
         Dibs(server.url, budget=5, listeners=[events.append]) as one,
@@ -33,13 +37,11 @@ def test_a_duplicate_waits_for_the_result(server: Server, elsewhere: bool) -> No
     ):
         two = other if elsewhere else one
         with one.claim("order:1", window=60, after="replay", lease=30) as claim:
-            waiter = Beside(lambda: _second(two, after="replay", wait=15))
+            waiter = Background(lambda: _second(two, after="replay", wait=60))
             eventually(lambda: _waits(two))
             sleep(0.1)
             claim.complete("order 17")
-            ended = time.monotonic()
         assert waiter.result() == "replayed order 17"
-        assert time.monotonic() - ended < 1.5, "the slow look is after 2 s"
     replayed = next(event for event in events if event.kind == "replayed")
     assert replayed.waited is not None and replayed.waited >= 0.1
 
@@ -54,7 +56,7 @@ def test_a_duplicate_takes_over_if_nothing_was_left(
         two = other if elsewhere else one
         first = one.claim("order:1", window=60, after="replay", lease=30)
         claim = first.__enter__()
-        waiter = Beside(lambda: _second(two, after="replay", wait=15))
+        waiter = Background(lambda: _second(two, after="replay", wait=15))
         eventually(lambda: _waits(two))
         if end == "fails":
             assert claim.fail()
@@ -81,7 +83,7 @@ def test_a_duplicate_waits_no_longer_than_it_may(server: Server) -> None:
                 since = time.monotonic()
                 with pytest.raises(Duplicate) as caught:
                     _second(dibs, wait=0.3, message="one moment, please")
-                assert 0.25 < time.monotonic() - since < 5
+                assert 0.25 < time.monotonic() - since < 25, "the first one's lease ends after 30 s"
                 assert caught.value.state == "running" and 0 < caught.value.retry_after <= 30
                 assert str(caught.value) == "one moment, please"
 
@@ -106,7 +108,7 @@ def test_a_duplicate_that_waits_is_told_when_it_is_held(server: Server) -> None:
     """after="hold": the end of the first one is the answer, done; the window is not waited for."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.claim("order:1", window=600, after="hold", lease=30):
-            waiter = Beside(lambda: _second(two, after="hold", wait=15))
+            waiter = Background(lambda: _second(two, after="hold", wait=15))
             eventually(lambda: _waits(two))
         with pytest.raises(Duplicate) as caught:
             waiter.result()
@@ -126,7 +128,7 @@ def test_many_calls_one_execution(server: Server) -> None:
 
         options: dict[str, Any] = {"window": 60, "after": "replay", "wait": 15}
         wrapped = [dibs.once("payment:{key}", **options)(pay) for dibs in (one, two)]
-        waiters = [Beside(wrapped[number % 2], "k-1") for number in range(30)]
+        waiters = [Background(wrapped[number % 2], "k-1") for number in range(30)]
         for waiter in waiters:
             assert waiter.result() == {"payment": 1}
         assert calls == 1
@@ -180,7 +182,7 @@ def test_waiting_through_an_outage(own_server: Server) -> None:
     with Dibs(own_server.url, budget=0.3) as one:
         with Dibs(own_server.url, budget=0.3) as two:
             claim = one.claim("order:1", window=60, lease=30).__enter__()
-            waiter = Beside(lambda: _second(two, wait=60))
+            waiter = Background(lambda: _second(two, wait=60))
             eventually(lambda: _waits(two))
             own_server.kill()
             assert waiter.result() == "done by the second"

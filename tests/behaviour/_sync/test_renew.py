@@ -82,7 +82,7 @@ def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> No
         lease.release()
 
 
-def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
+def test_one_broken_key_does_not_stop_other_renewals(server: Server) -> None:
     """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
@@ -92,7 +92,7 @@ def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> No
         leases[3]._state.body = None  # this test plays the body itself
         server.client().delete("user:3")
         server.client().rpush("user:3", "x")
-        eventually(lambda: leases[3].lost, within=5)
+        eventually(lambda: leases[3].lost, within=90)
         sleep(1.6)
         assert [lease.lost for lease in leases] == [n == 3 for n in range(10)]
         assert [event.kind for event in events].count("lost") == 1

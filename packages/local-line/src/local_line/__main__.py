@@ -78,11 +78,11 @@ def _platform(options: argparse.Namespace) -> LocalLine:
 async def _run(options: argparse.Namespace) -> None:
     async with _platform(options) as line:
         line.journal.on_row = _report
-        print(_greeting(line, options), flush=True)
         ended = asyncio.Event()
         if sys.platform != "win32":  # there Ctrl-C is an exception
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        print(_greeting(line, options), flush=True)  # who has read it may end us
         await ended.wait()
 
 

@@ -46,13 +46,16 @@ class BlockingLine:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._run(self._open.aclose())
-        self._end()
+        try:
+            self._run(self._open.aclose())
+        finally:
+            self._end()
 
     async def _start(self) -> LocalLine:
         return await self._open.enter_async_context(LocalLine(**self._options))
 
     def _end(self) -> None:
+        self._run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -158,7 +161,7 @@ class BlockingLine:
         return self.line.chat(source)
 
     def wait_for_messages(
-        self, number: int, *, source: Source | None = None, within: float = 10.0
+        self, number: int, *, source: Source | None = None, within: float = 30.0
     ) -> list[Json]:
         """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
         return self._run(self.line.wait_for_messages(number, source=source, within=within))
@@ -176,3 +179,11 @@ class BlockingLine:
     def deliveries(self) -> list[Delivery]:
         """The webhooks, in the order in which they were answered."""
         return self._do(lambda: self.line.deliveries)
+
+
+async def _cancel_others() -> None:
+    """Nobody waits in this loop any more: a thread that does would wait for ever."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -19,7 +19,7 @@ class Entry:
     message: Json
     at: float
     event_id: str | None = None
-    """The event by which the bot heard of it."""
+    """The event with which it was sent to the bot."""
     via: str | None = None
     """`reply`, `push`, `multicast` …, for what the bot said."""
     user_id: str | None = None
@@ -67,7 +67,8 @@ class Chat:
     @property
     def sent(self) -> list[Json]:
         """What the bot said, as it sent it, the oldest first."""
-        return [entry.message for entry in self.entries if entry.author == "bot"]
+        # A copy: the bot may say more while a test looks, in another thread.
+        return [entry.message for entry in self.entries.copy() if entry.author == "bot"]
 
     @property
     def texts(self) -> list[str]:

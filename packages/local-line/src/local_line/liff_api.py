@@ -56,7 +56,8 @@ class LiffApi:
 
     async def update(self, asked: Asked) -> Response:
         """What is named is different from now on."""
-        app, body = self._find(asked), await asked.json()
+        body = await asked.json()
+        app = self._find(asked)  # not before: it may be deleted while the body arrives
         _check(list(_changed(body, ())))
         view = app["view"] | body.get("view", {})
         app.update(body | {"view": view})

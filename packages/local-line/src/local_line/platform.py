@@ -225,7 +225,7 @@ class Platform:
         return list(self.journal.deliveries)
 
     async def wait_for_messages(
-        self, number: int, *, source: Source | None = None, within: float = 10.0
+        self, number: int, *, source: Source | None = None, within: float = 30.0
     ) -> list[Json]:
         """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
         chat = self.chat(source)

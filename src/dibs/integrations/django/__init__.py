@@ -36,7 +36,8 @@ from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
-from ..._http.policy import Once, Policy, PreventDuplicateSubmit, check_routes, find
+from ..._http.decorators import Once, PreventDuplicateSubmit
+from ..._http.policy import Policy, check_routes, find
 from ..._http.responses import Recording, Response
 from ...errors import UsageError
 from .._claims import aclaim, aend, applied, claim, end

@@ -10,12 +10,14 @@ import pytest
 
 import dibs
 
-REFERENCE = Path(__file__).parents[1] / "docs/reference/api.md"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs/reference/api.md"
 ROW = re.compile(r"^\| `(?P<module>dibs[\w.]*)` \| (?P<names>`[^|]*`) \|$", re.MULTILINE)
 IMPORTS = {
     row["module"]: re.findall(r"`(\w+)`", row["names"])
     for row in ROW.finditer(REFERENCE.read_text("utf-8"))
 }
+STATEMENT = re.compile(r"^\s*from (dibs|dibs\.[\w.]+) import ([\w, ]+)", re.MULTILINE)
 GUARDS = ["asgi", "wsgi", "starlette", "fastapi", "flask", "drf", "django"]
 
 
@@ -24,7 +26,22 @@ def test_the_reference_lists_every_integration() -> None:
     folder = Path(dibs.__file__).parent / "integrations"
     modules = {f"dibs.integrations.{path.stem}" for path in folder.glob("[a-z]*.py")}
     modules |= {"dibs.integrations.django", "dibs.integrations.django.alone"}
-    assert set(IMPORTS) == modules | {"dibs", "dibs.claims", "dibs.testing"}
+    others = {"dibs", "dibs.claims", "dibs.console", "dibs.events", "dibs.testing"}
+    assert set(IMPORTS) == modules | others
+
+
+def test_what_pages_import_is_in_the_reference() -> None:
+    """Nobody is shown an import that may change without notice."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {
+        f"{module}.{name.partition(' as ')[0].strip()}"
+        for page in pages
+        for module, names in STATEMENT.findall(page.read_text("utf-8"))
+        for name in names.split(",")
+    }
+    listed = {f"{module}.{name}" for module, names in IMPORTS.items() for name in names}
+    modules = set(IMPORTS)  # from dibs.integrations import flask
+    assert shown - listed - modules == set()
 
 
 @pytest.mark.parametrize("module", IMPORTS)

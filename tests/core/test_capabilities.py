@@ -190,9 +190,8 @@ def test_evalsha_is_given_up_where_it_never_works() -> None:
         assert not memory.send_whole(None, now)
     for now in (500.0, 500.1, 500.2, 500.3):
         assert memory.lacks(request, unknown, now)
-    assert memory.send_whole(None, 501.0) and not memory.send_whole(
-        None, 501.0 + ScriptMemory.LASTS
-    )
+    assert memory.send_whole(None, 501.0)
+    assert not memory.send_whole(None, 501.0 + ScriptMemory.LASTS)
 
 
 def test_many_scripts_in_one_write_are_missed_once() -> None:

@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-line-node test-frameworks bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -120,6 +120,9 @@ test-line-node: setup ## a Node bot on the local LINE; installs its SDK from the
 test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
 	@$(BIN)/python -m tests.scenarios $(ARGS)
 
+test-alerts: setup ## alert rules and dashboard in a real Prometheus, for two minutes; needs `apt install prometheus`
+	@$(BIN)/python -m tests.alerting
+
 # The local LINE needs a newer Starlette than the oldest that dibs works with.
 NEEDS_LOCAL_LINE := $(addprefix --deselect tests/integrations/test_linebot_dispatcher.py::test_, \
 	line_is_answered_before_the_work_and_each_event_once what_the_sdk_does_without_a_dispatcher)
@@ -130,7 +133,7 @@ test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest ve
 	$(MAKE) --no-print-directory pytest ARGS="tests/http tests/integrations $(ARGS)" || failed="$$failed newest"; \
 	echo "== the oldest versions"; \
 	$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http tests/integrations -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
+		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -146,10 +146,35 @@ def _on_begin(connection: Connection) -> None:
 # ---- threads
 
 
+class Database(Protocol):
+    """What the threads are for."""
+
+    prepare: Callable[..., None]
+    """Makes the tables."""
+
+    def close(self) -> None:
+        """No connection is left."""
+        ...
+
+
 class Threads:
     """The threads in which a database is asked: as many at once as it has connections."""
 
-    def __init__(self, name: str, timeouts: Timeouts) -> None:
+    @classmethod
+    async def open(
+        cls, name: str, database: Database, timeouts: Timeouts, *prepared_with: Any
+    ) -> "Threads":
+        """Those of *database*, which is prepared; if that fails, it is closed."""
+        threads = cls(name, database, timeouts)
+        try:
+            await threads.ask(database.prepare, *prepared_with, longest=STARTING)
+        except BaseException:
+            threads._close()
+            raise
+        return threads
+
+    def __init__(self, name: str, database: Database, timeouts: Timeouts) -> None:
+        self._database = database
         self._timeouts = timeouts
         self._workers = ThreadPoolExecutor(THREADS, name)
         self._turns = asyncio.Semaphore(THREADS)
@@ -171,9 +196,14 @@ class Threads:
         work.add_done_callback(self._next(asyncio.get_running_loop()))
         return await asyncio.wrap_future(work)
 
-    def close(self) -> None:
-        """Waits for calls under way; it blocks."""
+    async def aclose(self) -> None:
+        """Wait for calls under way, then close the database."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # Threads first: a cancelled request leaves one behind that still has a connection.
         self._workers.shutdown()
+        self._database.close()
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> Callable[[Future[Any]], None]:
         def release(work: Future[Any]) -> None:

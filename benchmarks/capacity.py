@@ -1,83 +1,158 @@
 """What a key, a call and a process cost: `python -m benchmarks.capacity`.
 
 Server memory for each key, commands and round trips for each call, connections for each process.
-These are counts, not times: they are the same on a busy machine.
+These are counts, not times: they are the same on a busy machine. `--only memory` is the first part.
 """
 
+import argparse
 import asyncio
 import threading
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
-from time import monotonic
+from collections.abc import Awaitable, Callable
+from time import monotonic, sleep
 from typing import Any
+from unittest import mock
 
 import redis
 
 from dibs import AsyncDibs, Dibs
-from dibs.testing import FaultProxy, Server
+from dibs.testing import Engine, FaultProxy, Server
 
-MANY = 20_000
+MANY = 100_000
+HELD = 20_000
+"""Keys of which the memory in this process is measured: tracing it is slow."""
+AT_ONCE = 500
 CALLS = 200
 VALUE = "x" * 1000
 OWN = {"info", "command|info", "client|list", "client|setname", "hello", "client|setinfo", "config"}
 Step = Callable[[Dibs, str], Any]
+AsyncStep = Callable[[AsyncDibs, str], Awaitable[Any]]
 
 
 def main() -> None:
-    """Measure all of it on an empty Valkey, and print the tables of docs/production/capacity.md."""
-    with Server.start() as server:
-        print(f"Valkey {'.'.join(map(str, server.version))}\n")
+    """Measure on empty servers, and print the tables of docs/production/capacity.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("memory", "commands", "connections"))
+    only = parser.parse_args().only
+    if only in (None, "memory"):
         _print_memory()
-        _print_commands(server)
-        _print_connections(server)
+    with Server.start() as server:
+        if only in (None, "commands"):
+            _print_commands(server)
+        if only in (None, "connections"):
+            _print_connections(server)
 
 
 # ------------------------------------------------------------------------------------- memory
 
+HOLDERS = {"web-1": 4711, "orders-api-7d9f8c6b5-x2x7k": 17}
+"""Host name and process id: they are a part of the value of a lease."""
+ENGINES: tuple[Engine, ...] = ("valkey", "redis7")
 
-def _kept(dibs: Dibs, key: str) -> None:
-    with dibs.claim(key, window=86400, after="hold"):
+
+async def _kept(dibs: AsyncDibs, key: str) -> None:
+    async with dibs.claim(key, window=86400, after="hold"):
         pass
 
 
-def _replayed(dibs: Dibs, key: str) -> None:
-    with dibs.claim(key, window=86400, after="replay") as claim:
+async def _replayed(dibs: AsyncDibs, key: str) -> None:
+    async with dibs.claim(key, window=86400, after="replay") as claim:
         claim.complete({"order": 17})
 
 
-def _cached(dibs: Dibs, key: str) -> None:
-    dibs.get_or_load(key, lambda: VALUE, ttl=86400)
+async def _load() -> str:
+    return VALUE
 
 
-KEYS: dict[str, Step] = {
+KEYS: dict[str, AsyncStep] = {
     "`hold`: a lease": lambda dibs, key: dibs.try_hold(key, ttl=3600),
     "`hold` with `fence=True`": lambda dibs, key: dibs.try_hold(key, ttl=3600, fence=True),
     "`hold` with `limit=5`, one permit taken": lambda dibs, key: dibs.try_hold(
         key, ttl=3600, limit=5
     ),
-    '`claim` that is done, `after="hold"`': _kept,
-    '`claim` that is done, `after="replay"`, a result of 12 bytes': _replayed,
-    "`cached`: a value of 1002 bytes as JSON": _cached,
+    'a submission that is done, `after="hold"`': _kept,
+    'a submission that is done, `after="replay"`, a result of 12 bytes': _replayed,
+    "`cached`: a value of 1002 bytes as JSON": lambda dibs, key: dibs.get_or_load(
+        key, _load, ttl=86400
+    ),
 }
 
 
 def _print_memory() -> None:
-    print("| what | bytes in Redis for each | bytes in this process for each |\n|---|---|---|")
+    print("Bytes for each: used_memory / MEMORY USAGE of its keys\n")
+    versions: list[str] = []
+    for engine in ENGINES:
+        with Server.start(engine) as server:
+            versions.append(f"{engine} {'.'.join(map(str, server.version))}")
+    columns = [
+        f"{version}, holder {name}:{pid}" for version in versions for name, pid in _holders()
+    ]
+    print(f"| what | {' | '.join(columns)} | this process |\n|---|{'---|' * (len(columns) + 1)}")
     for what, step in KEYS.items():
-        # A server of its own for each: one that was flushed frees memory in the background.
-        with Server.start() as server, Dibs(server.url) as dibs, server.client() as client:
-            step(dibs, "warm:up")
-            tracemalloc.start()
-            before, mine = _memory(client), tracemalloc.get_traced_memory()[0]
-            made = [step(dibs, f"order:{number:012}") for number in range(MANY)]
-            held = (tracemalloc.get_traced_memory()[0] - mine) / len(made)
-            tracemalloc.stop()
-            print(f"| {what} | {(_memory(client) - before) / MANY:.0f} | {held:.0f} |")
+        cells = [_in_server(engine, *who, step) for engine in ENGINES for who in _holders()]
+        print(f"| {what} | {' | '.join(cells)} | {_in_process(step):.0f} |", flush=True)
     print()
 
 
+def _holders() -> list[tuple[str, int]]:
+    return list(HOLDERS.items())
+
+
+def _in_server(engine: Engine, host: str, pid: int, step: AsyncStep) -> str:
+    """`used_memory` and MEMORY USAGE for each call of *step*."""
+    # A server of its own for each: one that was flushed frees memory in the background.
+    with Server.start(engine) as server, server.client() as client:
+        with (
+            mock.patch("socket.gethostname", return_value=host),
+            mock.patch("os.getpid", return_value=pid),
+        ):
+            used = asyncio.run(_used(server.url, client, step))
+        found: Any = list(client.scan_iter(count=1000))
+        usage = [
+            client.memory_usage(key, samples=0) for key in found[:: max(len(found) // 1000, 1)]
+        ]
+        mean = sum(int(each or 0) for each in usage) / len(usage)
+        return f"{used / MANY:.0f} / {mean * len(found) / (MANY + 1):.0f}"
+
+
+async def _used(url: str, client: "redis.Redis", step: AsyncStep) -> int:
+    async with AsyncDibs(url, budget=30) as dibs:
+        made = [await step(dibs, "warm:up")]
+        before = _memory(client)
+        for first in range(0, MANY, AT_ONCE):
+            keys = [f"order:{number:012}" for number in range(first, first + AT_ONCE)]
+            made += await asyncio.gather(*[step(dibs, key) for key in keys])
+        return _memory(client) - before
+
+
+def _in_process(step: AsyncStep) -> float:
+    """Bytes of this process for each call, while what it returned is kept."""
+
+    async def measure(url: str) -> float:
+        async with AsyncDibs(url, budget=30) as dibs:
+            made = [await step(dibs, "warm:up")]
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            made += [await step(dibs, f"order:{number:012}") for number in range(HELD)]
+            held = tracemalloc.get_traced_memory()[0] - before
+            tracemalloc.stop()
+            return held / HELD
+
+    with Server.start() as server:
+        return asyncio.run(measure(server.url))
+
+
 def _memory(client: "redis.Redis") -> int:
+    """What the keys use, when the server has finished to rearrange its tables."""
+    last = -1
+    while (now := _used_memory(client)) != last:
+        last = now
+        sleep(1.5)
+    return now
+
+
+def _used_memory(client: "redis.Redis") -> int:
     facts: dict[str, Any] = client.info("memory")  # pyright: ignore[reportAssignmentType]
     return int(facts["used_memory"]) - int(facts["mem_clients_normal"])
 
@@ -126,6 +201,11 @@ def _local_hit(dibs: Dibs, key: str) -> None:
     dibs.get_or_load("local", lambda: VALUE, ttl=60, local=True)
 
 
+def _replay(dibs: Dibs, key: str) -> None:
+    with dibs.claim(key, window=86400, after="replay") as claim:
+        claim.complete({"order": 17})
+
+
 CALLED: dict[str, Step] = {
     "`hold`, acquired and released": _hold,
     "`hold`, refused; held by another process": _refused,
@@ -148,7 +228,7 @@ def _print_commands(server: Server) -> None:
         Dibs(proxy.url, budget=5) as dibs,
     ):
         other.try_hold("taken", ttl=3600)
-        _replayed(other, "done")
+        _replay(other, "done")
         for what, step in CALLED.items():
             step(dibs, "first")
             step(dibs, "second")

@@ -2,7 +2,8 @@
 
 Requests go straight into the ASGI application, without a server or a client around it: those would
 cost more than what is measured. Each is new, with a key of its own; then one is repeated, and
-answered from what was kept. Fifty at once show what is shared. Pinned, as ``hold`` is. Round trips
+answered from what was kept. Fifty at once show what is shared; of fifty repeated ones the client's
+CPU is given, because the rest is the server's. Pinned, as ``hold`` is. Round trips
 are what the server says it has read, which with one caller is the same.
 """
 
@@ -12,7 +13,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from . import concurrent_callers, measure, servers
 from .systems import BARE, GUARDS, RELEASE
@@ -27,7 +28,7 @@ def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
     """Microseconds for a new request and for a repeated one, and the round trips of a new one."""
     workers = bench.of(system for system in GUARDS if plan.wants(system.label))
     rows: dict[str, dict[str, Any]] = {
-        worker.system.name: {"new": [], "again": [], "at_once": [], "trips": []}
+        worker.system.name: {"new": [], "again": [], "at_once": [], "again_cpu": [], "trips": []}
         for worker in workers
     }
     for worker in plan.in_rounds(workers):
@@ -44,7 +45,10 @@ def _ask(server: servers.Server, worker: Worker, plan: measure.Plan, row: dict[s
         row["at_once"].append(worker.do(f"{__name__}:new", callers=AT_ONCE, seconds=plan.seconds))
         row["trips"].append(_trips(server, worker, 50 if plan.quick else 500))
         if name not in (BARE, RELEASE):
-            row["again"].append(worker.do(f"{__name__}:again", seconds=plan.seconds))
+            again = f"{__name__}:again"
+            row["again"].append(worker.do(again, callers=1, seconds=plan.seconds)["us"])
+            many = worker.do(again, callers=AT_ONCE, seconds=plan.seconds)
+            row["again_cpu"].append(many["cpu_us"])
     except Broken as reason:
         row["broken"] = str(reason)
 
@@ -62,6 +66,7 @@ def _trips(server: servers.Server, worker: Worker, times: int) -> float:
 # What runs inside a worker.
 
 Step = Callable[[], Awaitable[None]]
+Result = TypeVar("Result")
 
 
 def new(opener: Any, port: int, *, callers: int, seconds: float) -> float:
@@ -76,17 +81,15 @@ def new(opener: Any, port: int, *, callers: int, seconds: float) -> float:
     return asyncio.run(_with(opener, port, callers, measured))
 
 
-def again(opener: Any, port: int, *, seconds: float) -> float:
-    """Microseconds for each request that was made before."""
+def again(opener: Any, port: int, *, callers: int, seconds: float) -> dict[str, float]:
+    """For each request that was made before: microseconds, and those of the client's CPU."""
 
-    async def measured(app: Any) -> float:
-        async def repeat() -> None:
-            await request(app, b"the-same-key-again-and-again", b"{}")
+    async def measured(app: Any) -> dict[str, float]:
+        steps = [_repeated(app, number) for number in range(callers)]
+        figures = (await concurrent_callers.in_tasks(steps, seconds)).as_dict()
+        return {"us": 1e6 / figures["rate"], "cpu_us": figures["cpu_us"]}
 
-        tally = await concurrent_callers.in_tasks([repeat], seconds)
-        return 1e6 / tally.as_dict()["rate"]
-
-    return asyncio.run(_with(opener, port, 1, measured))
+    return asyncio.run(_with(opener, port, callers, measured))
 
 
 def some(opener: Any, port: int, *, times: int) -> None:
@@ -102,8 +105,8 @@ def some(opener: Any, port: int, *, times: int) -> None:
 
 
 async def _with(
-    opener: Any, port: int, callers: int, work: Callable[[Any], Awaitable[float]]
-) -> float:
+    opener: Any, port: int, callers: int, work: Callable[[Any], Awaitable[Result]]
+) -> Result:
     client = await opener.open(port, callers)
     try:
         return await work(client.app)
@@ -117,6 +120,13 @@ def _fresh(app: Any, caller: int) -> Step:
     async def step() -> None:
         number = next(numbers)
         await request(app, b"%d-%d-%d" % (began, caller, number), BODIES % (began + number))
+
+    return step
+
+
+def _repeated(app: Any, caller: int) -> Step:
+    async def step() -> None:
+        await request(app, b"the-same-key-again-and-again-%d" % caller, b"{}")
 
     return step
 

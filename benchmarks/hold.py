@@ -107,4 +107,5 @@ def pairs_in_asyncio(opener: Any, port: int, *, callers: int, seconds: float) ->
         finally:
             await client.aclose()
 
-    return asyncio.run(pairs())
+    run = getattr(opener, "run", asyncio.run)
+    return run(pairs())

@@ -81,8 +81,8 @@ def in_turns(opener: Any, port: int, *, turns: int) -> dict[str, float]:
         finally:
             for client in clients:
                 await client.aclose()
-        plain, heard = (quantiles(each, n=4)[0] for each in found)
-        return {"plain_us": plain, "cpu_us": heard}
+        plain, with_listener = (quantiles(each, n=4)[0] for each in found)
+        return {"plain_us": plain, "cpu_us": with_listener}
 
     return asyncio.run(both())
 

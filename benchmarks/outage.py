@@ -52,7 +52,7 @@ def _ask(server: servers.Server, worker: Worker) -> dict[str, Any]:
         return {"broken": str(reason)}
 
 
-def _story(call: Call, pause: Callable[[float], object], server: int) -> dict[str, Any]:
+def _phases(call: Call, pause: Callable[[float], object], server: int) -> dict[str, Any]:
     """The outage, seen by one caller, who stops the server itself: the moments are exact."""
     call()
     with servers.stopped(server):
@@ -108,7 +108,7 @@ def outage_in_threads(opener: Any, port: int, *, server: int) -> dict[str, Any]:
         thread.join(CAP)
         return answers[0] if answers else Answer(False, None)
 
-    return _story(call, time.sleep, server)
+    return _phases(call, time.sleep, server)
 
 
 def outage_in_asyncio(opener: Any, port: int, *, server: int) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def outage_in_asyncio(opener: Any, port: int, *, server: int) -> dict[str, Any]:
 
     with asyncio.Runner() as runner:
         client = runner.run(opener.open(port, 2))
-        return _story(
+        return _phases(
             lambda: runner.run(asked(client)),
             lambda seconds: runner.run(asyncio.sleep(seconds)),
             server,

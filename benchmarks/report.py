@@ -210,6 +210,7 @@ def guard_table(result: dict[str, Any]) -> str:
         "repeated µs",
         "trips",
         "50 at once, µs each",
+        "50 repeated, CPU µs",
     )
     bare = result["rows"].get(BARE, {}).get("new", [])
 
@@ -217,6 +218,7 @@ def guard_table(result: dict[str, Any]) -> str:
         new, again = measure.Spread(tuple(found["new"])), measure.Spread.of(found["again"])
         added = [mine - floor for mine, floor in zip(found["new"], bare, strict=False)]
         at_once = measure.Spread(tuple(found["at_once"]))
+        again_cpu = measure.Spread.of(found["again_cpu"])
         return (
             label,
             table.short(new.middle),
@@ -225,6 +227,7 @@ def guard_table(result: dict[str, Any]) -> str:
             table.short(again.middle) if again else table.NOTHING,
             _commands(found["trips"]),
             table.short(at_once.middle),
+            table.short(again_cpu.middle) if again_cpu else table.NOTHING,
         )
 
     return f"guard, {_where(result)}\n" + table.aligned(headings, list(_rows(result, row)))

@@ -177,7 +177,7 @@ class Work:
         self.causes = Counter[str]()
         """Why leases were not guarded."""
 
-    def hear(self, event: Any) -> None:
+    def record(self, event: Any) -> None:
         """A listener."""
         if event.kind == "outage":
             self.causes[event.cause] += 1
@@ -269,7 +269,7 @@ async def _tasks(work: Work) -> None:
             await dibs.get_or_load(f"value:{tick}", partial(load, tick), ttl=60)
 
     work.wait_for_start()
-    async with AsyncDibs(work.target, listeners=[work.hear]) as dibs:
+    async with AsyncDibs(work.target, listeners=[work.record]) as dibs:
         extras = [orders(dibs), values(dibs), holds(dibs, "fenced")] if work.extras else []
         await asyncio.gather(*[holds(dibs, "hold") for _ in range(work.tasks)], *extras)
     for eye in eyes:
@@ -321,7 +321,7 @@ def _threads(work: Work) -> None:
                 work.write("once", f"order:{tick}", begin, claim.guarded, 0, [])
 
     work.wait_for_start()
-    with Dibs(work.target, listeners=[work.hear]) as dibs:
+    with Dibs(work.target, listeners=[work.record]) as dibs:
         jobs: list[Callable[[], None]] = [partial(holds, dibs, "hold")] * work.tasks
         if work.extras:
             jobs += [partial(orders, dibs), partial(holds, dibs, "fenced")]

@@ -1,4 +1,4 @@
-"""Faults of a Sentinel service and of a cluster under load, and a table of what came of it.
+"""Faults of a Sentinel service, of a single address and of a cluster, and what came of them.
 
     make test-topologies                          every scenario, the table on the terminal
     make test-topologies ARGS="--only switch"     those whose name contains the word
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import dibs
-from dibs.testing import Server, eventually
+from dibs.testing import FaultProxy, Server, eventually
 
 from . import histories
 from .histories import Verdict
@@ -218,6 +218,26 @@ def sentinel_kill_1(seconds: float) -> Result:
 MIN_REPLICAS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 
 
+# ---- one address
+
+
+def address_switch(seconds: float) -> Result:
+    """A replica is promoted by hand behind one address; the old master closes no connection."""
+    with (
+        Server.start() as old,
+        Server.start(config=("--replicaof", f"127.0.0.1 {old.port}")) as new,
+        FaultProxy(old.port) as proxy,
+        workers(seconds, target=proxy.url, servers=[old.port, new.port]) as running,
+    ):
+        eventually(lambda: is_in_sync(new), within=30)
+        running.start_and_wait(*SENTINEL_USERS)
+        time.sleep(2)
+        new.client().execute_command("REPLICAOF", "NO", "ONE")
+        old.client().execute_command("REPLICAOF", "127.0.0.1", new.port)
+        proxy.move_to(new.port)
+        return running.result(new)
+
+
 # ---- cluster
 
 
@@ -310,6 +330,7 @@ SCENARIOS: dict[str, Callable[[float], Result]] = {
     "sentinel switch, processes joining": sentinel_switch_joining,
     "sentinel switch, joining, min-replicas-to-write 1": sentinel_switch_joining_1,
     "sentinel switch, joining, min-replicas-to-write 2": sentinel_switch_joining_2,
+    "one address, promoted by hand": address_switch,
     "cluster kill": cluster_kill,
     "cluster stop": cluster_stop,
     "cluster failover": cluster_failover,

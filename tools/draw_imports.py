@@ -170,10 +170,10 @@ def problems(
     cycles: Iterable[set[str]] = CYCLES,
 ) -> list[str]:
     """What is wrong with these imports, a sentence each."""
-    return [*_strangers(imports), *_forbidden(imports, exceptions), *_circles(imports, cycles)]
+    return [*_without_layer(imports), *_forbidden(imports, exceptions), *_circles(imports, cycles)]
 
 
-def _strangers(imports: Imports) -> Iterator[str]:
+def _without_layer(imports: Imports) -> Iterator[str]:
     for module in sorted(imports):
         if _group(module) is None:
             yield f"{module} belongs to no layer: LAYERS in tools/draw_imports.py"

@@ -188,7 +188,7 @@ def plan(root: Path) -> dict[Path, bytes]:
     }
 
 
-def strays(root: Path, wanted: dict[Path, bytes]) -> list[Path]:
+def leftovers(root: Path, wanted: dict[Path, bytes]) -> list[Path]:
     """Files in a generated folder that no source accounts for."""
     there = {path for sync in FOLDERS.values() for path in (root / sync).rglob("*.py")}
     return sorted(there - wanted.keys())
@@ -201,14 +201,14 @@ def problems(root: Path) -> list[str]:
     return [
         *(f"{path.relative_to(root)}: missing" for path in wanted if not path.exists()),
         *(f"{path.relative_to(root)}: out of date" for path in stale),
-        *(f"{path.relative_to(root)}: stray, it has no source" for path in strays(root, wanted)),
+        *(f"{path.relative_to(root)}: stray, it has no source" for path in leftovers(root, wanted)),
     ]
 
 
 def write(root: Path) -> int:
     """Write every generated file; return their number. A stray file written by hand is refused."""
     wanted = plan(root)
-    for path in strays(root, wanted):
+    for path in leftovers(root, wanted):
         if not path.read_text("utf-8").startswith(HEADER.partition("{")[0]):
             raise Refused(f"{path.relative_to(root)}: written by hand, in a generated folder")
         path.unlink()

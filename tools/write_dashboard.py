@@ -71,14 +71,17 @@ ROWS = (
     Row("Redis", (
         Panel("Unavailable", "1 while Redis is unavailable to an instance.", "bool_yes_no", (
             Query(f"sum by (instance) (dibs_outage{{{OF_JOB}}})", "{{instance}}"),
-        )),
+        ), 6),
         Panel("Outage time", "Seconds of past outages, within an hour.", "s", (
             Query(f"sum by (instance) (increase(dibs_outage_seconds_total{{{OF_JOB}}}[1h]))",
                   "{{instance}}"),
-        )),
+        ), 6),
         Panel("Unguarded", "Granted although Redis was unavailable: nobody was kept out.", "ops", (
             Query(rate("dibs_unguarded_total", "name"), "{{name}}"),
-        )),
+        ), 6),
+        Panel("Refused", "Refused while Redis was unavailable, as the policy says.", "ops", (
+            Query(rate("dibs_refused_total", "name"), "{{name}}"),
+        ), 6),
     )),
     Row("Leases", (
         Panel("Granted and refused", "", "ops", (

@@ -87,7 +87,7 @@ class ActiveMenus:
         self._stale = stale
         self._paused: dict[str, float] = {}
         """Since when there is no successor for the branch's ended menu."""
-        self._dibs = AsyncDibs(redis_url, listeners=[self._heard])
+        self._dibs = AsyncDibs(redis_url, listeners=[self._on_event])
         self._menu = self._dibs.cached(
             CACHE_KEY,
             lock_key=None if _is_cluster(redis_url) else LOCK_KEY,
@@ -176,7 +176,7 @@ class ActiveMenus:
 
     # ---- events
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self.happened[event.kind] += 1
         asked = _asked.get()
         if asked is None:

@@ -16,11 +16,11 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from apps.databases import STARTING, Threads, Timeouts
+from apps.databases import Threads, Timeouts
 
 from .database import Active, MenuDatabase
 from .documents import (
@@ -53,7 +53,6 @@ SUCCESS = "00000"
 UNKNOWN_BRANCH = "40401"
 NO_ACTIVE_MENU = "40402"
 _LONGEST_BODY = 1024 * 1024
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -105,25 +104,13 @@ class StoreService:
         settings = self._settings or Settings.from_environment()
         self._delay = settings.delay
         self._database = MenuDatabase(settings.database_url, settings.timeouts)
-        self._threads = Threads("store", settings.timeouts)
-        try:
-            await self._threads.ask(self._database.prepare, sample_chain(), longest=STARTING)
-        except BaseException:
-            self._close()
-            raise
+        self._threads = await Threads.open(
+            "store", self._database, settings.timeouts, sample_chain()
+        )
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await asyncio.to_thread(self._close)
-
-    async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
-        """What the database says to *call*."""
-        return await self._threads.ask(call, *arguments)
-
-    def _close(self) -> None:
-        # Threads first: a cancelled request leaves one behind that still has a connection.
-        self._threads.close()
-        self._database.close()
+        await self._threads.aclose()
 
     # ---- answers
 
@@ -132,14 +119,14 @@ class StoreService:
         self._arrived += 1
         question = _question(parse_json(await request.body()))
         await asyncio.sleep(self._delay)
-        active = await self._ask(self._database.active, question.branch_id)
+        active = await self._threads.ask(self._database.active, question.branch_id)
         code, msg, data = _resolved(active, question)
         _log.info("branch %s, table %s: %s", question.branch_id, question.table_id, code)
         return JSONResponse({"responseCode": code, "msg": msg, "data": data})
 
     async def list_branches(self, request: Request) -> Response:
         """Every branch, with its active version."""
-        found = await self._ask(self._database.branches)
+        found = await self._threads.ask(self._database.branches)
         return JSONResponse(
             {
                 "branches": [
@@ -158,7 +145,7 @@ class StoreService:
     async def list_versions(self, request: Request) -> Response:
         """Every version of the branch, the newest first."""
         branch_id = _branch_id(request)
-        found = await self._ask(self._database.versions, branch_id)
+        found = await self._threads.ask(self._database.versions, branch_id)
         if found is None:
             raise _no_branch(branch_id)
         active = max((each.number for each in found if each.status == "published"), default=None)
@@ -168,7 +155,7 @@ class StoreService:
     async def show_menu(self, request: Request) -> Response:
         """What one version says, in the form in which it can be published again."""
         branch_id, number = _branch_id(request), _number(request)
-        menu = await self._ask(self._database.menu, branch_id, number)
+        menu = await self._threads.ask(self._database.menu, branch_id, number)
         if menu is None:
             raise HTTPException(404, f"There is no version {number} of branch {branch_id}.")
         return JSONResponse(print_menu(menu))
@@ -178,7 +165,7 @@ class StoreService:
         branch_id = _branch_id(request)
         edition = parse_edition(parse_json(await request.body()))
         now = datetime.now(UTC)
-        version = await self._ask(self._database.publish, branch_id, edition, now)
+        version = await self._threads.ask(self._database.publish, branch_id, edition, now)
         if version is None:
             raise _no_branch(branch_id)
         _log.info("branch %s has a version %d, %s", branch_id, version.number, version.status)
@@ -186,7 +173,7 @@ class StoreService:
 
     async def health(self, request: Request) -> Response:
         """200 if the database answers."""
-        await self._ask(self._database.ping)
+        await self._threads.ask(self._database.ping)
         return JSONResponse({"status": "ok"})
 
     async def stats(self, request: Request) -> Response:

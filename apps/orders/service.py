@@ -1,19 +1,17 @@
 """Placing orders, each once, and showing them to whoever placed them."""
 
-import asyncio
 import functools
 import logging
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import Depends, Header, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
 
-from apps.databases import STARTING, Threads, Timeouts
+from apps.databases import Threads, Timeouts
 from dibs.integrations.fastapi import once
 
 from .database import OrderDatabase
@@ -29,7 +27,6 @@ LEASE = 5
 KEY = "Idempotency-Key"
 _ID = re.compile(r"[0-9a-f]{32}")
 _USER = re.compile(r"[\x21-\x7e]{1,64}")
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -61,29 +58,15 @@ class OrderService:
 
     async def __aenter__(self) -> "OrderService":
         """OperationalError: there is no such database."""
-        self._threads = Threads("orders", self._timeouts)
-        try:
-            await self._threads.ask(self._database.prepare, longest=STARTING)
-        except BaseException:
-            self._close()
-            raise
+        self._threads = await Threads.open("orders", self._database, self._timeouts)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await asyncio.to_thread(self._close)
-
-    async def _ask(self, call: Callable[..., T], *arguments: Any) -> T:
-        """What the database says to *call*."""
-        return await self._threads.ask(call, *arguments)
-
-    def _close(self) -> None:
-        # Threads first: a cancelled request leaves one behind that still has a connection.
-        self._threads.close()
-        self._database.close()
+        await self._threads.aclose()
 
     async def check(self) -> None:
         """Returns if the database answers; else raises what it says."""
-        await self._ask(self._database.ping)
+        await self._threads.ask(self._database.ping)
 
     # ---- placing
 
@@ -110,7 +93,7 @@ class OrderService:
 
     async def _place(self, customer: str, submission: str, new: NewOrder) -> Response:
         now = datetime.now(UTC)
-        placed = await self._ask(self._database.place, customer, submission, new, now)
+        placed = await self._threads.ask(self._database.place, customer, submission, new, now)
         if placed.order.items != tuple(new.items):
             return _mismatch()
         outcome = "created" if placed.is_new else "found"
@@ -130,7 +113,7 @@ class OrderService:
         """Your orders, the newest first; `next` leads to older ones."""
         # One more than is shown: whether there is another page.
         page = functools.partial(self._database.recent, customer, most=limit + 1, before=before)
-        found = await self._ask(page)
+        found = await self._threads.ask(page)
         if found is None:
             raise HTTPException(400, "before: you have no such order")
         return JSONResponse(_listed(found, limit))
@@ -138,7 +121,7 @@ class OrderService:
     async def show(self, order_id: str, customer: Customer) -> Response:
         """One of your orders. 404: there is none, or it is another's."""
         known = _ID.fullmatch(order_id)
-        order = await self._ask(self._database.find, customer, order_id) if known else None
+        order = await self._threads.ask(self._database.find, customer, order_id) if known else None
         if order is None:
             raise HTTPException(404, "You have no such order.")
         return JSONResponse(order.printed())

@@ -17,7 +17,7 @@ from dibs import DibsError
 from .listener import listen
 from .main import Playground, app, playground
 
-_FAREWELL = 3
+_SHUTDOWN_LIMIT = 3
 """The most that answers under way may take at the end, in seconds."""
 
 
@@ -77,7 +77,7 @@ async def _serve(listener: socket.socket) -> None:
         lifespan="off",  # opened here, where a failure becomes one sentence
         log_level="warning",
         access_log=False,
-        timeout_graceful_shutdown=_FAREWELL,
+        timeout_graceful_shutdown=_SHUTDOWN_LIMIT,
     )
     async with playground:
         await Server(config, playground, _address(listener)).serve([listener])

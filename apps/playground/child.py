@@ -1,6 +1,6 @@
 """An app in a process of its own, on a free port, which ends with the page however that ends.
 
-The child watches its stdin, which nobody else writes to. When the page is done with it, it hears a
+The child watches its stdin, which nobody else writes to. When the page is done with it, it gets a
 byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at once.
 Its files are the page's to remove, unless the page was killed: then they are its own.
 """

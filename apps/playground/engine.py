@@ -91,7 +91,7 @@ class Engine:
         """The master answers once in SLOW seconds. It raises what `freeze` raises."""
         await self.freeze()
         assert self._frozen is not None
-        self._slowing = asyncio.create_task(self._doze(self._frozen))
+        self._slowing = asyncio.create_task(self._pause(self._frozen))
 
     async def speed_up(self) -> None:
         """The master answers at once again."""
@@ -138,7 +138,7 @@ class Engine:
         await replica.peek("playground:start")
         self._has_replica = True
 
-    async def _doze(self, pid: int) -> None:
+    async def _pause(self, pid: int) -> None:
         while True:
             await asyncio.sleep(SLOW)
             os.kill(pid, signal.SIGCONT)

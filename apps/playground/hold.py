@@ -28,7 +28,7 @@ from .key_state import PEOPLE, KeyState, Message, Visit
 from .people import Person
 
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at a key of which nothing is heard."""
+"""Seconds between two looks at a key about which no event comes."""
 
 
 class HoldPanel:

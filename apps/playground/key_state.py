@@ -110,7 +110,7 @@ class KeyState:
 
     def __init__(self, visitor: str) -> None:
         self.visitor = visitor
-        self.key = f"playground:{visitor}:door"
+        self.key = f"playground:{visitor}:lease"
         self.visits: dict[str, Visit] = {}
         self.last: str | None = None
         """Who asked last."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 Facts = dict[str, Any]
-Hear = Callable[[str, Facts], None]
+OnMessage = Callable[[str, Facts], None]
 """Called with a person's name and each line of theirs; `{"gone": True}`: the process has ended."""
 
 _START = 60.0
@@ -20,9 +20,9 @@ _END = 2.0
 class Person:
     """The process of one person. It can be killed, and started again."""
 
-    def __init__(self, name: str, hear: Hear) -> None:
+    def __init__(self, name: str, on_message: OnMessage) -> None:
         self.name = name
-        self._hear = hear
+        self._on_message = on_message
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
@@ -60,10 +60,10 @@ class Person:
             if "ready" in message:
                 self._is_ready.set()
             else:
-                self._hear(self.name, message)
+                self._on_message(self.name, message)
         await process.wait()
         self._is_ready.set()  # nobody waits for it any more
-        self._hear(self.name, {"gone": True})
+        self._on_message(self.name, {"gone": True})
 
     def ask(self, command: Facts) -> None:
         """Send *command*; if there is no process any more, `gone` says so."""

@@ -80,7 +80,7 @@ class Visit:
         _say({"visitor": self._visitor, "visit": {"is": is_, **facts}})
 
 
-def _heard(event: Event) -> None:
+def _on_event(event: Event) -> None:
     """A listener. `recovered` is news for every visitor; all else for the one it happened to."""
     facts = dataclasses.asdict(event)
     known = {name: value for name, value in facts.items() if value is not None}
@@ -91,7 +91,7 @@ def _say(message: Facts) -> None:
     print(json.dumps(message), flush=True)
 
 
-async def _obey(dibs: AsyncDibs, lines: asyncio.StreamReader) -> None:
+async def _run_commands(dibs: AsyncDibs, lines: asyncio.StreamReader) -> None:
     visits: dict[str, Visit] = {}
     while line := await lines.readline():
         command = json.loads(line)
@@ -107,10 +107,10 @@ async def _serve(target: str) -> None:
     lines = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(lines)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    async with AsyncDibs(target, listeners=[_heard]) as dibs:
+    async with AsyncDibs(target, listeners=[_on_event]) as dibs:
         await reach(dibs)
         _say({"ready": True})
-        await _obey(dibs, lines)
+        await _run_commands(dibs, lines)
         os._exit(0)  # the page has asked everybody to leave, or was killed
 
 

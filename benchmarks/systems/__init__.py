@@ -17,6 +17,8 @@ client, for a client that must know the size of its pool.
 ``many(load)``                        the same for a list of names, which returns a dict;
                                       ``load(names)`` gets those that are missing (likewise)
 ``app``                               an ASGI application with the guard around it
+``run``                               runs a coroutine in the event loop that it is for, if that
+                                      is not asyncio's own; of the class
 ====================================  ====================================================
 
 ``pair_on`` is called in the thread that will use it. Systems without ``take`` cannot wait: the
@@ -96,12 +98,13 @@ def with_before(*systems: System) -> tuple[System, ...]:
     return tuple(each for pair in both for each in pair)
 
 
-FLOOR, LOCK, PRL, GLIDE, DIBS = (
+FLOOR, LOCK, PRL, GLIDE, DIBS, UVLOOP = (
     "raw floor",
     "redis-py Lock",
     "python-redis-lock",
     "valkey-glide",
     "dibs",
+    "dibs, uvloop",
 )
 
 LEASES = with_before(
@@ -114,6 +117,7 @@ LEASES = with_before(
     System(LOCK, TASKS, "redis_py", "redis", "redis"),
     System(GLIDE, TASKS, "glide_tasks", "glide", "valkey-glide"),
     System(DIBS, TASKS, "ours", "dibs", "dibs"),
+    System(UVLOOP, TASKS, "ours", "uvloop", "uvloop", "Uvloop"),
 )
 """Who can take a lease, in the order of the tables."""
 
@@ -129,20 +133,25 @@ LIMITS = (
 
 LISTENING = with_before(
     System("dibs, no listener", TASKS, "ours", "dibs", "dibs"),
-    System("a function", TASKS, "ours_heard", "dibs", "dibs", "Nothing"),
+    System("a function", TASKS, "ours_listeners", "dibs", "dibs", "Nothing"),
     System(
-        "prometheus", TASKS, "ours_heard", "prometheus_client", "prometheus-client", "Prometheus"
+        "prometheus",
+        TASKS,
+        "ours_listeners",
+        "prometheus_client",
+        "prometheus-client",
+        "Prometheus",
     ),
-    System("the console's figures", TASKS, "ours_heard", "dibs", "dibs", "Console"),
-    System("logging, INFO", TASKS, "ours_heard", "dibs", "dibs", "Logging"),
-    System("logging, DEBUG", TASKS, "ours_heard", "dibs", "dibs", "AllLogging"),
-    System("structlog, INFO", TASKS, "ours_heard", "structlog", "structlog", "Structlog"),
-    System("structlog, DEBUG", TASKS, "ours_heard", "structlog", "structlog", "AllStructlog"),
-    System("sentry", TASKS, "ours_heard", "sentry_sdk", "sentry-sdk", "Sentry"),
+    System("the console's figures", TASKS, "ours_listeners", "dibs", "dibs", "Console"),
+    System("logging, INFO", TASKS, "ours_listeners", "dibs", "dibs", "Logging"),
+    System("logging, DEBUG", TASKS, "ours_listeners", "dibs", "dibs", "AllLogging"),
+    System("structlog, INFO", TASKS, "ours_listeners", "structlog", "structlog", "Structlog"),
+    System("structlog, DEBUG", TASKS, "ours_listeners", "structlog", "structlog", "AllStructlog"),
+    System("sentry", TASKS, "ours_listeners", "sentry_sdk", "sentry-sdk", "Sentry"),
     System(
         "opentelemetry, no SDK",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "OpenTelemetry",
@@ -150,7 +159,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, not sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Unsampled",
@@ -158,7 +167,7 @@ LISTENING = with_before(
     System(
         "a bare span, not sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "BareUnsampled",
@@ -166,7 +175,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Sampled",
@@ -174,7 +183,7 @@ LISTENING = with_before(
     System(
         "a bare span, sampled",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "BareSpan",
@@ -182,7 +191,7 @@ LISTENING = with_before(
     System(
         "opentelemetry, metrics",
         TASKS,
-        "ours_heard",
+        "ours_listeners",
         "opentelemetry",
         "opentelemetry-sdk",
         "Metrics",

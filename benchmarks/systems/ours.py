@@ -5,11 +5,14 @@ Fail-open, its default, would count unguarded leases as pairs, and those are ver
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from dibs import AsyncDibs, Busy, Dibs
 
 from . import TTL
+
+Result = TypeVar("Result")
 
 
 class Threads:
@@ -100,3 +103,13 @@ class LimitedTasks(Tasks):
                 pass
 
         return pair
+
+
+class UvloopTasks(Tasks):
+    """The same in uvloop's event loop."""
+
+    @staticmethod
+    def run(work: Coroutine[Any, Any, Result]) -> Result:
+        import uvloop
+
+        return uvloop.run(work)

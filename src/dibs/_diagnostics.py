@@ -13,6 +13,7 @@ from ._core.entries import printable
 from ._core.keys import checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._server.embedded import start as start_embedded
+from ._transport.alerts import read_alert
 from ._transport.faults import (
     CONNECTION_ERRORS,
     cause_of,
@@ -31,12 +32,14 @@ from ._transport.targets import (
     find,
 )
 from ._transport.thread_connection import ThreadConnection
+from ._transport.tls_contexts import check_files
+from ._transport.tls_problems import reason_of, tls_problem
 
 __all__ = [
     "ASK", "CONNECTION_ERRORS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect", "Embedded",
     "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService", "Target",
-    "ThreadConnection", "address_of", "cause_of", "checked_namespace", "close_failed_socket",
-    "code_of_reply", "connected_socket", "expand", "find", "is_closed_by_server",
-    "is_hello_refused", "pack",
-    "printable", "read_engine", "settings_error", "start_embedded",
+    "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
+    "close_failed_socket", "code_of_reply", "connected_socket", "expand", "find",
+    "is_closed_by_server", "is_hello_refused", "pack", "printable", "read_alert", "read_engine",
+    "reason_of", "settings_error", "start_embedded", "tls_problem",
 ]  # fmt: skip

@@ -5,10 +5,15 @@ stays locked there for ever. So each lock of dibs is made anew in the child, or 
 it during the fork.
 """
 
+import codecs
 import os
 import threading
 import weakref
 from typing import Protocol
+
+# Name resolution imports this codec at its first use, on a thread that opens a connection. A module
+# is locked while it is imported: a child that is forked at that moment could resolve no name.
+codecs.lookup("idna")
 
 
 class Reopened(Protocol):

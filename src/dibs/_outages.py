@@ -9,7 +9,8 @@ from .errors import Cause
 _log = logging.getLogger("dibs")
 
 _POLICIES = {
-    "open": 'callers proceed unguarded, except with on_outage="closed"; leaders and schedules wait',
+    "open": "callers proceed unguarded and cached functions are called directly, except with "
+    'on_outage="closed"; leaders and schedules wait',
     "closed": 'callers get Unavailable, except with on_outage="open"; leaders and schedules wait',
 }
 

@@ -198,10 +198,10 @@ class Flight:
     @property
     def is_open(self) -> bool:
         """True: there is still something to join."""
-        return not self._task.done() and not self._task.cancelling() and not self.is_stranded
+        return not self._task.done() and not self._task.cancelling() and not self.is_orphaned
 
     @property
-    def is_stranded(self) -> bool:
+    def is_orphaned(self) -> bool:
         """True: its event loop was closed before it was done; it will never end."""
         return self._loop is not asyncio.get_running_loop() and not self._task.done()
 
@@ -231,7 +231,7 @@ class Flight:
 
     async def cancel(self) -> None:
         """End it, and wait until it has ended."""
-        if not self.is_stranded:
+        if not self.is_orphaned:
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -264,13 +264,13 @@ class BackgroundTasks:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def is_stranded(self) -> bool:
+    def is_orphaned(self) -> bool:
         """True: the event loop in which work was started last is not the one that runs now."""
         return self._loop is not None and self._loop is not asyncio.get_running_loop()
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
         """Start *work*. Its errors are its own business. False: it was not started."""
-        if self.is_stranded:
+        if self.is_orphaned:
             self._tasks = set()
         self._loop = asyncio.get_running_loop()
         task = start_task(work(), "dibs task")
@@ -281,7 +281,7 @@ class BackgroundTasks:
 
     async def stop(self) -> None:
         """End all of it, and wait until it has ended."""
-        tasks = [] if self.is_stranded else list(self._tasks)
+        tasks = [] if self.is_orphaned else list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:

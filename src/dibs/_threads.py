@@ -150,7 +150,7 @@ class Flight:
         return not self._is_done and monotonic() < self._deadline
 
     @property
-    def is_stranded(self) -> bool:
+    def is_orphaned(self) -> bool:
         """False: a thread needs no event loop."""
         return False
 
@@ -236,7 +236,7 @@ _MOST_THREADS = 64
 class BackgroundTasks:
     """Work that nobody waits for."""
 
-    is_stranded = False
+    is_orphaned = False
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(_MOST_THREADS)

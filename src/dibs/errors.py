@@ -126,14 +126,19 @@ class Cause(str):
 
 
 class Unavailable(DibsError):
-    """Redis is unavailable, or a load failed; `cause` is a code, `detail` a sentence."""
+    """Redis is unavailable, or a load failed; `cause` is a code, `detail` a sentence.
 
-    def __init__(self, cause: str, name: str = "the key") -> None:
+    `failure`: the name of the type of the exception with which the load failed, such as
+    "NotFound", where a cached function remembers it (`negative_ttl`). None: no load failed.
+    """
+
+    def __init__(self, cause: str, name: str = "the key", failure: str | None = None) -> None:
         """*cause*: a `Cause`, or a sentence without a code."""
-        super().__init__(cause, name)
+        super().__init__(cause, name, failure)
         self.cause = Cause(cause).code
         self.detail = str(cause)
         self.name = name
+        self.failure = failure
 
     def __str__(self) -> str:
         return f"{self.name} is unavailable: {self.detail}"

@@ -147,7 +147,8 @@ class Event:
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
     """acquired, claimed, released, detached, resumed, elected, fired: False when the store was out
-    and the policy let it through."""
+    and the policy let it through. outage: True when the call was refused, as the policy "closed"
+    says."""
     waited: float | None = None
     """acquired, busy, waited, claimed, replayed, duplicate, elected: seconds spent waiting for
     others."""

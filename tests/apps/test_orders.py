@@ -403,7 +403,7 @@ async def test_the_three_cases_of_the_seed(chains: dict[str, Chain], store: Serv
 
 @contextmanager
 def hanging(shop: Shop, customer: str, key: str | None = None) -> Iterator[None]:
-    """A client that has sent its order, and hangs up without having heard."""
+    """A client that has sent its order, and hangs up without having read the response."""
     with socket.create_connection(("127.0.0.1", shop.port)) as line:
         line.sendall(submission(customer, key))
         yield

@@ -103,7 +103,7 @@ BAD_ORDERS: list[tuple[bytes, str | None]] = [
 
 
 async def test_what_is_no_order(sqlite: str, valkey: Server) -> None:
-    """400 with the field that is wrong; neither Redis nor the database hears of it."""
+    """400 with the field that is wrong; nothing is sent to Redis or the database."""
     json_type = {"Content-Type": "application/json"}
     async with served(valkey.url, sqlite) as client:
         for body, field in BAD_ORDERS:

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
-    """Somebody new, with a door of their own."""
+    """Somebody new, with a key of their own."""
     with playground.visitor() as client:
         yield client
 
 
-def hold(visitor: httpx.Client, person: str, **wish: Any) -> httpx.Response:
-    return visitor.post(f"/hold/{person}", json=wish)
+def hold(visitor: httpx.Client, person: str, **command: Any) -> httpx.Response:
+    return visitor.post(f"/hold/{person}", json=command)
 
 
 @contextmanager
@@ -71,11 +71,11 @@ def test_the_second_is_told_when_to_come_back(visitor: httpx.Client) -> None:
 
 
 def test_after_the_release_it_is_free(visitor: httpx.Client) -> None:
-    """Ann lets go, and Ben has it; a second farewell finds nothing to end."""
+    """Ann lets go, and Ben has it; a second release finds nothing to end."""
     hold(visitor, "ann", ttl=10)
     assert hold(visitor, "ben", ttl=2).status_code == 409
-    farewell = visitor.delete("/hold/ann")
-    assert farewell.status_code == 200 and farewell.json()["how"] == "released"
+    released = visitor.delete("/hold/ann")
+    assert released.status_code == 200 and released.json()["how"] == "released"
     assert hold(visitor, "ben", ttl=2).status_code == 200
     assert visitor.delete("/hold/ann").status_code == 404
 
@@ -109,15 +109,18 @@ def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> No
 
 
 def test_who_stops_before_the_request_has_begun(valkey: Server) -> None:
-    """Both wishes arrive at once: the person asks and leaves, and says so."""
+    """Both commands arrive at once: the person asks and leaves, and says so."""
     command = [sys.executable, "-m", "apps.playground.person", valkey.url]
-    wishes = [{"visitor": "v", "key": "hold:v", "ttl": 5, "wait": 5}, {"visitor": "v", "leave": 1}]
+    commands = [
+        {"visitor": "v", "key": "hold:v", "ttl": 5, "wait": 5},
+        {"visitor": "v", "leave": 1},
+    ]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as person:
         assert person.stdin is not None and person.stdout is not None
         assert json.loads(person.stdout.readline()) == {"ready": True}
-        person.stdin.write("".join(json.dumps(wish) + "\n" for wish in wishes))
+        person.stdin.write("".join(json.dumps(each) + "\n" for each in commands))
         person.stdin.flush()
         watchdog = threading.Timer(20, person.kill)
         watchdog.start()
@@ -189,10 +192,10 @@ def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
         kinds: list[tuple[str, str]] = []
         for kind, message in seen:
             if kind == "dibs":
-                assert message["name"] == "playground:*" and "door" not in json.dumps(message)
+                assert message["name"] == "playground:*" and ":lease" not in json.dumps(message)
                 kinds.append((message["who"], message["kind"]))
             elif message["held"]:
-                assert 0 < message["held"]["remaining"] <= 2 and message["key"].endswith(":door")
+                assert 0 < message["held"]["remaining"] <= 2 and message["key"].endswith(":lease")
             if kinds[-1:] == [("ann", "late")]:
                 break
     assert kinds == [("ann", "acquired"), ("ben", "busy"), ("ann", "late")]

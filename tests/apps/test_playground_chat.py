@@ -43,7 +43,7 @@ def at_the_phone(playground: Playground) -> Iterator[tuple[httpx.Client, Iterato
             yield client, stream.iter_lines()
 
 
-def heard(lines: Iterator[str], kind: str) -> dict[str, Any]:
+def next_of(lines: Iterator[str], kind: str) -> dict[str, Any]:
     """The next message of that kind."""
     for line in lines:
         if line == f"event: {kind}":
@@ -244,7 +244,7 @@ def test_a_deep_link_leaves_the_head_in_sight(
 def test_a_killed_bot_comes_back(playground: Playground) -> None:
     """While it is dead nobody starts another one by accident; then it answers as before."""
     with at_the_phone(playground) as (client, lines):
-        heard(lines, "state")
+        next_of(lines, "state")
         killed = client.post("/chat/kill")
         assert killed.status_code == 202 and killed.json()["what"] == "the bot"
         assert client.post("/chat/bot", json={"delay": 0}).status_code == 503
@@ -256,7 +256,7 @@ def test_a_killed_bot_comes_back(playground: Playground) -> None:
 def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
     """By the next page that is opened; what people have told it is still known."""
     with at_the_phone(playground) as (client, lines):
-        heard(lines, "state")
+        next_of(lines, "state")
         home = "action=set&type=home&place=63000020"
         assert client.post("/chat/api/tap", json={"data": home}).status_code == 202
         assert "已將住家設為" in answered(lines)
@@ -265,7 +265,7 @@ def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
 
         def asked_again() -> str:
             with client.stream("GET", "/chat/api/events") as stream:
-                heard(lines := stream.iter_lines(), "state")
+                next_of(lines := stream.iter_lines(), "state")
                 client.post("/chat/api/tap", json={"data": "action=weather&type=home"})
                 return answered(lines)
 
@@ -296,7 +296,7 @@ def test_a_bot_that_does_not_start_is_reported(
     with running() as playground:
         with at_the_phone(playground) as (client, lines):
             sentence = "The bot does not start: apps.weamind.main:app did not start."
-            assert heard(lines, "closed") == {"error": sentence}
+            assert next_of(lines, "closed") == {"error": sentence}
             assert client.post("/chat/api/say", json={"text": "板橋"}).status_code == 503
             assert client.post("/hold/ann", json={"ttl": 2}).status_code == 200
         code, said, _ = playground.end(signal.SIGINT)
@@ -308,11 +308,11 @@ def test_it_leaves_nothing_behind() -> None:
     """Told to end in the middle of a forecast: no bot, no shop, no server, no files, no word."""
     with running() as playground, at_the_phone(playground) as (client, lines):
         assert client.get("/orders/all").status_code == 200
-        heard(lines, "state")
+        next_of(lines, "state")
         pids = children(playground)
         assert len(pids) == 2
         assert client.post("/chat/api/say", json={"text": "板橋"}).status_code == 202
-        heard(lines, "delivery")
+        next_of(lines, "delivery")
         code, said, _ = playground.end(signal.SIGINT)
         assert (code, said) == (0, "")
         assert not alive(pids) and not playground.servers()
@@ -322,7 +322,7 @@ def test_it_leaves_nothing_behind() -> None:
 def test_it_ends_while_the_bot_is_being_started() -> None:
     """Told to end in the middle of it: nobody waits for a bot that nobody needs."""
     with running() as playground, at_the_phone(playground) as (_, lines):
-        heard(lines, "opening")
+        next_of(lines, "opening")
         pids = eventually(lambda: children(playground))
         code, said, _ = playground.end(signal.SIGINT)
         assert (code, said) == (0, "")

@@ -8,15 +8,15 @@ import redis.asyncio as redis
 
 from dibs.testing import aeventually as eventually
 
-__all__ = ["Beside", "Interrupt", "eventually", "redis", "sleep"]
+__all__ = ["Background", "Interrupt", "eventually", "redis", "sleep"]
 
 sleep = asyncio.sleep
 Interrupt = asyncio.CancelledError
 """What a function may raise that is no Exception, because of something else that it waited for."""
 
 
-class Beside:
-    """Work that goes on beside the test."""
+class Background:
+    """A call that runs in the background of a test."""
 
     def __init__(self, work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         self._task = asyncio.get_running_loop().create_task(work(*args))

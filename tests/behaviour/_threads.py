@@ -10,14 +10,14 @@ import redis
 
 from dibs.testing import eventually
 
-__all__ = ["Beside", "Interrupt", "eventually", "redis", "sleep"]
+__all__ = ["Background", "Interrupt", "eventually", "redis", "sleep"]
 
 Interrupt = SystemExit
 """What a function may raise that is no Exception, because of something else that it called."""
 
 
-class Beside:
-    """Work that goes on beside the test."""
+class Background:
+    """A call that runs in the background of a test."""
 
     def __init__(self, work: Callable[..., Any], *args: Any) -> None:
         self._future: Future[Any] = Future()

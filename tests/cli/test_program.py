@@ -36,6 +36,19 @@ def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
     assert wrong.code == 2 and "secret" not in wrong.err
 
 
+def test_a_wrong_argument_of_a_command_shows_the_usage_of_that_command() -> None:
+    """Not that of the program; a URL is not repeated, because it may hold a password."""
+    for words in (["doctor", "redis://:secret@host:6379"], ["doctor", "-q", "valkeys://:secret@h"]):
+        wrong = run("", *words)
+        assert wrong.code == USAGE and wrong.err.startswith("usage: dibs doctor ")
+        assert "--url" in wrong.err.splitlines()[-1] and "DIBS_URL" in wrong.err
+        assert "secret" not in wrong.err
+    wrong = run("", "peek", "key", "other", "--nothing")
+    assert wrong.code == USAGE and wrong.err.startswith("usage: dibs peek ")
+    assert wrong.err.endswith("unrecognized arguments: other --nothing\n")
+    assert run("", "nothing").err.startswith("usage: dibs [-h]")
+
+
 def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Server) -> None:
     """`>&-` loses what is written; a full disk is said, and is an error."""
     command = " ".join([*COMMAND, "completion", "bash"])

@@ -5,7 +5,7 @@ import pytest
 from dibs._interface import Entry, Permit, printable
 from dibs.cli.changes import changes
 from dibs.cli.table import plain
-from dibs.cli.text import duration, facts, meaning, risk, row, size, who
+from dibs.cli.text import LONGEST, as_object, duration, facts, meaning, risk, row, size, who
 
 LEASE = Entry("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 
@@ -28,6 +28,16 @@ def test_sizes_are_short() -> None:
 def test_control_characters_are_written_out() -> None:
     """Everything else stays, in any script."""
     assert printable("a\x1b[2J\nb") == r"a\x1b[2J\nb" and printable("訂單:1") == "訂單:1"
+
+
+@pytest.mark.parametrize("key", ["x" * 500_000, f"{'x' * 500_000}:1", f"lock:{{{'x' * 500_000}}}"])
+def test_a_very_long_key_is_cut(key: str) -> None:
+    """dibs has none, but others may; every row of the table would be as wide."""
+    entry = Entry(key, "lock", "loading", 3.0, of=key)
+    for whole in (True, False):
+        assert len("".join(row(entry, whole=whole))) < 2 * LONGEST + 100
+    assert len(str(as_object(entry, whole=False))) < 2 * LONGEST + 500
+    assert as_object(entry, whole=True)["key"] == key  # a program asked for it
 
 
 def test_columns_are_aligned_and_empty_ones_left_out() -> None:

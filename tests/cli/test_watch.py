@@ -40,6 +40,22 @@ def test_a_pipe_gets_a_json_line_for_each_change(shop: Shop) -> None:
         assert child.wait(timeout=30) == 0 and child.stderr.read() == ""
 
 
+def test_a_reader_that_closes_the_pipe_ends_the_watch(shop: Shop) -> None:
+    """`dibs watch | head -1`: also if nothing changes any more, and so nothing is written."""
+    command = [*COMMAND, *WORDS, "job:*"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(shop.url),
+    ) as child:  # fmt: skip
+        assert child.stdout is not None and child.stderr is not None
+        assert "job:~" in child.stdout.readline()
+        child.stdout.close()
+        try:
+            assert child.wait(timeout=30) == 141 and child.stderr.read() == ""
+        finally:
+            child.kill()
+
+
 def test_a_terminal_gets_a_table_on_a_screen_of_its_own(shop: Shop) -> None:
     """Ctrl-C restores the screen."""
     shown = Terminal(shop.url, *WORDS)

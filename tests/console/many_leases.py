@@ -1,12 +1,14 @@
 """The console and a scrape with very many leases: `python -m tests.console.many_leases`.
 
-Starts a Valkey with 100 000 leases, an application with a console and `/metrics` beside it, and a
-browser; says how long each took, and which commands blocked the server for how long.
+Starts a Valkey with 100 000 leases (`--leases 1000000`: so many), an application with a console and
+`/metrics` beside it, a browser, and the command line; says how long each took, what it used, and
+which commands took the server how long.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -21,8 +23,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from dibs import AsyncDibs
+from dibs import AsyncDibs, Dibs
+from dibs._interface import shorten
 from dibs.console import console
+from dibs.console.survey import MOST_KEYS
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Server, eventually
 from dibs.testing.servers import free_port
@@ -80,14 +84,9 @@ def timed(url: str) -> tuple[float, int]:
     return time.perf_counter() - began, size
 
 
-def measured(server: Server, url: str) -> None:
-    """Print every figure."""
-    with server.client() as client:
-        client.config_set("slowlog-log-slower-than", 500)
-        client.config_set("slowlog-max-len", 128)
-        client.config_set("latency-monitor-threshold", 5)
-        client.slowlog_reset()
-        client.config_resetstat()
+def measured(server: Server, url: str, leases: int) -> None:
+    """Print every figure of the console."""
+    observe(server)
     state, size = timed(f"{url}/dibs/api/state")
     print(f"first data, nothing read before: {state * 1000:.0f} ms, {size} bytes")
     scrape, size = timed(f"{url}/metrics")
@@ -102,44 +101,123 @@ def measured(server: Server, url: str) -> None:
         print(f"page in a browser, 50 rows: {(time.perf_counter() - began) * 1000:.0f} ms")
         frames = page.evaluate(SMOOTH)
         print(f"frames in 4 s: {frames['frames']}, the longest {frames['worst']:.0f} ms")
-        page.locator("[data-group=leases] b").filter(has_text="100 000").wait_for(timeout=120_000)
-        print(f"the whole server was read: {page.locator('#as-of').inner_text()}")
+        shown = f"{min(leases, MOST_KEYS) // 1000} "  # a page may go on behind the limit
+        counted = page.locator("[data-group=leases] b").filter(has_text=shown)
+        counted.wait_for(timeout=300_000)
+        print(f"{counted.inner_text()} were read: {page.locator('#as-of').inner_text()}")
         print(f"rows in the page: {page.locator('#rows tr').count()}")
     with server.client() as client:
         waits = [timed(f"{url}/metrics")[0] for _ in range(20)]
         print(f"20 more scrapes meanwhile: at most {max(waits) * 1000:.0f} ms")
-        print(f"commands over 0.5 ms: {slow_commands(server)}")
-        print(f"LATENCY LATEST (over 5 ms): {client.execute_command('LATENCY', 'LATEST')}")
         stats: Any = client.info("commandstats")
     for name in ("scan", "type", "getrange", "pttl", "info"):
         each = stats.get(f"cmdstat_{name}")
         if each:
             print(f"  {name}: {each['calls']} calls, {each['usec_per_call']} µs each")
+    report(server)
+
+
+# ---- the command line
+
+
+COMMANDS = (
+    ("ls",),
+    ("ls", "--limit", "0"),
+    ("ls", "--limit", "0", "--sort", "left"),
+    ("ls", "--limit", "0", "--json"),
+    ("ls", "menu:*", "--limit", "0"),
+    ("watch", "--count", "1"),
+    ("watch", "--count", "2", "--limit", "0", "--log"),
+    ("peek", "menu:1", "--json"),
+    ("peek", shorten("menu:1"), "--json"),
+    ("invalidate", shorten("menu:1")),
+    ("invalidate", "menu:2", "--tag", "menus"),
+    ("doctor",),
+)
+
+
+def commanded(server: Server) -> None:
+    """Run commands of `dibs`, and print what each took."""
+    with Dibs(server.url) as dibs:
+        for number in (1, 2):
+            dibs.get_or_load(f"menu:{number}", lambda: "noodles", ttl=3600, tags=["menus"])
+    for words in COMMANDS:
+        observe(server)
+        began = time.perf_counter()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dibs", *words], cwd=ROOT,
+            env={**os.environ, "DIBS_URL": server.url},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert child.stdout is not None and child.stderr is not None
+        size = 0
+        while piece := child.stdout.read(1 << 16):
+            size += len(piece)
+        said = child.stderr.read().decode().splitlines()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        print(
+            f"dibs {' '.join(words)}: {time.perf_counter() - began:.1f} s, CPU"
+            f" {used.ru_utime + used.ru_stime:.1f} s, {used.ru_maxrss / 1000:.0f} MB,"
+            f" {size} bytes printed, exit code {child.returncode}; {said[:1]}"
+        )
+        report(server)
+
+
+# ---- the server
+
+
+def observe(server: Server) -> None:
+    """Begin to note what takes long."""
+    with server.client() as client:
+        client.config_set("slowlog-log-slower-than", 500)
+        client.config_set("slowlog-max-len", 128)
+        client.config_set("latency-monitor-threshold", 5)
+        client.slowlog_reset()
+        client.config_resetstat()
+        client.execute_command("LATENCY", "RESET")
+
+
+def report(server: Server) -> None:
+    """Print what took long."""
+    with server.client() as client:
+        latest = client.execute_command("LATENCY", "LATEST")
+    print(f"  commands over 0.5 ms: {slow_commands(server)}; events over 5 ms: {latest}")
 
 
 def main() -> None:
     """Measure; with a URL and a port: be the application."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--leases", type=int, default=100_000)
+    parser.add_argument("--only", choices=("console", "commands"))
     parser.add_argument("--serve", nargs=2, metavar=("URL", "PORT"))
     asked = parser.parse_args()
     if asked.serve:
         uvicorn.run(application(asked.serve[0]), port=int(asked.serve[1]), log_level="error")
         return
-    port = free_port()
     with Server.start("valkey") as server:
         filled(server, asked.leases)
-        command = [sys.executable, "-m", __spec__.name, "--serve", server.url, str(port)]
-        process = subprocess.Popen(command, cwd=ROOT)
-        try:
-            eventually(lambda: _is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
-            measured(server, f"http://127.0.0.1:{port}")
-        finally:
-            process.terminate()
-            process.wait(30)
+        if asked.only != "commands":
+            shown(server, asked.leases)
+        if asked.only != "console":
+            commanded(server)
 
 
-def _is_up(url: str) -> bool:
+def shown(server: Server, leases: int) -> None:
+    """Start the application, and measure its console."""
+    port = free_port()
+    command = [sys.executable, "-m", __spec__.name, "--serve", server.url, str(port)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        eventually(lambda: is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
+        measured(server, f"http://127.0.0.1:{port}", leases)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def is_up(url: str) -> bool:
+    """Whether something answers there."""
     try:
         return timed(url)[1] > 0
     except OSError:

@@ -14,6 +14,7 @@ import uvicorn
 
 from dibs import AsyncDibs, Dibs, UsageError
 from dibs.console import console
+from dibs.console.asgi import STREAM_FOR
 from dibs.console.http import COOKIE
 from dibs.console.state import state_of
 from dibs.testing import Server
@@ -24,9 +25,10 @@ TOKEN = "0123456789abcdef" * 2
 
 
 @pytest.fixture(autouse=True)
-def always_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every state is made anew: tests ask faster than a page does."""
+def in_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every state is made anew: tests ask faster than a page does. A stream lasts as in uvicorn."""
     monkeypatch.setattr("dibs.console.state.SAME_FOR", 0.0)
+    monkeypatch.setattr("dibs.console.asgi.BRIEF", STREAM_FOR)
 
 
 @asynccontextmanager
@@ -358,7 +360,7 @@ async def test_a_stream_ends_by_itself_and_the_page_opens_another(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So rights are asked for again, and a server that shuts down need not wait for viewers."""
-    monkeypatch.setattr("dibs.console.asgi.STREAM_FOR", 0.0)
+    monkeypatch.setattr("dibs.console.asgi.BRIEF", 0.0)
     async with shown(valkey) as (_, app):
         async with stream(app) as viewer:
             await viewer.state()
@@ -372,7 +374,7 @@ async def test_a_viewer_that_reads_nothing_loses_its_place(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else as many as may look at once would keep out all others, for ever."""
-    monkeypatch.setattr("dibs.console.asgi.STREAM_FOR", 0.1)
+    monkeypatch.setattr("dibs.console.asgi.BRIEF", 0.1)
     monkeypatch.setattr("dibs.console.asgi.SLOWEST", 0.1)
 
     async def never(message: Any) -> None:
@@ -411,14 +413,16 @@ async def test_uvicorn_ends_while_a_page_is_open(
 ) -> None:
     """It waits for each response: a stream ends with it, however long it would have lasted."""
     monkeypatch.setattr("dibs.console.asgi.STREAM_FOR", 3600.0)
+    monkeypatch.setattr("dibs.console.asgi.BRIEF", 0.0)
     before = signal.getsignal(signal.SIGTERM)
     async with shown(valkey) as (_, app):
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off"))
         try:
             signal.signal(signal.SIGTERM, server.handle_exit)  # as it does itself when it serves
             async with stream(app) as viewer:
-                await viewer.state()
-                assert not viewer.is_over
+                for _ in range(2):
+                    await viewer.state()
+                    assert not viewer.is_over
                 signal.raise_signal(signal.SIGTERM)
                 async with asyncio.timeout(30):
                     while not viewer.is_over:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dibs._interface import Entry, Page, Permit
-from dibs.console.survey import MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
+from dibs.console.survey import LONGEST, MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
 
 FIRST = View()
 
@@ -79,8 +79,22 @@ def test_a_hidden_key_cannot_be_searched_for() -> None:
     assert shown(survey, View(text=short))["matching"] == 1
 
 
+def test_a_very_long_key_is_cut_and_still_told_from_others() -> None:
+    """dibs has none, but others may: they are megabytes, to be kept and sent once a second."""
+    long = "x" * 500_000
+    keys = [f"{long}:1", f"{long}:2", f"big:{long}", f"lock:{{{long}}}"]
+    entries = [Entry(key, "foreign", "string", of=key) for key in keys]
+    survey = swept(Page(entries, "1"), Page(entries, None))
+    for keys_too in (False, True):
+        rows = shown(survey, View("others"), keys=keys_too)["rows"]
+        assert len({row["id"] for row in rows}) == len(rows) == 4
+        assert len(str(rows)) < 4 * 3 * LONGEST
+    assert survey.last is not None and survey.last.counts["others"] == 4
+    assert shown(survey, View("others", text="BIG:xx"), keys=True)["matching"] == 1
+
+
 def test_memory_is_bounded_and_everything_is_counted() -> None:
-    """The first rows of each kind are kept, all others are counted; one kind does not crowd out
+    """The first rows of each kind are kept, all others are counted; one kind does not displace
     another."""
     many = [lease(number) for number in range(MOST_ROWS + 500)]
     cached = Entry("menu:1", "cached", "value", 60.0)

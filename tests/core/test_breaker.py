@@ -1,6 +1,8 @@
 """The breaker: when a server that does not answer is no longer asked."""
 
-from dibs._core.breaker import Breaker
+import pytest
+
+from dibs._core.breaker import Breaker, Limits
 
 
 def test_the_breaker_tells_news_once() -> None:
@@ -26,3 +28,10 @@ def test_the_breaker_names_its_state() -> None:
     assert (breaker.state, breaker.since) == ("half-open", 10.0)
     breaker.close(12.0)
     assert (breaker.state, breaker.since) == ("closed", None)
+
+
+@pytest.mark.parametrize(("budget", "connect"), [(0.25, 2.0), (2.0, 2.0), (5.0, 5.0)])
+def test_opening_a_connection_may_take_as_long_as_a_reply(budget: float, connect: float) -> None:
+    """Who gives the server a long budget means the first call as well."""
+    assert Limits.of(budget).connect == connect
+    assert Limits.of(budget, 0.5).connect == 0.5, "what the caller says"

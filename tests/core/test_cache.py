@@ -14,7 +14,7 @@ from dibs._core.cache import (
     jittered,
     read_follow,
     read_reply,
-    read_standing,
+    read_validity,
 )
 from dibs._core.cache_options import CacheOptions
 from dibs._core.codec import FAILURE, JsonCodec, frame, mark
@@ -138,9 +138,9 @@ def test_whatever_bytes_are_there_a_reading_is_made(data: bytes, life: int | Non
 
 def test_a_load_may_be_stored_while_mark_and_lock_stand() -> None:
     """Deleted, or the lock taken by another: it may not."""
-    assert read_standing([1, TOKEN], TOKEN)
+    assert read_validity([1, TOKEN], TOKEN)
     for replies in ([0, TOKEN], [1, None], [1, b"of another"]):
-        assert not read_standing(replies, TOKEN)
+        assert not read_validity(replies, TOKEN)
 
 
 def test_a_follower_learns_how_long_the_lock_is_held() -> None:

@@ -21,9 +21,9 @@ from dibs._core.engine import (
     SCRIPTS,
     Engine,
     ScriptMemory,
+    common_engine,
     run_script,
     run_whole_script,
-    weakest,
     with_scripts,
 )
 from dibs._core.request import ErrorReply, Request, deciding_error, pack
@@ -187,10 +187,12 @@ def test_evalsha_is_given_up_where_it_never_works() -> None:
     unknown = ErrorReply("NOSCRIPT No matching script.")
     for now in (0.0, 100.0, 200.0, 300.0, 400.0):
         assert memory.lacks(request, unknown, now)
-        assert not memory.whole(None, now)
+        assert not memory.send_whole(None, now)
     for now in (500.0, 500.1, 500.2, 500.3):
         assert memory.lacks(request, unknown, now)
-    assert memory.whole(None, 501.0) and not memory.whole(None, 501.0 + ScriptMemory.LASTS)
+    assert memory.send_whole(None, 501.0) and not memory.send_whole(
+        None, 501.0 + ScriptMemory.LASTS
+    )
 
 
 def test_many_scripts_in_one_write_are_missed_once() -> None:
@@ -198,7 +200,7 @@ def test_many_scripts_in_one_write_are_missed_once() -> None:
     memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
     unknown = ErrorReply("NOSCRIPT No matching script.")
     assert all(memory.lacks(request, unknown, 7.0) for _ in range(100))
-    assert not memory.whole(None, 7.0)
+    assert not memory.send_whole(None, 7.0)
 
 
 def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
@@ -208,7 +210,7 @@ def test_a_forbidden_evalsha_is_given_up_at_once() -> None:
     error = ErrorReply("NOPERM User app has no permissions to run the 'evalsha' command")
     assert not memory.lacks(other, error, 1.0)
     assert not memory.lacks(request, UNKNOWN, 1.0)
-    assert memory.lacks(request, error, 1.0) and memory.whole(None, 2.0)
+    assert memory.lacks(request, error, 1.0) and memory.send_whole(None, 2.0)
 
 
 def test_the_first_command_decides() -> None:
@@ -223,7 +225,7 @@ def test_a_cluster_can_do_what_its_weakest_node_can() -> None:
     """And is refused what any of them refuses."""
     one = Engine(set_nx_get=True, compare_delete="DELEX", refused=frozenset({"EVAL"}))
     two = Engine(set_nx_get=True, compare_delete="DELEX", tracking=False, whole_scripts=True)
-    both = weakest([one, two])
+    both = common_engine([one, two])
     assert both == Engine(
         set_nx_get=True,
         compare_delete="DELEX",
@@ -240,5 +242,5 @@ def test_what_a_server_can_do() -> None:
     assert read_engine([*y, *y, *n, *y]) == ENGINES[1]
     assert read_engine([*y, *y, *n, *n]) == ENGINES[2]
     assert read_engine([*y, *n, *n, *n]) == ENGINES[3]
-    assert weakest(ENGINES) == ENGINES[3]
-    assert weakest(ENGINES[:1]) == ENGINES[0]
+    assert common_engine(ENGINES) == ENGINES[3]
+    assert common_engine(ENGINES[:1]) == ENGINES[0]

@@ -39,6 +39,8 @@ def test_a_store_that_cannot_serve_is_recognised_in_and_outside_scripts(
         ("ERR Connection timed out", "backend"),
         ("upstream failure", "backend"),
         ("ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.", "quota"),
+        ("ERR DB capacity quota exceeded", "quota"),
+        ("ERR max single record size exceeded", None),
         ("ERR max number of clients reached", "max_clients"),
         ("ERR syntax error", None),
         ("NOSCRIPT No matching script.", None),

@@ -10,7 +10,9 @@ def test_errors_carry_facts_and_survive_pickling() -> None:
     busy = Busy("user:42", 3.21, "web-1:7", "user:{id}")
     lost = LeaseLost("user:42", 7, "user:{id}")
     out = Unavailable("refused", "user:{id}")
-    for error in (busy, lost, out):
+    failed = Unavailable("the last load failed", "user:{id}", "NotFound")
+    assert out.failure is None and failed.failure == "NotFound"
+    for error in (busy, lost, out, failed):
         twin = pickle.loads(pickle.dumps(error))
         assert str(twin) == str(error)
         assert vars(twin) == vars(error)

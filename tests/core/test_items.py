@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._core.cache import Absent, picked
 from dibs._core.items import ItemTemplate
 
 
@@ -51,6 +50,18 @@ def test_exactly_one_field_stands_for_the_item(text: str) -> None:
         ItemTemplate(text, menus)
 
 
+def test_the_items_are_one_list_and_not_many_arguments() -> None:
+    """An error when it is decorated, which says what to write."""
+
+    def names(*ids: int) -> dict[int, str]:
+        return {each: str(each) for each in ids}
+
+    with pytest.raises(UsageError, match=r"must be the list of items, not \*ids"):
+        ItemTemplate("name:{id}", names)
+    with pytest.raises(UsageError, match=r"not \*\*ids"):
+        ItemTemplate("name:{id}", lambda **ids: ids)
+
+
 def test_a_function_of_nothing_has_no_items() -> None:
     """An error when it is decorated; a call without the list gets the error that Python raises."""
     with pytest.raises(UsageError, match="no parameter"):
@@ -59,12 +70,3 @@ def test_a_function_of_nothing_has_no_items() -> None:
         ItemTemplate("menu:{x}", menus).items((), {})
     with pytest.raises(UsageError, match="list of items"):
         ItemTemplate("menu:{x}", menus).items(("abc",), {})
-
-
-def test_what_a_load_returned_for_each_item() -> None:
-    """A value, None included, or that there is none; more than was asked for is ignored."""
-    one, two, three = picked("menu:{x}", ["a", "b", "c"], {"a": None, "c": 3, "d": 4})
-    assert one is None and isinstance(two, Absent) and three == 3
-    assert isinstance(two, LookupError) and "menu:{x}" in str(two)
-    with pytest.raises(UsageError, match="must return a dict"):
-        picked("menu:{x}", ["a"], [1])

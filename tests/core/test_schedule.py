@@ -21,10 +21,10 @@ from dibs._core.schedule import (
     Interval,
     Rule,
     ScheduleOptions,
-    believed,
     kept_ms,
     next_step,
     pause,
+    plausible,
     read_last,
     takes_fire,
 )
@@ -283,9 +283,9 @@ def test_what_is_recorded_can_be_read() -> None:
 
 def test_a_record_of_a_wrong_clock_is_not_believed() -> None:
     """A machine whose clock is a year ahead must not stop a schedule for a year."""
-    assert believed(NOON + MOST_AHEAD_MS, NOON) == NOON + MOST_AHEAD_MS
-    assert believed(NOON + MOST_AHEAD_MS + 1, NOON) is None
-    assert believed(None, NOON) is None
+    assert plausible(NOON + MOST_AHEAD_MS, NOON) == NOON + MOST_AHEAD_MS
+    assert plausible(NOON + MOST_AHEAD_MS + 1, NOON) is None
+    assert plausible(None, NOON) is None
 
 
 def test_the_last_fire_is_remembered_past_the_next_one() -> None:

@@ -9,8 +9,8 @@ from dibs._core.topology import (
     Reconnections,
     choose,
     concerns,
-    doubt,
     is_master,
+    reaction_to,
     read_master,
 )
 
@@ -99,7 +99,7 @@ def test_only_the_role_of_a_master_is_accepted() -> None:
 def test_what_an_error_says_about_the_server(text: str, code: str, what: str | None) -> None:
     """A replica: connect anew. A master without replicas: ask. Behind other words on Redis 6."""
     assert store_is_out(ErrorReply(text)) == code
-    assert doubt(code) == what
+    assert reaction_to(code) == what
 
 
 def test_a_mistake_is_no_outage() -> None:

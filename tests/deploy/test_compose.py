@@ -183,8 +183,8 @@ def test_who_waits_for_whom(compose: Json) -> None:
     checked = {name for name, service in services.items() if "healthcheck" in service}
     checked |= {"app"} if "HEALTHCHECK" in dict(instructions()) else set()
     for service in services.values():
-        for name, wish in service.get("depends_on", {}).items():
-            assert wish["condition"] != "service_healthy" or name in checked
+        for name, needed in service.get("depends_on", {}).items():
+            assert needed["condition"] != "service_healthy" or name in checked
 
 
 def test_what_the_seeds_ask_for(compose: Json) -> None:

@@ -47,7 +47,7 @@ def test_every_command_that_is_written_exists(
 
 
 def test_the_pages_have_all_commands() -> None:
-    """A newcomer hears of each of them."""
+    """Each of them is mentioned."""
     assert set(commands()) >= {
         ("serve",),
         ("doctor",),

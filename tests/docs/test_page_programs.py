@@ -63,6 +63,11 @@ def post(path, key=None, body="{}"):
 assert [post("/orders/") for _ in range(2)] == [(201, None), (429, None)]
 assert post("/payments/")[0] == 400
 assert [post("/payments/", "k-1") for _ in range(2)] == [(201, None), (201, "true")]
+from django.test import override_settings
+with override_settings(DIBS_REFUSED="pages.refused"):
+    kind, html = "application/json", {"accept": "text/html"}
+    page = Client().post("/orders/", "{}", content_type=kind, headers=html)
+assert page.content == b"<p>Already sent, please wait.</p>" and 0 < int(page["Retry-After"]) <= 10
 room = '{"room": 7}'
 assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201, "true")]
 """
@@ -295,6 +300,15 @@ def test_the_versions_of_frameworks_are_the_pinned_ones() -> None:
         name = names.get(shown, shown.lower())
         assert lowest[name] == low, shown
         assert f"\n{name}=={high} " in pins, shown
+
+
+def test_every_extra_is_in_the_reference() -> None:
+    """The table of extras has those of pyproject.toml, and no other."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    table = (DOCS / "reference/api.md").read_text("utf-8").partition("## Extras")[2]
+    first = re.findall(r"^\| (`.*?`) \|", table, re.M)
+    listed = re.findall(r"`(\w+)`", " ".join(first))
+    assert sorted(listed) == sorted(project["optional-dependencies"])
 
 
 def test_the_conditions_of_the_platforms_page_are_those_of_the_tests() -> None:

@@ -96,6 +96,11 @@ def test_a_version_of_redis_is_compared(version: str, *, is_old: bool) -> None:
     assert ("version-old" in found(info(redis_version=version))) is is_old
 
 
+def test_an_old_version_is_a_warning_because_everything_works_there() -> None:
+    """Every verb was tried on Redis 5.0: by script, and waiters poll. It is no reason to stop."""
+    assert found(info(redis_version="5.0.6"))["version-old"].severity == "warning"
+
+
 def test_valkey_has_versions_of_its_own() -> None:
     """It also names one of Redis."""
     server = info(redis_version="7.2.4", valkey_version="8.0.1", server_name="valkey")

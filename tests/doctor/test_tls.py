@@ -1,6 +1,7 @@
 """TLS: what is wrong with a certificate, a name or a port is found, and the fix works."""
 
 import datetime
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import trustme
 from dibs.testing import Certificates, FaultProxy, Server, eventually
 
 from .examining import examine
+from .test_connecting import answering
 
 StartServer = Callable[..., Server]
 
@@ -74,6 +76,21 @@ def test_tls_to_a_plain_port_and_the_reverse_are_found(start_server: StartServer
     to_tls = examine(without.replace("rediss", "redis"))["tls-required"]
     assert f"{without}," in to_tls.fix
     assert "tls-required" not in examine(f"{without}?{query}")
+
+
+def test_a_web_server_is_not_taken_for_a_redis_that_wants_tls(tmp_path: Path) -> None:
+    """The port of an HTTPS server answers plain text with HTTP: `rediss://` is no fix."""
+    context = Certificates(tmp_path).server_context()
+
+    def serve(client: socket.socket) -> None:
+        if client.recv(1, socket.MSG_PEEK) == b"\x16":
+            context.wrap_socket(client, server_side=True).close()
+        else:
+            client.recv(1000)
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+    with answering(serve) as url:
+        assert set(examine(url)) == {"not-redis"}
 
 
 def test_a_missing_client_certificate_is_found(start_server: StartServer) -> None:

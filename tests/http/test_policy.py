@@ -11,8 +11,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from dibs import UsageError
+from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.options import GuardKeywords, GuardOptions
-from dibs._http.policy import Once, Policy, PolicyKeywords, PreventDuplicateSubmit, find
+from dibs._http.policy import Policy, PolicyKeywords, find
 
 # ---- which requests are guarded
 
@@ -161,3 +162,23 @@ def test_every_integration_exports_the_policy(name: str) -> None:
     """It is imported from where it is used."""
     module = importlib.import_module(f"dibs.integrations.{name}")
     assert module.Policy is Policy and "Policy" in module.__all__
+
+
+def test_a_request_without_a_key_waits_only_for_a_response_that_it_may_get() -> None:
+    """Where both kinds are guarded, a double click is refused at once and a retry waits."""
+    both: Any = {"window": 86400, "after": "replay", "key": "optional", "wait": 5}
+    for keyless, is_known, wait in (
+        ("hold", True, 0), ("release", True, 0), ("replay", True, 5), (None, True, 5),
+        ("hold", False, 0), ("replay", False, 0),
+    ):  # fmt: skip
+        policy = Policy(**both, keyless=keyless, keyless_window=10)
+        assert policy.claim_options.wait == 5
+        assert policy.without_key(is_known=is_known).claim_options.wait == wait, (keyless, is_known)
+
+
+def test_a_policy_for_requests_without_a_key_waits_as_it_says() -> None:
+    """There is nothing else that `wait` could be for."""
+    for after in ("release", "hold", "replay"):
+        policy = Policy(window=10, after=after, wait=5)
+        for is_known in (True, False):
+            assert policy.without_key(is_known=is_known).claim_options.wait == 5

@@ -8,7 +8,7 @@ import pytest
 
 from dibs import Duplicate, Mismatch, Unavailable
 from dibs._http.policy import Policy
-from dibs._http.problems import document, refusal, replay
+from dibs._http.problems import busy, document, refusal, replay
 from dibs._http.responses import Response
 from dibs._http.submission import InvalidRequest
 
@@ -45,12 +45,44 @@ def test_the_table_of_refusals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "shown"), [(0.0, 1), (0.001, 1), (1.0, 1), (1.001, 2), (9.2, 10), (math.inf, 60)]
+    ("left", "shown"), [(0.0, 1), (0.001, 1), (1.0, 1), (1.001, 2), (9.2, 10), (math.inf, 10)]
 )
 def test_retry_after_is_rounded_up_and_at_least_1(left: float, shown: int) -> None:
     """Who comes back then does not come too early; a key without an end is waited for once."""
     _, body = refused(Duplicate("k", left, "running", None, "n"))
     assert body["retryAfter"] == shown
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "left", "most"),
+    [
+        ("hold", "running", 120, 60),
+        ("replay", "running", 300, 10),
+        ("release", "running", 300, 10),
+        ("hold", "done", 59.5, 60),
+        ("replay", "done", 45, 45),
+    ],
+)
+def test_a_long_lease_does_not_keep_clients_away(
+    after: Any, state: Any, left: float, most: int
+) -> None:
+    """The lease is for crashes: a running request ends earlier, and then the window counts."""
+    _, body = refused(Duplicate("k", left, state, None, "n"), after=after, lease=300)
+    assert body["retryAfter"] == most
+
+
+def test_a_503_says_what_is_true_of_any_attempt() -> None:
+    """An earlier one with the same key may have been processed: only this one was not."""
+    gone = Unavailable("gone", "n")
+    _, keyed = refused(gone, by_client=True, header="X-Key")
+    _, keyless = refused(gone)
+    assert "The request was not processed" not in str(keyed) + str(keyless)
+    assert keyed["detail"].endswith(
+        "This attempt was not processed; repeat it soon, with the same X-Key."
+    )
+    assert keyless["detail"].endswith("This attempt was not processed; try again soon.")
+    lease = json.loads(busy(gone).body)
+    assert lease["detail"].endswith("This attempt was not processed; try again soon.")
 
 
 def test_a_message_is_in_the_body_in_its_own_language() -> None:

@@ -111,7 +111,7 @@ class Client:
     """One intent, and the tries to have it done."""
 
     def __init__(self, chance: random.Random, ports: list[int], intent: str) -> None:
-        self._dice = chance
+        self._random = chance
         self._ports = ports
         self._intent = intent
         pad = chance.choice([0, 0, 100, 70_000, 1_300_000])
@@ -119,8 +119,8 @@ class Client:
 
     async def double_submit(self, within: float) -> None:
         """Three at once, some of which come to nothing."""
-        await asyncio.sleep(self._dice.random() * within)
-        ways = [self._dice.choice(["whole", "whole", "leaves", "breaks off"]) for _ in range(3)]
+        await asyncio.sleep(self._random.random() * within)
+        ways = [self._random.choice(["whole", "whole", "leaves", "breaks off"]) for _ in range(3)]
         await asyncio.gather(*[self._try(way) for way in ways], return_exceptions=True)
 
     async def insist(self) -> int:
@@ -134,7 +134,9 @@ class Client:
                 await asyncio.sleep(0.2)
 
     async def _try(self, way: str) -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._dice.choice(self._ports))
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self._random.choice(self._ports)
+        )
         try:
             async with asyncio.timeout(30):
                 await self._send(writer, way)
@@ -148,19 +150,19 @@ class Client:
             writer.close()
 
     async def _send(self, writer: asyncio.StreamWriter, way: str) -> None:
-        cookie = f"session={self._dice.random()}; _ga={self._dice.random()}"
+        cookie = f"session={self._random.random()}; _ga={self._random.random()}"
         head = (
             f"POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
             f"Idempotency-Key: {self._intent}\r\nCookie: {cookie}\r\nConnection: close\r\n"
             f"Content-Length: {len(self._body)}\r\n\r\n"
         )
         data = head.encode() + self._body
-        end = len(data) if way != "breaks off" else self._dice.randrange(len(head), len(data))
-        size = self._dice.choice([1_000_000, 65_536, 8_192])
+        end = len(data) if way != "breaks off" else self._random.randrange(len(head), len(data))
+        size = self._random.choice([1_000_000, 65_536, 8_192])
         for start in range(0, end, size):
             writer.write(data[start : min(end, start + size)])
             await writer.drain()
-        await asyncio.sleep(self._dice.choice([0, 0.01, 0.05]))
+        await asyncio.sleep(self._random.choice([0, 0.01, 0.05]))
 
 
 # ---- the run

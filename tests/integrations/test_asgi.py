@@ -577,8 +577,8 @@ async def test_an_answer_to_nobody_is_kept(valkey: Server) -> None:
 
 
 async def test_a_client_that_leaves_amid_a_stream_under_asgi(valkey: Server) -> None:
-    """The application hears of it; half an answer is none, but the work is not done again."""
-    heard: list[BaseException] = []
+    """The application gets the error; half an answer is none, but the work is not done again."""
+    raised: list[BaseException] = []
 
     async def leaving(message: Any) -> None:
         if message.get("body") == b"two":
@@ -590,7 +590,7 @@ async def test_a_client_that_leaves_amid_a_stream_under_asgi(valkey: Server) -> 
             for body in (b"one", b"two", b"three"):
                 await send(piece(body))
         except OSError as error:
-            heard.append(error)
+            raised.append(error)
             raise
 
     shop = Shop(endless)
@@ -598,7 +598,7 @@ async def test_a_client_that_leaves_amid_a_stream_under_asgi(valkey: Server) -> 
         with pytest.raises(ConnectionResetError):
             await Call(app, headers=KEYED, sending=leaving).run()
         again = await Call(app, headers=KEYED).run()
-        assert len(heard) == 1 and again.status == 409 and shop.runs == 1
+        assert len(raised) == 1 and again.status == 409 and shop.runs == 1
         assert again.json["type"] == "urn:dibs:already-done"
 
 
@@ -617,21 +617,21 @@ async def test_an_application_that_stops_amid_its_answer(valkey: Server) -> None
 
 async def test_the_application_is_told_the_truth_about_its_client(valkey: Server) -> None:
     """After the body, receive() waits until the client has really left."""
-    heard: list[str] = []
+    received: list[str] = []
 
     async def listening(scope: Any, receive: Any, send: Any) -> None:
         await read(receive)
         listener = asyncio.ensure_future(receive())
         await asyncio.sleep(0.05)
-        heard.append("waits" if not listener.done() else "lied to")
+        received.append("waits" if not listener.done() else "lied to")
         call.leave()
-        heard.append((await listener)["type"])
+        received.append((await listener)["type"])
         await answer(send)
 
     async with guarding(listening, valkey) as app:
         call = Call(app)
         await call.run()
-        assert heard == ["waits", DISCONNECT["type"]]
+        assert received == ["waits", DISCONNECT["type"]]
 
 
 async def test_a_request_that_breaks_off_is_not_done_under_asgi(valkey: Server) -> None:
@@ -802,7 +802,7 @@ async def living(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def test_a_url_is_opened_and_closed_with_the_application(valkey: Server) -> None:
-    """Closed before the server hears of the end; and the application may live again."""
+    """Closed before the server gets the end; and the application may live again."""
     app = DibsMiddleware(living, dibs=valkey.url, policies=[Policy(ROUTE, window=60, **REPLAY)])
     for _ in range(2):
         tell = lifespan(app)

@@ -32,6 +32,7 @@ from django.urls import path, re_path
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 
 from dibs import AsyncDibs, Dibs, Event, UsageError
 from dibs.testing import Server, eventually
@@ -146,6 +147,9 @@ urlpatterns = [
     path("awhole/", AsyncWhole.as_view()),
     path("exempt/", csrf_exempt(replaying(view))),
     path("exempt-inside/", replaying(csrf_exempt(view))),
+    path("post-outside/", require_POST(once(window=60, after="hold")(view))),
+    path("post-inside/", once(window=60, after="hold")(require_POST(view))),
+    path("ahold/<how>/", once(window=60, after="hold")(aview)),
     path("strict/", replaying(view)),
     path("open/", once(window=60, on_outage="open")(view)),
     path("closed/", once(window=60, on_outage="closed")(view)),
@@ -353,6 +357,46 @@ def test_csrf_is_checked_as_ever() -> None:
             for _ in range(2):
                 assert sent(strict, place).status_code == status, place
         assert shop.runs == ["/exempt/", "/exempt-inside/"]
+
+
+def test_the_guard_may_be_above_or_below_other_decorators_in_django() -> None:
+    """The URLconf names the decorated view, so the guard runs in either order."""
+    for place in ("/post-outside/", "/post-inside/"):
+        assert Client().get(place).status_code == 405
+        assert [sent(Client(), place).status_code for _ in range(2)] == [201, 429], place
+    assert shop.runs == ["/post-outside/", "/post-inside/"]
+
+
+def refused(request: Any, problem: dict[str, Any]) -> Any:
+    """DIBS_REFUSED, as a user would write it."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return None
+    return HttpResponse(f"<p>{problem['detail']}</p>", status=problem["status"])
+
+
+@pytest.mark.parametrize("place", ["/replay/x/", "/areplay/x/", "/m/x/"])
+def test_a_page_of_ones_own_in_django(place: str) -> None:
+    """DIBS_REFUSED makes it, for decorators and the middleware; None: the document in JSON."""
+    policies = [Policy("POST /m/*", window=60, key="required")]
+    changed = {"MIDDLEWARE": [MIDDLEWARE], "DIBS_POLICIES": policies} if "/m/" in place else {}
+    with override_settings(DIBS_REFUSED=f"{__name__}.refused", **changed):
+        shown = sent(Client(), place, headers={"accept": "text/html"})
+        plain = sent(Client(), place, headers={})
+    assert shown.status_code == 400
+    assert shown.content.decode() == "<p>The header Idempotency-Key is required.</p>"
+    assert is_problem(body(plain), plain.headers, 400) and not shop.runs
+
+
+async def test_a_page_of_ones_own_in_async_django() -> None:
+    """A function that awaits nothing serves async views, too; Retry-After is added to its page."""
+    with override_settings(DIBS_REFUSED=f"{__name__}.refused"):
+        async with visiting() as client:
+            headers = {"accept": "text/html"}
+            answers = [await sent(client, "/ahold/x/", headers=headers) for _ in range(2)]
+    assert [each.status_code for each in answers] == [201, 429]
+    assert answers[1].content.startswith(b"<p>The same request")
+    assert 0 < int(answers[1].headers["Retry-After"]) <= 60
+    assert answers[1].headers["Cache-Control"] == "no-store"
 
 
 def test_names_hold_no_value_of_the_request_in_django(valkey: Server) -> None:

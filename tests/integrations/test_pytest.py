@@ -27,6 +27,18 @@ def session(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.Run
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *arguments)
 
 
+def test_the_applications_of_the_page_are_tested_in_one_process(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a function creates, one that is decorated at import; and an async test."""
+    monkeypatch.delenv("DIBS_DISABLED", raising=False)
+    pytester.makeconftest(shown("conftest.py"))
+    names = ("shop", "menu", "test_shop", "test_menu", "test_checkout_async")
+    pytester.makepyfile(**{name: shown(f"{name}.py") for name in names})
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
+    result.assert_outcomes(passed=5)
+
+
 def test_each_test_has_an_empty_server(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

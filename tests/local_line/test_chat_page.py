@@ -280,7 +280,7 @@ def test_two_events_and_standby(page: Any, stage: Stage) -> None:
 
 
 def test_adding_and_blocking(page: Any, stage: Stage) -> None:
-    """A blocked bot hears nothing more and is not heard; then it is told that it is back."""
+    """A blocked bot gets no events and its messages do not arrive; then it is followed."""
     stage.bot.says = lambda event: [text("歡迎")]
     page.get_by_role("button", name="加入好友").click()
     expect(page.locator(".row.bot .said")).to_have_text("歡迎")

@@ -105,7 +105,7 @@ def test_a_login_lasts_until_the_logout(page: Any) -> None:
 
 
 def test_who_does_not_want_to_log_in(page: Any) -> None:
-    """The page hears it from `liff.init`, as LINE's SDK says it."""
+    """The page gets it from `liff.init`, as LINE's SDK says it."""
     who(page, "nobody")
     page.evaluate("liff.login()")
     page.get_by_role("link", name="Cancel").click()

@@ -399,7 +399,7 @@ async def test_a_reply_through_the_sdk() -> None:
 
 
 async def test_a_reply_token_works_once() -> None:
-    """Then it is as good as one that nobody has ever heard of: 400, and nothing is said."""
+    """Then it is as good as one that never existed: 400, and nothing is said."""
     async with stage() as (line, bot):
         await line.say("嗨")
         token = bot.events[0]["replyToken"]
@@ -1319,7 +1319,7 @@ async def test_visitors_have_phones_of_their_own() -> None:
     ],
 )
 async def test_the_page_is_not_believed(verb: str, given: Any, status: int) -> None:
-    """What cannot be is answered in one sentence, and the bot hears nothing of it."""
+    """What cannot be is answered in one sentence, and the bot gets no event."""
     async with stage() as (line, bot), visitor(line) as client:
         answer = await client.post(f"/chat/api/{verb}", json=given)
         assert answer.status_code == status
@@ -1364,7 +1364,7 @@ async def test_it_is_mounted_in_an_app_with_limits_of_its_own() -> None:
 
 
 async def test_menus_are_switched_on_the_phone() -> None:
-    """A tap on what switches: another menu is there, and the bot hears which."""
+    """A tap on what switches: another menu is there, and the bot gets an event that says which."""
     async with stage() as (line, bot), visitor(line) as client, caller(line) as api:
         id = await made(api)
         await upload(api, id, picture())

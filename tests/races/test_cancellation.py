@@ -271,7 +271,7 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
     """pytest fails a test that leaves one to the garbage collector, which closes it late."""
 
     async def open_and_close(place: Any) -> None:
-        (await open_async(place, Negotiation(), Limits(5), Mock(), Mock())).abort()
+        (await open_async(place, Negotiation(), Limits.of(5), Mock(), Mock())).abort()
 
     async def cancel_at(step: int, place: Any) -> bool:
         with contextlib.suppress(asyncio.CancelledError):

@@ -91,12 +91,12 @@ def fork_while_threads_hold(url: str) -> list[int]:
 
     from prometheus_client import CollectorRegistry
 
-    from dibs import Busy, Dibs
+    from dibs import Busy, Dibs, Duplicate
     from dibs.console.statistics import Statistics
     from dibs.integrations.prometheus import PrometheusListener
 
     listeners = [PrometheusListener(CollectorRegistry()), Statistics()]
-    dibs = Dibs(url, budget=10, connect=30, listeners=listeners)
+    dibs = Dibs(url, budget=30, listeners=listeners)
     is_over = False
 
     @dibs.cached("value:{number}", ttl=0.01, stale=1)
@@ -109,7 +109,7 @@ def fork_while_threads_hold(url: str) -> list[int]:
                 value(1)
             with dibs.claim(f"{key}:claim", window=1):
                 pass
-        except Busy:
+        except (Busy, Duplicate):
             pass
 
     def again_and_again(key: str) -> None:
@@ -145,3 +145,27 @@ def test_a_forked_child_can_hold_though_its_parent_was_holding(
 ) -> None:
     """Threads of the parent wait, hold, renew, claim and load at the moment of the fork."""
     assert spawn(fork_while_threads_hold, valkey.url).result(within=90) == [0] * 6
+
+
+def imported_by_the_first_calls(url: str) -> list[str]:
+    """The modules that are imported after a Dibs was created."""
+    import sys
+
+    from dibs import Dibs
+
+    with Dibs(url, budget=30) as dibs:
+        before = set(sys.modules)
+
+        @dibs.cached("value:{number}", ttl=1, stale=1, local=1)
+        def value(number: int) -> int:
+            return number
+
+        value(1)
+        with dibs.hold("user:1", ttl=5, wait=1, renew=True), dibs.claim("order:1", window=1):
+            return sorted(set(sys.modules) - before)
+
+
+def test_the_first_calls_import_nothing(valkey: Server, spawn: Spawn) -> None:
+    """Python locks a module while a thread imports it. In a child that is forked at that moment it
+    stays locked: name resolution, which imports a codec, would hang in each of its connections."""
+    assert spawn(imported_by_the_first_calls, valkey.url).result(within=60) == []

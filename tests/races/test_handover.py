@@ -40,7 +40,7 @@ async def test_a_hand_over_is_cancelled_at_every_suspension(valkey: Server) -> N
     raise AssertionError("there was no end to the suspensions")
 
 
-async def test_of_a_crowd_with_one_token_one_continues(valkey: Server) -> None:
+async def test_of_many_with_one_token_one_continues(valkey: Server) -> None:
     """Delivered a hundred times at once, in two clients: done once."""
     done: list[int] = []
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:

@@ -16,7 +16,7 @@ from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 Spawn = Callable[..., Child]
 
 
-class Beside(threading.Thread):
+class Background(threading.Thread):
     """A call on a daemon thread, so that one that hangs is nobody's problem."""
 
     def __init__(self, work: Callable[..., Any], *args: Any) -> None:
@@ -283,9 +283,9 @@ def test_a_load_that_hangs_in_a_thread_does_not_block_its_key(valkey: Server) ->
                 hanging.wait(30)
             return mine
 
-        leader = Beside(menu, "a")
+        leader = Background(menu, "a")
         eventually(lambda: loads == 1)
-        waiting = [Beside(menu, "a") for _ in range(3)]
+        waiting = [Background(menu, "a") for _ in range(3)]
         for each in waiting:
             assert isinstance(each.result(), TimeoutError) or each.outcome == 2
         assert menu("a") == 2
@@ -330,7 +330,7 @@ def test_a_thread_that_loads_what_it_needs_to_load_gets_an_error(
         def two(name: str) -> int:
             return one(name)
 
-        error = Beside(one, "a").result()
+        error = Background(one, "a").result()
         assert isinstance(error, UsageError) and "requests the value itself" in str(error)
         eventually(lambda: valkey.keys() == [])
 
@@ -372,7 +372,7 @@ def test_two_threads_whose_loads_need_each_other_get_an_error(valkey: Server) ->
             both.wait(10)
             return one(name)
 
-        outcomes = [each.result() for each in [Beside(one, "a"), Beside(two, "a")]]
+        outcomes = [each.result() for each in [Background(one, "a"), Background(two, "a")]]
         assert all(isinstance(outcome, UsageError) for outcome in outcomes)
 
 

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, Event
-from dibs.testing import Child, FaultProxy, Server, eventually
+from dibs._transport.async_connection import AsyncConnection
+from dibs._transport.handshake import open_async
+from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 from tests.topologies import open_slot, slot_of, start_cluster
 
 Start = Callable[..., Server]
@@ -515,3 +517,27 @@ async def keep_busy() -> None:
     while True:
         time.sleep(0.02)
         await asyncio.sleep(0.005)
+
+
+async def test_a_connection_that_is_lost_before_its_first_use_is_not_used(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server closed it when it was just open, as CLIENT KILL does: another one is opened.
+    Nothing is ever written to it; asyncio would log every release."""
+    opened: list[AsyncConnection] = []
+
+    async def open_and_lose_the_first(*args: Any) -> AsyncConnection:
+        connection = await open_async(*args)
+        opened.append(connection)
+        if len(opened) == 1:
+            own_server.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            await aeventually(lambda: connection.is_closing)
+        return connection
+
+    monkeypatch.setattr("dibs._transport.multiplexed.open_async", open_and_lose_the_first)
+    async with AsyncDibs(own_server.url, budget=1) as dibs:
+        for _ in range(20):
+            async with dibs.hold("user:1", ttl=5) as lease:
+                assert lease.guarded
+    assert len(opened) == 2
+    assert not caplog.records

@@ -140,7 +140,7 @@ async def test_clearing_leaves_a_creators_claims_alone(valkey: Server) -> None:
 
 
 def test_clearing_in_one_thread_leaves_the_others_alone(valkey: Server) -> None:
-    """A worker that clears after each job does not disturb its neighbours."""
+    """A worker that clears after each job does not disturb the other jobs."""
     with Dibs(valkey.url, budget=5) as dibs, ThreadPoolExecutor(1) as pool:
 
         def job() -> int:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_the_first_call_keeps_to_its_limits(valkey: Server) -> None:
     with FaultProxy(valkey.port) as proxy:
         proxy.delay(requests=0.05, replies=0.05)
         proxy.swallow_replies(count=2, match=b"user:1")
-        with Dibs(proxy.url, budget=0.5, connect=2) as dibs:
+        with Dibs(proxy.url, budget=0.5) as dibs:
             since = time.monotonic()
             with dibs.hold("user:1", ttl=5):
                 assert time.monotonic() - since < 2 + 0.5 + 20  # the last: for a busy machine
@@ -145,7 +145,7 @@ def test_a_server_that_takes_no_more_connections_serves_all_threads(
 ) -> None:
     """They share those that there are: `maxclients` is reached, but the server is well."""
     server = start_server(config=("--maxclients", "8"))
-    with Dibs(server.url, budget=5, connect=10) as dibs:
+    with Dibs(server.url, budget=5) as dibs:
         guarded = guarded_of(dibs, threads=30, seconds=0.8)
     assert len(guarded) >= 30
     assert all(guarded)
@@ -165,7 +165,7 @@ def without_descriptors(url: str) -> list[bool]:
 
     from dibs import Dibs
 
-    with Dibs(url, budget=5, connect=10) as dibs:
+    with Dibs(url, budget=5) as dibs:
         dibs.peek("user:0")
         most = len(os.listdir("/proc/self/fd")) + 3
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -216,3 +216,28 @@ def one_caller_after_a_burst(url: str) -> tuple[int, int]:
         while sockets() - before > 1 and time.monotonic() < end:
             dibs.peek("user:1")
         return opened, sockets() - before
+
+
+def test_all_threads_leave_a_server_that_was_demoted(
+    start_server: Callable[..., Server],
+) -> None:
+    """Its successor has the same address, and no connection was closed: those that other threads
+    were using when one thread noticed are not used again."""
+    old, new = start_server(), start_server()
+    with (
+        FaultProxy(old.port) as proxy,
+        Dibs(proxy.url, budget=30) as dibs,
+        ThreadPoolExecutor(8) as pool,
+    ):
+
+        def all_at_once(turn: int) -> list[bool]:
+            """Each thread waits for its reply, on a connection that no other thread can use."""
+            proxy.delay(replies=0.2)
+            leases = [pool.submit(dibs.try_hold, f"{turn}:{each}", ttl=60) for each in range(8)]
+            return [lease is not None and lease.guarded for lease in map(Future.result, leases)]
+
+        assert all(all_at_once(1))
+        old.client().replicaof("127.0.0.1", new.port)
+        proxy.move_to(new.port)
+        assert not all(all_at_once(2)), "nobody has noticed before"
+        assert all(all_at_once(3))

@@ -285,10 +285,10 @@ def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProx
         for message in ("before", "lost", "after"):
             valkey.client().publish("channel", message)
             time.sleep(0.05)
-        heard = connection.recv(4096)
-    assert b"before" in heard
-    assert b"after" in heard
-    assert b"lost" not in heard
+        received = connection.recv(4096)
+    assert b"before" in received
+    assert b"after" in received
+    assert b"lost" not in received
 
 
 def test_a_dead_target_resets_the_caller(own_server: Server) -> None:

@@ -87,9 +87,9 @@ function cardOf(person, status) {
     case "refused":
       return refusedCard(name, other, status, ready);
     case "left":
-      return { ...ready, ...farewell(name, status) };
+      return { ...ready, ...leftCard(name, status) };
     default:
-      return { ...ready, says: person === "ann" ? "Ann would like to come in." : "Ben wants the same door.", fact: "" };
+      return { ...ready, says: person === "ann" ? "Ann wants the key." : "Ben wants the same key.", fact: "" };
   }
 }
 
@@ -107,7 +107,7 @@ function unguardedFact(status) {
   return status.took * 1000 < BUDGET / 2 ? `answered in ${took}: the outage is known by now` : `answered in ${took}, of a budget of ${BUDGET} ms`;
 }
 
-function farewell(name, status) {
+function leftCard(name, status) {
   switch (status.how) {
     case "released": return { says: `${name} let go.`, fact: `held it for ${seconds(status.held)} s` };
     case "late": return { says: `${name}’s time ran out; the server had freed the key by itself.`, fact: `held it for ${seconds(status.held)} s` };

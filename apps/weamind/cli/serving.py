@@ -15,7 +15,7 @@ from ..core.metrics import metrics
 from ..main import Weamind
 from .complaints import FAILED, MISTAKEN, complain
 
-_FAREWELL = 5
+_SHUTDOWN_LIMIT = 5
 """The most that webhooks under way may take at the end, in seconds; events have their own time."""
 
 
@@ -64,7 +64,7 @@ async def _serve(listener: socket.socket, settings: Settings) -> None:
         log_config=None,
         access_log=False,
         ws="none",
-        timeout_graceful_shutdown=_FAREWELL,
+        timeout_graceful_shutdown=_SHUTDOWN_LIMIT,
     )
     async with weamind:
         await Server(config, _address(listener)).serve([listener])

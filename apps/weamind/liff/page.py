@@ -87,7 +87,7 @@ class SettingsPage:
         try:
             return await self._tokens.user_of(token)
         except BadToken:
-            raise _stranger("The token is not good, or not any more.") from None
+            raise _unauthorized("The token is not good, or not any more.") from None
         except NoAnswer:
             raise _out("LINE does not say whose token it is.") from None
 
@@ -112,7 +112,7 @@ def _policy(sdk: str) -> dict[str, str]:
 def _token(request: Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise _stranger("Authorization: must be Bearer and a LIFF access token.")
+        raise _unauthorized("Authorization: must be Bearer and a LIFF access token.")
     return token.strip()
 
 
@@ -131,7 +131,7 @@ async def _body(request: Request) -> bytes:
 # ---- refusals
 
 
-def _stranger(detail: str) -> Refusal:
+def _unauthorized(detail: str) -> Refusal:
     return Refusal(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 

@@ -2,7 +2,7 @@
 
 The attributes have the names that LINE's own SDK gives them, so that its event objects fit
 wherever these do. LINE adds fields, events and modes whenever it likes: what is not known is left
-out, and one event that cannot be read takes none of its neighbours along.
+out, and one event that cannot be read does not affect the others.
 """
 
 import json

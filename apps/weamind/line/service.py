@@ -40,7 +40,7 @@ from .personal import (
     question_in,
 )
 from .postbacks import parse_postback
-from .understanding import Wish, is_mentioned, understand, without_mentions
+from .understanding import Intent, is_mentioned, understand, without_mentions
 
 Handler = Callable[[Any, Bot], Awaitable[None]]
 
@@ -81,9 +81,9 @@ async def handle_message_event(event: Any, bot: Bot) -> None:
         return
     mentioned = is_mentioned(event.message)
     text = without_mentions(event.message)
-    wish = understand(text, private=is_private(event), mentioned=mentioned, search=search)
-    if wish.kind != "nothing":
-        await _unless_busy(event, bot, lambda bot: _fulfil(event, bot, wish))
+    intent = understand(text, private=is_private(event), mentioned=mentioned, search=search)
+    if intent.kind != "nothing":
+        await _unless_busy(event, bot, lambda bot: _act_on(event, bot, intent))
 
 
 async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
@@ -91,31 +91,31 @@ async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
     await (_in_turn(event, bot, work) if bot.locks_everything else work(bot))
 
 
-async def _fulfil(event: Any, bot: Bot, wish: Wish) -> None:
-    if wish.kind == "forecast":
-        await answer_forecast(event, wish.places[0], bot, question=wish.question)
-    elif wish.kind == "command":
-        await _dispatch_postback(event, bot, parse_postback(wish.data))
-    elif wish.kind == "own":
-        await answer_asked(event, bot, wish.data, wish.question)
-    elif wish.kind == "set":
-        await answer_setting(event, bot, wish.data, wish.places)
+async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
+    if intent.kind == "forecast":
+        await answer_forecast(event, intent.places[0], bot, question=intent.question)
+    elif intent.kind == "command":
+        await _dispatch_postback(event, bot, parse_postback(intent.data))
+    elif intent.kind == "own":
+        await answer_asked(event, bot, intent.data, intent.question)
+    elif intent.kind == "set":
+        await answer_setting(event, bot, intent.data, intent.places)
     else:
-        await bot.reply(event, _said_back(wish, private=is_private(event)))
+        await bot.reply(event, _plain_reply(intent, private=is_private(event)))
 
 
-def _said_back(wish: Wish, *, private: bool) -> Message:
+def _plain_reply(intent: Intent, *, private: bool) -> Message:
     """The answers for which nobody has to be asked."""
-    if wish.kind == "choose":
-        return which_message(wish.places, wish.question)
-    if wish.kind == "abroad":
-        return text_message(texts.ABROAD.format(place=wish.data))
-    if wish.kind == "smalltalk" and private:
-        return smalltalk_message(wish.data)
-    if wish.kind == "smalltalk":  # no buttons: what they do is refused in a group
-        hello = wish.data in ("hello", "who")
-        return text_message(texts.WELCOME_TO_GROUP if hello else texts.SMALLTALK[wish.data])
-    return unknown_message(wish.data, private=private)
+    if intent.kind == "choose":
+        return which_message(intent.places, intent.question)
+    if intent.kind == "abroad":
+        return text_message(texts.ABROAD.format(place=intent.data))
+    if intent.kind == "smalltalk" and private:
+        return smalltalk_message(intent.data)
+    if intent.kind == "smalltalk":  # no buttons: what they do is refused in a group
+        hello = intent.data in ("hello", "who")
+        return text_message(texts.WELCOME_TO_GROUP if hello else texts.SMALLTALK[intent.data])
+    return unknown_message(intent.data, private=private)
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:

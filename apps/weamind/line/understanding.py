@@ -93,7 +93,7 @@ _OWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Intent:
     """forecast: of `places[0]`. choose: which of `places`. command: what the button `data` does.
 
     own: of the home or office that `data` names; empty: of no place. set: `places` as the kind in
@@ -124,7 +124,7 @@ def understand(
     mentioned: bool,
     search: Callable[[str], Search],
     now: datetime | None = None,
-) -> Wish:
+) -> Intent:
     """What *text* asks for.
 
     In a group, a text is for us if it mentions us, or if it asks about the weather of a place that
@@ -135,10 +135,10 @@ def understand(
     text = traditional(normalize("NFKC", said).lower())
     now = now or datetime.now(TAIPEI)
     if not (private or mentioned):
-        return _overheard(text, search, now)
+        return _unaddressed(text, search, now)
     command = COMMANDS.get(text.strip(_SIGNS))
     if command is not None:
-        return Wish("command", data=command)
+        return Intent("command", data=command)
     return (
         _setting(text, search) or _talk(said, text, search, now) or _asked(said, text, search, now)
     )
@@ -147,17 +147,17 @@ def understand(
 # ---- in a chat between two, or with a mention
 
 
-def _setting(text: str, search: Callable[[str], Search]) -> Wish | None:
+def _setting(text: str, search: Callable[[str], Search]) -> Intent | None:
     """住家設為板橋. None: it is none, or of no place that we know."""
     for said in dict.fromkeys((text, *_CLAUSE.split(text))):
         for kind, name in read_settings(said.strip(f"{_SIGNS},;")):
             found = search(name)
             if found.places:
-                return Wish("set", found.places[:1] if found.sure else found.places, kind)
+                return Intent("set", found.places[:1] if found.sure else found.places, kind)
     return None
 
 
-def _talk(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Wish | None:
+def _talk(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Intent | None:
     """Small talk, unless it names a place; a picture of an umbrella is a question."""
     name = smalltalk(said)
     if not text.strip():
@@ -169,43 +169,43 @@ def _talk(said: str, text: str, search: Callable[[str], Search], now: datetime) 
     return _meaning(name)
 
 
-def _meaning(name: str) -> Wish:
+def _meaning(name: str) -> Intent:
     meant = _MEANT.get(name)
-    return Wish("smalltalk", data=name) if meant is None else Wish("command", data=meant)
+    return Intent("smalltalk", data=name) if meant is None else Intent("command", data=meant)
 
 
-def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Intent:
     question, rest = find_question(text, now)
     question_or_card = question or PLAIN
     kind, rest = _own_place(rest)
     left = gist(_AROUND.sub(" ", rest))
     if (question or kind) and _ANYWHERE.fullmatch(left):
-        return Wish("own", data=kind or "", question=question_or_card)
+        return Intent("own", data=kind or "", question=question_or_card)
     if (place := abroad(left)) or (place := abroad(rest)):
-        return Wish("abroad", data=place)
+        return Intent("abroad", data=place)
     if counties := region(left) or region(rest):
-        return Wish("choose", counties, question=question_or_card)
+        return Intent("choose", counties, question=question_or_card)
     found = _places(text, rest, search, is_asked=question is not None)
     if found.sure:
-        return Wish("forecast", found.places[:1], question=question_or_card)
+        return Intent("forecast", found.places[:1], question=question_or_card)
     if place := abroad_in(rest):
-        return Wish("abroad", data=place)
+        return Intent("abroad", data=place)
     if found.places:
-        return Wish("choose", found.places, question=question_or_card)
+        return Intent("choose", found.places, question=question_or_card)
     if question is None and (name := smalltalk_in(text)):
         return _meaning(name)
     return _not_found(said, rest, question, kind)
 
 
-def _not_found(said: str, rest: str, question: Question | None, kind: str | None) -> Wish:
+def _not_found(said: str, rest: str, question: Question | None, kind: str | None) -> Intent:
     """A long sentence about the weather, with no place in it: ask where. About us: we cannot."""
     if question is None and _TO_US.search(said):
-        return Wish("smalltalk", data="only")
+        return Intent("smalltalk", data="only")
     left = said if question is None else _AROUND.sub(" ", rest)
     left = left.strip(" ,，。.!?！？~～、") or said.strip()
     if question is not None and (kind or len(fold(left)) > _LONGEST_NAME or len(fold(left)) < 2):
-        return Wish("own", data=kind or "", question=question)
-    return Wish("unknown", data=" ".join(left.split()))
+        return Intent("own", data=kind or "", question=question)
+    return Intent("unknown", data=" ".join(left.split()))
 
 
 _TO_US = re.compile("[你妳您].*(?:[嗎?？]|什麼|甚麼|誰|怎麼)")
@@ -286,31 +286,31 @@ def _is_named(place: Place, text: str) -> bool:
 # ---- in a group, without a mention
 
 
-def _overheard(text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+def _unaddressed(text: str, search: Callable[[str], Search], now: datetime) -> Intent:
     """Only a question about the weather that surely names a place, and of a time to come."""
     if not is_asking(text):
-        return Wish("nothing")
-    wishes = (_overheard_in(each, search, now) for each in (text, *_CLAUSE.split(text)))
-    return next((wish for wish in wishes if wish.kind != "nothing"), Wish("nothing"))
+        return Intent("nothing")
+    intents = (_unaddressed_clause(each, search, now) for each in (text, *_CLAUSE.split(text)))
+    return next((intent for intent in intents if intent.kind != "nothing"), Intent("nothing"))
 
 
 _CLAUSE = re.compile(r"(?<=[,。!?;])|\s+")
 
 
-def _overheard_in(text: str, search: Callable[[str], Search], now: datetime) -> Wish:
+def _unaddressed_clause(text: str, search: Callable[[str], Search], now: datetime) -> Intent:
     question, rest = find_question(text, now)
     if question is None or not (is_asking(text) and is_about_weather(text)):
-        return Wish("nothing")
+        return Intent("nothing")
     if question.when is not None and question.when.is_over(now):
-        return Wish("nothing")
+        return Intent("nothing")
     found = max(
         (search(each) for each in (text, rest, _AROUND.sub(" ", rest))), key=lambda each: each.sure
     )
     if found.sure:
-        return Wish("forecast", found.places[:1], question=question)
+        return Intent("forecast", found.places[:1], question=question)
     if _share_a_name(found, rest):
-        return Wish("choose", found.places, question=question)
-    return Wish("nothing")
+        return Intent("choose", found.places, question=question)
+    return Intent("nothing")
 
 
 def _share_a_name(found: Search, text: str) -> bool:

@@ -188,9 +188,9 @@ def _elsewhere(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
 def _alike(reading: _Reading, names: Gazetteer) -> Iterator[Place]:
     """版橋, which sounds like 板橋; 苗粟, which looks like 苗栗"""
     if len(reading.rest) > 1 and not reading.rest.isascii():
-        heard = names.by_sound.get(sounds(reading.rest), ())
-        seen = names.by_look.get(looks(reading.rest), ())
-        yield from (word.place for word in (*heard, *seen) if reading.admits(word))
+        same_sound = names.by_sound.get(sounds(reading.rest), ())
+        same_look = names.by_look.get(looks(reading.rest), ())
+        yield from (word.place for word in (*same_sound, *same_look) if reading.admits(word))
 
 
 def _slipped(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
@@ -229,7 +229,7 @@ def _clearly(reading: _Reading, names: Gazetteer) -> Iterable[Word]:
 def _mentioned(reading: _Reading, names: Gazetteer) -> Iterable[Place]:
     """板橋車站, 我家住板橋區文化路"""
     if not reading.counties:
-        words = list(_overheard(reading.rest, names))
+        words = list(_words_within(reading.rest, names))
     elif reading.is_address:
         starts = (reading.rest[:end] for end in range(2, len(reading.rest)))
         words = [w for text in starts for w in names.by_text.get(text, ()) if reading.admits(w)]
@@ -259,7 +259,7 @@ def _is_something_else(word: Word, said: str) -> bool:
     return (is_common and rest.startswith(_NAMED_ALIKE)) or rest.startswith(_ELSEWHERE)
 
 
-def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
+def _words_within(said: str, names: Gazetteer) -> Iterator[Word]:
     """The words in *said* that can be distinguished from the text around them."""
     start = 0
     while start < len(said):
@@ -270,12 +270,12 @@ def _overheard(said: str, names: Gazetteer) -> Iterator[Word]:
 def _longest(said: str, start: int, names: Gazetteer) -> tuple[int, list[Word]]:
     """Where the longest name ends that begins here, and what it may mean."""
     for stop in range(min(len(said), start + names.longest), start, -1):
-        if words := _heard(said, start, stop, names):
+        if words := _words_at(said, start, stop, names):
             return stop, words
     return start + 1, []
 
 
-def _heard(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
+def _words_at(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
     words = names.by_text.get(said[start:stop])
     if not words:
         return []
@@ -284,12 +284,12 @@ def _heard(said: str, start: int, stop: int, names: Gazetteer) -> list[Word]:
     forms = {Form.FULL, Form.STEM} if at_an_end and is_short else {Form.FULL}
     if len(said) == 3 and stop - start == 2 and not said.endswith(_STOP):
         return []  # 大坪林 is not in 坪林
-    heard = [
+    found = [
         word
         for word in words
         if word.form_in_a_text in forms and not _is_something_else(word, said[start:])
     ]
-    return [word for word in heard if not word.place.town] or heard
+    return [word for word in found if not word.place.town] or found
 
 
 _CERTAIN: tuple[_Tier, ...] = (_in_its_township, _exactly, _nearly)

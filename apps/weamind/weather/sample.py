@@ -82,7 +82,7 @@ def make_up(place: Place, *, now: datetime) -> Forecast:
         sample=True,
         area=place.area if place.landmark else "",
         elevation=place.elevation,
-        air=Air(30 + round(60 * _dice(place, hour, "air")), hour),
+        air=Air(30 + round(60 * _random(place, hour, "air")), hour),
         sun=sun_on(local.date(), place.latitude, place.longitude),
     )
 
@@ -95,8 +95,8 @@ def _moment(place: Place, hour: datetime) -> Moment:
 
 
 def _wind(place: Place, hour: datetime) -> Wind:
-    speed = round(1 + 6 * _dice(place, hour, "wind"), 1)
-    return Wind(speed, compass(360 * _dice(place, hour, "direction")), round(speed * 1.8, 1))
+    speed = round(1 + 6 * _random(place, hour, "wind"), 1)
+    return Wind(speed, compass(360 * _random(place, hour, "direction")), round(speed * 1.8, 1))
 
 
 def _step(place: Place, start: datetime) -> Step:
@@ -119,7 +119,7 @@ def _day(place: Place, within: datetime) -> Day:
 
 def _temperature(place: Place, at: datetime) -> float:
     mean = _season(at) + (25.05 - place.latitude) * (1.6 if at.month in (11, 12, 1, 2, 3) else 0.4)
-    mood = (_dice(place, at, "warmth") - 0.5) * 5 + (_dice(place, at, "town", own=True) - 0.5)
+    mood = (_random(place, at, "warmth") - 0.5) * 5 + (_random(place, at, "town", own=True) - 0.5)
     swing = 3.5 * math.cos((at.hour - _WARMEST_AT) / 24 * math.tau)
     height = 0.006 * (place.elevation or 0)
     return round(mean + mood + swing * (1.2 - _wetness(place, at)) - height, 1)
@@ -135,7 +135,7 @@ def _season(at: datetime) -> float:
 
 def _wetness(place: Place, at: datetime) -> float:
     """0 for a dry day, 1 for a wet one."""
-    return _dice(place, at, "wetness")
+    return _random(place, at, "wetness")
 
 
 def _rain(place: Place, at: datetime) -> int:
@@ -160,7 +160,7 @@ def _humidity(place: Place, at: datetime) -> int:
     return round(62 + 24 * _wetness(place, at) + by_hour)
 
 
-def _dice(place: Place, at: datetime, what: str, *, own: bool = False) -> float:
+def _random(place: Place, at: datetime, what: str, *, own: bool = False) -> float:
     """0 to 1, the same all day; towns of a county share it, unless it is their *own*."""
     where = place.code if own else place.code[:5]
     seed = f"{where}:{at:%Y-%m-%d}:{what}".encode()

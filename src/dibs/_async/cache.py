@@ -11,7 +11,6 @@ from .._core.cache import (
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Absent,
     Answer,
     CacheKeys,
     Found,
@@ -25,9 +24,9 @@ from .._core.cache import (
     peek_request,
     put_request,
     read_peek,
-    remembered_failure,
 )
 from .._core.codec import frame, packed
+from .._core.failures import Absent, load_error
 from .._core.local import ABSENT
 from .._core.options import OutagePolicy
 from .._core.request import Request
@@ -82,18 +81,18 @@ class AsyncCache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
-        came = monotonic()
+        called_at = monotonic()
         if options.local:
-            value = self._reader.local.get(key, came)
+            value = self._reader.local.get(key, called_at)
             if value is not ABSENT:
                 if self._events.listeners:
                     self._events.emit("local_hit", keys.name)
                 return value
         if key in memory.flights:
-            answer = await self._join_any(keys, came)
+            answer = await self._join_any(keys, called_at)
             if answer is not None:
                 return answer.value
-        if options.local or memory.seen.get(key, 0.0) > came:
+        if options.local or memory.seen.get(key, 0.0) > called_at:
             try:
                 reading = await self._reads.ask(key, self._reader.read, keys)
             except Outage:
@@ -108,37 +107,14 @@ class AsyncCache:
                         self._keep_fresh(LoadRequest(keys, function, args, kwargs), reading)
                     return reading.value
         request = LoadRequest(keys, function, args, kwargs)
-        return await self._join_or_start(request, memory.flights, came, force=False)
+        return await self._join_or_start(request, memory.flights, called_at, force=False)
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
-        """The value of each item: one read, one load for those that are missing. Not of all of
-        them: where the load returned none for an item, it is left out."""
-        came = monotonic()
-        found = await self._batches.read(many, came)
-        missing = [item for item in many.keys if item not in found]
-        error: Exception | None = None
-        for item, answer in (await self._batches.load(many, missing)).items():
-            try:
-                found[item] = await self._value_of(many, item, answer, came)
-            except Absent:
-                pass
-            except Exception as failed:
-                error = error or failed
-        if error is not None:
-            raise error
-        return {item: found[item] for item in many.keys if item in found}
+        """The value of each item, except those for which the load returned none."""
+        return await self._batches.get(many, self._share_flight)
 
-    async def _value_of(
-        self, many: ManyRequest, item: Any, answer: Answer | Exception | None, came: float
-    ) -> Any:
-        """The value of one item. None: the load was somebody else's, or is too old."""
-        if isinstance(answer, Exception):
-            raise answer
-        if answer is not None:
-            return answer.value
-        return await self._join_or_start(
-            self._batches.alone(many, item), self._memory.flights, came, force=False
-        )
+    async def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
+        return await self._share(request, self._memory.flights, called_at, force=False)
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by somebody who has just begun)."""
@@ -162,7 +138,7 @@ class AsyncCache:
     async def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
         options = keys.options
-        payload, _ = packed(options.codec, value)
+        payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
         fresh = jittered(options, random.random())
         try:
@@ -246,19 +222,31 @@ class AsyncCache:
     # ---- flights
 
     async def _join_or_start(
-        self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> Any:
-        """Join the flight of this key, or start one: one contender in this process."""
+        """The value. Unavailable: a load of many that is shared returned none for it."""
+        try:
+            return await self._share(request, flights, called_at, force=force)
+        except Absent as absent:
+            raise absent.as_unavailable() from None
+
+    async def _share(
+        self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
+    ) -> Any:
+        """Join the flight of this key, or start one: one contender in this process.
+
+        Absent: a load of many returned none.
+        """
         while True:
-            flight, is_ours = self._flight_of(request, flights, came, force=force)
+            flight, is_ours = self._flight_of(request, flights, called_at, force=force)
             if is_ours:
                 return (await flight.join()).value
-            answer = await self._join(flight, request.keys, came)
+            answer = await self._join(flight, request.keys, called_at)
             if answer is not None:
                 return answer.value
 
     def _flight_of(
-        self, request: LoadRequest, flights: dict[bytes, Flight], came: float, *, force: bool
+        self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> tuple[Flight, bool]:
         """The flight of this key, and whether it is a new one."""
         key = request.keys.key
@@ -266,42 +254,46 @@ class AsyncCache:
             flight = flights.get(key)
             if flight is not None and flight.is_open:
                 return flight, False
-            work = functools.partial(self._resolve, request, came, force=force)
+            work = functools.partial(self._resolve, request, called_at, force=force)
             ended = functools.partial(drop_flight, flights, key)
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
-    async def _join_any(self, keys: CacheKeys, came: float) -> Answer | None:
+    async def _join_any(self, keys: CacheKeys, called_at: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
         flight = self._memory.flights.get(key)
         if flight is None or not flight.is_open:
             return None
         load = self._loader.untracked_loads.get(key)
-        if load is not None and not await self._loader.stands(keys, *load):
+        if load is not None and not await self._loader.is_valid(keys, *load):
             drop_flight(self._memory.flights, key, flight)
             return None
         if not flight.is_open:  # meanwhile its last caller has left
             return None
-        return await self._join(flight, keys, came)
+        try:
+            return await self._join(flight, keys, called_at)
+        except Absent as absent:
+            raise absent.as_unavailable() from None
 
-    async def _join(self, flight: Flight, keys: CacheKeys, came: float) -> Answer | None:
+    async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> Answer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
         if self._events.tracers:
             result = await join_in_span(self._events, keys.name, flight)
         else:
             result = await flight.join()
         answer = answer_in(result, keys.key)
-        if answer is None or answer.as_of < came:
+        if answer is None or answer.as_of < called_at:
             return None
         if self._events.listeners:
-            self._events.emit("waited", keys.name, waited=monotonic() - came)
+            waited = None if answer.kind == "stale" else monotonic() - called_at
+            self._events.emit(answer.kind, keys.name, waited=waited)
         return answer
 
     async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one.
 
-        *since*: when the caller came, who may have waited for another flight already.
+        *since*: when the caller called_at, who may have waited for another flight already.
         """
         options, keys = request.options, request.keys
         token = self._leases.new_token()
@@ -323,7 +315,7 @@ class AsyncCache:
                 self._memory.remember(keys.key, reading.left)
                 kind = "waited" if waited else "hit"
                 self._events.emit(kind, keys.name, waited=monotonic() - since)
-                return Answer(reading.value, asked)
+                return Answer(reading.value, asked, kind)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -331,18 +323,18 @@ class AsyncCache:
                 outdated = reading.head  # only we can see that; it counts as none from now on
                 continue
             if reading.state == "failed":
-                raise remembered_failure(reading, keys.name)
+                raise load_error(reading.value, keys.name)
             wait = options.wait
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
-                    return self._old(request, reading, asked)
+                    return self._stale_answer(request, reading, asked)
             if monotonic() - since >= wait:
-                return await self._loader.load_beside(request)
+                return await self._loader.load_unstored(request)
             await self._follow(request, reading, since + wait)
             waited = True
             asked = monotonic()
-            found = await self._found(request)
+            found = await self._fresh_value(request)
             if found is not None:
                 self._events.emit("waited", request.keys.name, waited=monotonic() - since)
                 return Answer(found.value, asked)
@@ -363,14 +355,14 @@ class AsyncCache:
             await load.ended.wait(request.options.stale_after)
             if load.answer is not None:
                 return load.answer
-        return self._old(request, reading, asked)
+        return self._stale_answer(request, reading, asked)
 
-    def _old(self, request: LoadRequest, reading: Reading, asked: float) -> Answer:
+    def _stale_answer(self, request: LoadRequest, reading: Reading, asked: float) -> Answer:
         self._events.emit("stale", request.keys.name)
         self._memory.remember(request.keys.key, reading.life)
-        return Answer(reading.value, asked)
+        return Answer(reading.value, asked, "stale")
 
-    async def _found(self, request: LoadRequest) -> Reading | None:
+    async def _fresh_value(self, request: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
         try:
             reading = await self._reader.read(request.keys)

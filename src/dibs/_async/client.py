@@ -49,7 +49,7 @@ from .peek import peek
 from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
 from .spans import traced_claiming, traced_hold
-from .store import AsyncStore
+from .store import CLOSED, AsyncStore
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
@@ -65,7 +65,8 @@ class AsyncDibs(AsyncCaching):
     *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
     `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
     are taken over. *namespace*: the prefix of every key. *budget*: how long the server may stay
-    silent before it is an outage, in seconds. *connect*: how long opening a connection may take.
+    silent before it is an outage, in seconds. *connect*: how long opening a connection may take;
+    None: 2 s, or *budget* if that is longer.
     *on_outage*: "open" proceeds unguarded, "closed" raises Unavailable. *listeners*: callables
     that are called with every `Event`.
 
@@ -79,14 +80,15 @@ class AsyncDibs(AsyncCaching):
         *,
         namespace: str = "",
         budget: Seconds = 0.25,
-        connect: Seconds = 2,
+        connect: Seconds | None = None,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
     ) -> None:
         namespace = checked_namespace(namespace)
         off = is_disabled(os.environ.get("DIBS_DISABLED", ""))
         policy = checked_policy(on_outage)
-        limits = Limits(seconds(budget, "budget"), seconds(connect, "connect"))
+        allowed = None if connect is None else seconds(connect, "connect")
+        limits = Limits.of(seconds(budget, "budget"), allowed)
         settings = Settings(namespace, "open" if off else policy, off)
         self._events = EventSink(tuple(listeners))
         self._store = AsyncStore(target, limits, self._events, settings.on_outage, is_disabled=off)
@@ -127,7 +129,7 @@ class AsyncDibs(AsyncCaching):
             chosen = self._hold_options.remembered(**options)
         except TypeError:
             chosen = self._hold_options(options)
-        if name is None and self._events.hears_holds:
+        if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
@@ -145,7 +147,7 @@ class AsyncDibs(AsyncCaching):
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
         outcome = await self._leases.take(call)
-        if self._events.hears_holds:
+        if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
 
@@ -348,6 +350,8 @@ class AsyncDibs(AsyncCaching):
         await self._store.leave()
 
     async def __aenter__(self) -> "AsyncDibs":
+        if self._store.is_closed:
+            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
         return self
 
     async def __aexit__(self, *_: object) -> None:

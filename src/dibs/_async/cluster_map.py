@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core.breaker import Breaker, Limits, Outage
-from .._core.engine import Engine, weakest
+from .._core.engine import Engine, common_engine
 from .._core.request import Request
 from .._core.slots import (
     ASK_SLOTS,
@@ -145,7 +145,7 @@ class AsyncClusterMap(ABC):
         route = self._routes.get(node)
         if route is None:
             route = AsyncRoute(node)
-            went_out = functools.partial(self._went_out, route)
+            went_out = functools.partial(self._outage_began, route)
             recovered = functools.partial(self._recovered, route)
             address = self._cluster.node(*node)
             route.transport = Transport(address, self._limits, went_out, recovered)
@@ -232,7 +232,7 @@ class AsyncClusterMap(ABC):
         route.engine = route.transport.engine
         routes = [each for each in list(self._routes.values()) if each.left_at is None]
         engines = [each.engine for each in routes if each.engine is not None]
-        self.engine = weakest(engines) if engines and self._has_map else None
+        self.engine = common_engine(engines) if engines and self._has_map else None
 
     # ---- nodes that are out
 
@@ -241,7 +241,7 @@ class AsyncClusterMap(ABC):
         self._map_is_old = True
         self._look_after_map()
 
-    def _went_out(self, route: AsyncRoute, cause: Cause) -> None:
+    def _outage_began(self, route: AsyncRoute, cause: Cause) -> None:
         if self._routes.get(route.node) is route and route.out is None:
             route.out = cause, monotonic()
             self._out.add(route.node)

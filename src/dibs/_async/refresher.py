@@ -45,7 +45,7 @@ class AsyncRefresher:
     def refresh(self, request: LoadRequest, *, force: bool) -> None:
         """Let one of all processes load it again, while everybody reads what is there."""
         key = request.keys.key
-        if self._tasks.is_stranded:
+        if self._tasks.is_orphaned:
             self._next_try.clear()  # what was under way ended with its event loop
         if self._next_try.get(key, 0.0) > monotonic():
             return
@@ -61,7 +61,7 @@ class AsyncRefresher:
         work: Callable[[list[LoadRequest]], Coroutine[Any, Any, set[bytes]]],
     ) -> None:
         """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
-        if self._tasks.is_stranded:
+        if self._tasks.is_orphaned:
             self._next_try.clear()
         with self._guard:
             now = monotonic()

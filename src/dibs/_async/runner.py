@@ -12,11 +12,11 @@ from .._core.request import Request
 from .._core.schedule import (
     Step,
     begin_request,
-    believed,
     kept_ms,
     last_request,
     next_step,
     pause,
+    plausible,
     read_last,
     record_request,
 )
@@ -118,7 +118,7 @@ class AsyncRunner:
 
     def _plan(self) -> Step:
         rule, now = self._scheduled.rule, self._now()
-        if believed(self._last, now) is None:  # the clock was wrong, and has been set
+        if plausible(self._last, now) is None:  # the clock was wrong, and has been set
             self._last = rule.latest(now)
         assert self._last is not None
         return next_step(rule, self._last, now, self._scheduled.options.missed, self._awaited)
@@ -233,7 +233,7 @@ class AsyncRunner:
     async def _refresh(self) -> None:
         """Learn which fires are over by now."""
         reply = await self._ask(last_request(self._scheduled.last_key))
-        last = believed(read_last(reply), self._now())
+        last = plausible(read_last(reply), self._now())
         if last is not None and (self._last is None or last > self._last):
             self._last, self._awaited = last, None
 

@@ -10,7 +10,7 @@ from .._core.fallback import by_script
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
-from .._core.topology import Doubt, Reconnections, doubt
+from .._core.topology import Reaction, Reconnections, reaction_to
 from .._events import EventSink
 from .._outages import OutageLog
 from .._tasks import Transport, monotonic, redis
@@ -60,7 +60,7 @@ class AsyncStore:
     ) -> "Transport | AsyncClusterTransport | AsyncDisabledTransport":
         """Not connected yet; the embedded server's address is not even known yet."""
         target = self._target
-        facts = (self._went_out, self._recovered)
+        facts = (self._outage_began, self._recovered)
         if self.is_disabled:
             from .disabled import AsyncDisabledTransport
 
@@ -113,7 +113,7 @@ class AsyncStore:
 
     async def ask(self, request: Request, now: float) -> Any:
         """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
-        request = self.understood(request, now)
+        request = self.prepared(request, now)
         return await self.check_reply(request, await self.transport.send(request, now), now)
 
     async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -121,7 +121,7 @@ class AsyncStore:
 
         Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
         """
-        if self.scripts.whole(self.transport.engine, now):
+        if self.scripts.send_whole(self.transport.engine, now):
             requests = _with_scripts_each(requests)
         replies = await self._given_scripts(
             requests, await self.transport.send_all(requests, now), now
@@ -131,9 +131,13 @@ class AsyncStore:
                 replies[place] = await self._check_quietly(requests[place], reply, now)
         return replies
 
-    def understood(self, request: Request, now: float) -> Request:
+    def prepared(self, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes: with whole scripts, if need be."""
-        return with_scripts(request) if self.scripts.whole(self.transport.engine, now) else request
+        return (
+            with_scripts(request)
+            if self.scripts.send_whole(self.transport.engine, now)
+            else request
+        )
 
     # ---- replies
 
@@ -149,7 +153,7 @@ class AsyncStore:
             lacking = self._lacking_scripts(requests, replies, now)
             if not lacking:
                 break
-            is_refused = self.scripts.whole(self.transport.engine, now)
+            is_refused = self.scripts.send_whole(self.transport.engine, now)
             asked = [requests[place] for place in lacking]
             again = (_with_scripts_each if is_refused else give)(asked)
             answers = await self.transport.send_all(again, now)
@@ -192,17 +196,17 @@ class AsyncStore:
         if code is None:
             raise mistake(error)
         self.transport.deliver_later(request)
-        what = doubt(code)
-        if what is not None:
-            self._follow(what)
+        reaction = reaction_to(code)
+        if reaction is not None:
+            self._react(reaction)
         raise Outage(str(error), sent=True, code=code)
 
-    def _follow(self, what: Doubt) -> None:
+    def _react(self, reaction: Reaction) -> None:
         """The server may not be the master, or not for long: find out, but not all the time."""
         now = monotonic()
         if not self._reconnections.may_look(now):
             return
-        if what == "ask" and self._sentinels is not None:
+        if reaction == "ask" and self._sentinels is not None:
             self._sentinels.suspect()
         elif self._reconnections.may_reconnect(now, self.transport.opened_at):
             self.transport.reconnect()
@@ -216,14 +220,14 @@ class AsyncStore:
         """
         if self.is_closed:
             raise UsageError(CLOSED) from None
-        self._events.emit("outage", name, cause=cause)
         is_closed = policy == "closed"
+        self._events.emit("outage", name, cause=cause, guarded=True if is_closed else None)
         if not self.is_disabled:
             self.outages.touched(cause, monotonic(), is_unguarded=not is_closed)
         if is_closed:
             raise Unavailable(cause, name) from None
 
-    def _went_out(self, cause: Cause) -> None:
+    def _outage_began(self, cause: Cause) -> None:
         if self.is_closed:
             return  # nobody who could be affected
         self.outages.began(cause, monotonic())

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from .._core.breaker import Outage
 from .._core.cache import (
-    Absent,
     Answer,
     CacheKeys,
     Claimed,
     jittered,
-    read_standing,
-    standing_request,
+    read_validity,
     store_request,
     unlock_request,
+    validity_request,
 )
 from .._core.causes import cause_for
-from .._core.codec import FAILURE, NO_VALUE, frame, packed
+from .._core.codec import FAILURE, frame, packed
+from .._core.failures import Absent, failure_of
 from .._core.request import Request
 from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
@@ -91,7 +91,8 @@ class AsyncWriter:
             return value
         try:
             # What the store gives to others, also to the first. What cannot be read is not stored.
-            payload, value = packed(claim.request.options.codec, value)
+            keys = claim.request.keys
+            payload, value = packed(keys.options.codec, value, keys.name)
         except BaseException as error:
             self.unlock(claim.request.keys, claim.token)
             if isinstance(error, Exception):
@@ -129,11 +130,11 @@ class AsyncWriter:
     def _answer(self, result: "Result", reply: Any, asked: float, since: float) -> Outcome:
         """What readers get. Not stored: it may be older than what was deleted."""
         keys, token = result.keys, result.claim.token
-        stood = result.stood(reply)
+        was_valid = result.was_valid(reply)
         if result.fresh is None and not isinstance(reply, Exception):
             self.unlock(keys, token, _rest(result.claim))
-            return Answer(result.value, asked if stood else since)
-        if stood and result.fresh is not None:
+            return Answer(result.value, asked if was_valid else since)
+        if was_valid and result.fresh is not None:
             self._memory.remember(keys.key, result.fresh)
             return Answer(result.value, asked)
         self.unlock(keys, token)  # where only the lock was lost, our mark still stands
@@ -164,9 +165,8 @@ class AsyncWriter:
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
-                absent = isinstance(error, Absent)
-                name = NO_VALUE if absent else type(error).__name__
-                data = frame(FAILURE, "-", time(), 0.0, name.encode(), tagged)
+                failure = failure_of(error).encode()
+                data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
                 requests.append(store_request(keys, token, data, life + keys.options.stale))
                 remembered.append(claim)
             else:
@@ -215,14 +215,14 @@ class Result(NamedTuple):
         """Store it; or, where it is not to be stored, find out whether it could be."""
         keys, token = self.keys, self.claim.token
         if self.fresh is None:
-            return standing_request(keys)
+            return validity_request(keys)
         codec = keys.options.codec
         data = frame(codec.name, codec.fingerprint, made_at, took, self.payload, self.versions)
         return store_request(keys, token, data, self.fresh + keys.options.stale)
 
-    def stood(self, reply: Any) -> bool:
+    def was_valid(self, reply: Any) -> bool:
         """True: nobody deleted the value, or took the lock, during the load."""
-        return reply == 1 if self.fresh is not None else read_standing(reply, self.claim.token)
+        return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.token)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
         """True: none of its tags was invalidated during the load."""

@@ -1,11 +1,13 @@
 """When to stop asking a server that does not answer, and when to look again."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ..errors import OTHER, Cause
 
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""
+CONNECT = 2.0
+"""How long opening a connection may take, in seconds, if the caller does not say."""
 
 
 class Limits(NamedTuple):
@@ -13,8 +15,13 @@ class Limits(NamedTuple):
 
     budget: float
     """Its silence: a request is written, we could read, and nothing comes."""
-    connect: float = 2.0
+    connect: float
     """Opening a connection: name look-up, TCP, TLS, log-in."""
+
+    @classmethod
+    def of(cls, budget: float, connect: float | None = None) -> Self:
+        """*connect* as it is given; else 2 s, or the budget where that is longer."""
+        return cls(budget, max(CONNECT, budget) if connect is None else connect)
 
 
 class Breaker:

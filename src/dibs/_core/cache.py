@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, NamedTuple
 
-from ..errors import Unavailable, UsageError
+from ..errors import UsageError
 from .cache_options import CacheOptions
-from .causes import cause_for
-from .codec import FAILURE, MARK, NO_VALUE, mark, unframe
+from .codec import FAILURE, MARK, mark, unframe
 from .engine import run_script, run_whole_script
+from .failures import Absent
 from .keys import companion_key, expand
 from .options import Settings
 from .request import SIZE, Reply, Request, pack
@@ -105,20 +105,6 @@ def remember_keys(known: dict[str, CacheKeys], text: str, keys: CacheKeys) -> No
     known[text] = keys
 
 
-class Absent(Unavailable, LookupError):
-    """A load of many values returned none for this one."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(cause_for("load_failed", "the loader returned no value for it"), name)
-
-
-def remembered_failure(reading: "Reading", name: str) -> Unavailable:
-    """What is raised for a failure that is remembered."""
-    if reading.value == NO_VALUE:
-        return Absent(name)
-    return Unavailable(cause_for("load_failed", f"the last load failed ({reading.value})"), name)
-
-
 State = Literal["fresh", "stale", "missing", "poison", "failed", "held", "outdated"]
 """outdated: one of its tags was invalidated."""
 
@@ -164,6 +150,8 @@ class Answer(NamedTuple):
     value: Any
     as_of: float
     """No change of the value that was complete before this (local) time was missed."""
+    kind: Literal["waited", "hit", "stale"] = "waited"
+    """The event of those who join: a load was waited for, or a value was there."""
 
 
 def answer_in(result: Any, key: bytes) -> Answer | None:
@@ -172,15 +160,6 @@ def answer_in(result: Any, key: bytes) -> Answer | None:
     if isinstance(found, Exception):
         raise found
     return found
-
-
-def picked(name: str, items: list[Any], found: Any) -> list[Any]:
-    """What a load of many returned, as a value for each item, or an Absent. UsageError: no dict."""
-    if not isinstance(found, Mapping):
-        kind = type(found).__name__
-        raise UsageError(f"{name}: the loader must return a dict of values by item, not {kind}")
-    values = cast("Mapping[Any, Any]", found)
-    return [values[item] if item in values else Absent(name) for item in items]
 
 
 # ---- when
@@ -330,12 +309,12 @@ def read_follow(answer: Tracked) -> Watching | None:
     return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
 
 
-def standing_request(keys: CacheKeys) -> Request:
+def validity_request(keys: CacheKeys) -> Request:
     """Whether a load may still be stored."""
     return Request(pack("EXISTS", keys.key) + pack("GET", keys.lock), 2, keys.key)
 
 
-def read_standing(replies: list[Reply], token: bytes) -> bool:
+def read_validity(replies: list[Reply], token: bytes) -> bool:
     """True: nobody has deleted the value, or taken the lock, of the load with this token."""
     return replies == [1, token]
 

@@ -1,13 +1,16 @@
 """The options of `cached` and `get_or_load`: declared, documented and checked here."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Required, TypedDict, cast
+from typing import Any, Final, Required, TypedDict, TypeVar, cast
 
 from ..errors import UsageError
 from .codec import head_of, make_codec
 from .keys import Seconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CacheKeywords(TypedDict, total=False):
@@ -143,3 +146,16 @@ def _negative_ttls(given: Any) -> tuple[tuple[type[BaseException], float], ...]:
             raise UsageError(f"negative_ttl must map types of exceptions to seconds, not {kind!r}")
         pairs.append((kind, seconds(ttl, "negative_ttl", zero=True)))
     return tuple(pairs)
+
+
+def template_first(verb: F) -> F:
+    """Let *verb* say what is missing, where other libraries take the key by name."""
+
+    @functools.wraps(verb)
+    def checked(client: Any, *args: Any, **options: Any) -> Any:
+        if not args and "template" not in options:
+            said = f'the key template is the first argument: {verb.__name__}("menu:{{id}}", ttl=60)'
+            raise UsageError(said)
+        return verb(client, *args, **options)
+
+    return cast("F", checked)

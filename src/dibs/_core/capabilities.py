@@ -5,6 +5,7 @@ costs a feature or a script, never the guard. What a caller needs to give a key 
 before it takes one. Every try concerns one key that does not exist, and writes nothing.
 """
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import UsageError
@@ -90,7 +91,7 @@ class Handshake:
         """*pushes*: the connection can receive any: it speaks RESP3."""
         self._plain = plain
         self._pushes = pushes
-        self._engine = OLDEST._replace(whole_scripts=plain)
+        self._engine = replace(OLDEST, whole_scripts=plain)
         self._asked: tuple[str, ...] = _ALWAYS[:4] if plain else _ALWAYS
         self._refused: set[str] = set()
         self._is_first = True
@@ -114,7 +115,7 @@ class Handshake:
             self.request = _probe(self._asked)
             return None
         engine = _engine(self._engine, frozenset(self._refused))
-        return engine if self._pushes else engine._replace(tracking=False)
+        return engine if self._pushes else replace(engine, tracking=False)
 
     @property
     def is_list(self) -> bool:
@@ -162,7 +163,7 @@ def _engine(known: Engine, refused: frozenset[str]) -> Engine:
     if missing:
         raise _cannot("take a key and release it", missing, refused)
     tracking = known.tracking and "CLIENT TRACKING" not in refused
-    return known._replace(compare_delete=native, tracking=tracking, refused=refused)
+    return replace(known, compare_delete=native, tracking=tracking, refused=refused)
 
 
 def must_allow(engine: Engine, use: Use) -> None:

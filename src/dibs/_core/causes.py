@@ -74,7 +74,7 @@ _IN_A_SCRIPT = re.compile(r"\bscript\b.*[\s:]-(" + "|".join(_FIRST_WORDS) + r")\
 # Errors of proxies and managed services.
 _PHRASES = (
     (re.compile(r"max number of clients|max concurrent connections", re.I), "max_clients"),
-    (re.compile(r"\blimit exceeded\b", re.I), "quota"),
+    (re.compile(r"\b(limit|quota) exceeded\b", re.I), "quota"),
     (
         re.compile(
             r"^(ERR )?(connection refused|connection timed out|connection reset|host is down"

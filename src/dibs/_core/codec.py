@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
-from .converters import ANYTHING, JsonValue, Misfit
+from .converters import ANYTHING, JsonValue
 from .shapes import shape_of
 
 MAGIC = b"dibs1"
@@ -111,7 +111,7 @@ class JsonCodec:
         try:
             plain = self._to_plain(value)
             return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
-        except (UsageError, Misfit, TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:
@@ -159,7 +159,7 @@ class FastJsonCodec(JsonCodec):
             plain = self._to_plain(value)
             _check_json(plain)
             return self._dumps(plain)
-        except (UsageError, Misfit, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:
@@ -227,15 +227,18 @@ class Compressed:
         return self._inner.decode(zlib.decompress(data))
 
 
-def packed(codec: Codec, value: Any) -> tuple[bytes, Any]:
-    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept."""
+def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
+    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept.
+
+    *name*: what the error calls the key.
+    """
     try:
         data = codec.encode(value)
         return data, codec.decode(data)
-    except UsageError:
-        raise
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot encode this value ({type(error).__name__})"
+        said = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
 
 

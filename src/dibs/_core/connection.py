@@ -22,10 +22,11 @@ from .request import ErrorReply, Reply, Request
 
 SLICES = 16
 """Into how many slices a time limit is cut."""
-MOST_LOSSES = 3
+MOST_LOSSES = 6
 """How many connections may break under one and the same request before it is an outage.
 
-Not how many break in all: a proxy that restarts ends the connections of all threads at once.
+With three, somebody who ends all connections every 20 to 50 ms made outages. Not how many break in
+all: a proxy that restarts ends the connections of all threads at once.
 """
 MOST_CLOSED = 8
 """How many attempts in a row may end with a closed connection before it is an outage."""

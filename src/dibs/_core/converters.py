@@ -1,7 +1,7 @@
 """One type ↔ what JSON knows: a writer and a reader, composed once from those of its parts.
 
 A writer takes exactly the values that its reader makes again, with their type; everything else is
-a Misfit. Nothing is guessed when reading.
+a ConversionError. Nothing is guessed when reading.
 """
 
 import base64
@@ -32,7 +32,7 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _load = json.JSONDecoder().decode
 
 
-class Misfit(TypeError):
+class ConversionError(TypeError):
     """A value is not of its type. Says which types and where, never the value."""
 
 
@@ -48,7 +48,7 @@ class Converter(NamedTuple):
     text: str
     """The type in full: another text is another stored form."""
     write: Write
-    """What JSON can hold. Misfit: the value would not come back as it is."""
+    """What JSON can hold. ConversionError: the value would not come back as it is."""
     read: Read
     """The value. Any exception: this was not written by `write`."""
     kinds: frozenset[type]
@@ -65,9 +65,9 @@ def _type(value: object) -> type:
     return type(value)
 
 
-def misfit(value: object, name: str) -> Misfit:
+def conversion_error(value: object, name: str) -> ConversionError:
     """*value* is not a *name*."""
-    return Misfit(f"{type(value).__name__} is not {name}")
+    return ConversionError(f"{type(value).__name__} is not {name}")
 
 
 # ---- text, numbers, booleans, None, and whatever JSON holds
@@ -79,7 +79,7 @@ def _scalar(name: str, *types: type) -> Converter:
     def check(value: Any) -> Any:
         if type(value) in kinds:
             return value
-        raise misfit(value, name)
+        raise conversion_error(value, name)
 
     return Converter(name, name, check, check, kinds, kinds, is_plain=True, scalars=kinds)
 
@@ -111,7 +111,7 @@ def _check_text(keys: Iterable[object]) -> None:
         if not isinstance(key, str):
             name = type(key).__name__
             said = f"a key of type {name} is read back as text"
-            raise Misfit(f"{said}; annotate the type, such as dict[{name}, …]")
+            raise ConversionError(f"{said}; annotate the type, such as dict[{name}, …]")
 
 
 def _same(plain: Any) -> Any:
@@ -134,7 +134,7 @@ def _exact(value: Any) -> Any:
         parts = value.values()
     else:
         said = f"{kind.__name__} is read back as another type"
-        raise Misfit(f"{said}, and the return annotation cannot be resolved; pass type=")
+        raise ConversionError(f"{said}, and the return annotation cannot be resolved; pass type=")
     for part in parts:
         _exact(part)
     return value
@@ -160,12 +160,12 @@ def _leaf(cls: Any, write: Write, read: Read, kinds: frozenset[type] = TEXT) -> 
     def checked_write(value: Any) -> Any:
         if type(value) is cls:
             return write(value)
-        raise misfit(value, name)
+        raise conversion_error(value, name)
 
     def checked_read(plain: Any) -> Any:
         if type(plain) in kinds:
             return read(plain)
-        raise misfit(plain, name)
+        raise conversion_error(plain, name)
 
     return Converter(name, name, checked_write, checked_read, kinds, frozenset({cls}))
 
@@ -176,7 +176,9 @@ _FOLD = " fold=1"
 def _moment(value: Any) -> str:
     """ISO 8601. An offset that is not known without a date would be lost."""
     if value.tzinfo is not None and value.utcoffset() is None:
-        raise Misfit(f"a {type(value).__name__} whose offset is not known would lose its zone")
+        raise ConversionError(
+            f"a {type(value).__name__} whose offset is not known would lose its zone"
+        )
     return value.isoformat() + _FOLD if value.fold else value.isoformat()
 
 
@@ -258,7 +260,7 @@ def literal(values: tuple[Any, ...]) -> Converter:
     def place(value: Any) -> int:
         number = known.get((_type(value), value)) if type(value) in types else None
         if number is None:
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         return number
 
     if types <= SCALARS.keys():
@@ -281,14 +283,14 @@ def sequence(cls: type, item: Converter) -> Converter:
 
     def write(value: Any) -> Any:
         if type(value) is not cls:
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         if getattr(value, "maxlen", None) is not None:
-            raise Misfit("a deque would lose its maxlen")
+            raise ConversionError("a deque would lose its maxlen")
         return write_items(value)
 
     def read(plain: Any) -> Any:
         if type(plain) is not A_LIST:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         return read_items(plain) if is_list else make(read_items(plain))
 
     write_items, read_items = _each(item.write, item), _each(item.read, item)
@@ -315,12 +317,12 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
 
     def write(value: Any) -> Any:
         if type(value) is not A_TUPLE or len(value) != len(writers):
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         return [convert(part) for convert, part in zip(writers, value, strict=True)]
 
     def read(plain: Any) -> Any:
         if type(plain) is not A_LIST:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         return tuple([convert(part) for convert, part in zip(readers, plain, strict=True)])
 
     text = f"tuple({', '.join(item.text for item in items)})"
@@ -336,15 +338,15 @@ def mapping(cls: type, key: Converter, item: Converter) -> Converter:
 
     def write(value: Any) -> Any:
         if type(value) is not cls:
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         plain = {write_key(each): item.write(part) for each, part in value.items()}
         if len(plain) != len(value):
-            raise Misfit(f"two keys of a {name} are the same in JSON")
+            raise ConversionError(f"two keys of a {name} are the same in JSON")
         return plain
 
     def read(plain: Any) -> Any:
         if type(plain) is not A_DICT:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         found = {read_key(each): item.read(part) for each, part in plain.items()}
         return found if cls is dict else make(found)
 

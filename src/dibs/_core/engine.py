@@ -10,8 +10,9 @@ A script goes by EVALSHA, and whole by EVAL where the server does not know it, o
 import hashlib
 import pkgutil
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from .request import ErrorReply, Request, pack
 
@@ -34,7 +35,9 @@ SCRIPTS = (
 )
 
 
-class Engine(NamedTuple):
+# Not a NamedTuple: its fields are read for every request, and slots are read faster.
+@dataclass(frozen=True, slots=True)
+class Engine:
     """What a server can do for us. Made by `Handshake`."""
 
     set_nx_get: bool
@@ -56,7 +59,7 @@ OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
 """What is assumed of a server that does not say: scripts for everything."""
 
 
-def weakest(engines: list[Engine]) -> Engine:
+def common_engine(engines: list[Engine]) -> Engine:
     """What all of them can do: a cluster in the middle of an upgrade."""
     first = engines[0].compare_delete
     same = all(engine.compare_delete == first for engine in engines)
@@ -145,7 +148,7 @@ class ScriptMemory:
         self._misses: dict[bytes, tuple[int, float, float]] = {}
         """How often within a time, since when, and when last."""
 
-    def whole(self, engine: Engine | None, now: float) -> bool:
+    def send_whole(self, engine: Engine | None, now: float) -> bool:
         """True: send scripts whole from the start."""
         return now < self.whole_until or (engine is not None and engine.whole_scripts)
 

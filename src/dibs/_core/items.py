@@ -7,6 +7,8 @@ from typing import Any, cast
 from ..errors import UsageError
 from .keys import Template, roots_of
 
+_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
 
 class ItemTemplate:
     """`menu:{branch_id}` for a function of many `branch_ids`: a key for each item of a list.
@@ -24,6 +26,10 @@ class ItemTemplate:
         if not names:
             raise UsageError(f"{text!r}: {self._where}() has no parameter for a list of items")
         self.parameter = names[0]
+        stars = _STARS.get(parameters[self.parameter].kind)
+        if stars is not None:
+            said = "the first parameter must be the list of items"
+            raise UsageError(f"{text!r}: {said}, not {stars}{self.parameter}")
         self._place = list(parameters).index(self.parameter)
         self._item = _field_of_items(text, self._where, list(parameters), self.parameter)
         self._of_one = _of_one(function, self.parameter, self._item)

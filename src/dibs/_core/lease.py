@@ -66,28 +66,12 @@ class LeaseState:
     unless a renewal was confirmed, whether or not the server answers.
     """
 
-    # Of the class: most leases never have another value, and one is made for every hold.
-    fence: int | None = None
-    guarded = True
-    """False: the store was out and the policy let the caller through."""
-    is_over = False
-    """Released, completed, dropped or (in a forked child) somebody else's."""
-    is_lost = False
-    is_undelivered = False
-    """The store was out when it was released."""
-    is_kept = False
-    """It was released, but its key stays taken for the rest of its `at_least`."""
-    asked_until = 0.0
-    """Until when it will be ours if an extension that is under way is confirmed."""
-    is_detached = False
-    """It was handed over: another process continues it, and nobody renews it until then."""
-    successor: bytes | None = None
-    """What the value of the key is being changed to; whether that was done is not known yet."""
-    elsewhere = 0.0
-    """How long it was held before it was continued here, in seconds."""
-    stays_until = 0.0
-    """With `at_least`: until when the key stays taken."""
-    body: Body | None = None
+    # All fields are set for every lease: a default of the class would be read slower than this.
+    __slots__ = (
+        "asked_until", "body", "call", "confirmed_at", "deadline", "elsewhere", "entry", "fence",
+        "guarded", "is_detached", "is_kept", "is_lost", "is_over", "is_undelivered", "since",
+        "stays_until", "successor", "token",
+    )  # fmt: skip
 
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
         self.call = call
@@ -96,6 +80,27 @@ class LeaseState:
         """Its name in the table of leases: a process may have several permits of one key."""
         self.since = self.confirmed_at = since
         self.deadline = since + call.options.ttl
+        self.stays_until = 0.0
+        """With `at_least`: until when the key stays taken."""
+        self.asked_until = 0.0
+        """Until when it will be ours if an extension that is under way is confirmed."""
+        self.elsewhere = 0.0
+        """How long it was held before it was continued here, in seconds."""
+        self.fence: int | None = None
+        self.successor: bytes | None = None
+        """What the value of the key is being changed to; whether that was done is not known yet."""
+        self.body: Body | None = None
+        self.guarded = True
+        """False: the store was out and the policy let the caller through."""
+        self.is_over = False
+        """Released, completed, dropped or (in a forked child) somebody else's."""
+        self.is_lost = False
+        self.is_undelivered = False
+        """The store was out when it was released."""
+        self.is_kept = False
+        """It was released, but its key stays taken for the rest of its `at_least`."""
+        self.is_detached = False
+        """It was handed over: another process continues it, and nobody renews it until then."""
 
     def is_lost_at(self, now: float) -> bool:
         """True: it ended before it was released."""

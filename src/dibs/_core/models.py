@@ -14,12 +14,12 @@ from .converters import (
     DICT,
     EVERY_KIND,
     LIST,
+    ConversionError,
     Converter,
-    Misfit,
     Read,
     Unsupported,
     Write,
-    misfit,
+    conversion_error,
 )
 
 Fields = Mapping[str, Converter]
@@ -30,15 +30,15 @@ def _described(name: str, fields: Fields) -> str:
     return f"{name}({','.join(f'{field}:{each.text}' for field, each in fields.items())})"
 
 
-def _misfit_within(fields: Fields, part_of: Callable[[str], Any]) -> Misfit | None:
+def _error_within(fields: Fields, part_of: Callable[[str], Any]) -> ConversionError | None:
     """Which field it was; looked for when it has happened."""
     for name, field in fields.items():
         try:
             field.write(part_of(name))
-        except Misfit as error:
-            return Misfit(f"{name}: {error}")
+        except ConversionError as error:
+            return ConversionError(f"{name}: {error}")
         except AttributeError:
-            return Misfit(f"{name} is missing")
+            return ConversionError(f"{name} is missing")
     return None
 
 
@@ -82,15 +82,15 @@ def _writer(cls: Any, name: str, fields: Fields) -> Write:
             raise _not_this_class(value, cls, name)
         try:
             return {field: write(getattr(value, field)) for field, write in writers}
-        except (Misfit, AttributeError) as error:
-            raise _misfit_within(fields, lambda field: getattr(value, field)) or error from None
+        except (ConversionError, AttributeError) as error:
+            raise _error_within(fields, lambda field: getattr(value, field)) or error from None
 
     return write
 
 
-def _not_this_class(value: object, cls: type, name: str) -> Misfit:
-    error = misfit(value, name)
-    return Misfit(f"{error} itself; name both types") if isinstance(value, cls) else error
+def _not_this_class(value: object, cls: type, name: str) -> ConversionError:
+    error = conversion_error(value, name)
+    return ConversionError(f"{error} itself; name both types") if isinstance(value, cls) else error
 
 
 def _maker(cls: Any, name: str, fields: Fields) -> Read:
@@ -102,12 +102,12 @@ def _maker(cls: Any, name: str, fields: Fields) -> Read:
 
     def make(plain: Any) -> Any:
         if type(plain) is not A_DICT:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         return cls(*[read(plain[field]) for field, read in first])
 
     def make_with_names(plain: Any) -> Any:
         if type(plain) is not A_DICT:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         positional = [read(plain[field]) for field, read in first]
         value = cls(*positional, **{field: read(plain[field]) for field, read in named})
         for field, read in later:
@@ -141,13 +141,13 @@ def _is_generated(cls: Any) -> bool:
 
 
 def _check_again(plain: Any, make: Read, put: Write) -> None:
-    """Misfit: what its own `__init__` or `__post_init__` makes of the fields is something else."""
+    """ConversionError: its `__init__` or `__post_init__` makes something else of the fields."""
     try:
         again = put(make(plain))
     except Exception as error:
-        raise Misfit(f"{_AGAIN} ({type(error).__name__})") from None
+        raise ConversionError(f"{_AGAIN} ({type(error).__name__})") from None
     if repr(again) != repr(plain):
-        raise Misfit(_AGAIN)
+        raise ConversionError(_AGAIN)
 
 
 # ---- named tuples and TypedDicts
@@ -165,15 +165,15 @@ def named_tuple(cls: Any, name: str, fields: Fields) -> Converter:
 
     def write(value: Any) -> Any:
         if type(value) is not cls:
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         try:
             return [convert(part) for convert, part in zip(writers, value, strict=True)]
-        except Misfit as error:
-            raise _misfit_within(fields, lambda field: getattr(value, field)) or error from None
+        except ConversionError as error:
+            raise _error_within(fields, lambda field: getattr(value, field)) or error from None
 
     def read(plain: Any) -> Any:
         if type(plain) is not A_LIST:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         return cls._make([convert(part) for convert, part in zip(readers, plain, strict=True)])
 
     return Converter(name, _described(name, fields), write, read, LIST, frozenset({cls}))
@@ -184,19 +184,19 @@ def typed_dict(name: str, fields: Fields, required: frozenset[str]) -> Converter
 
     def convert(value: Any, by: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
         if type(value) is not A_DICT:
-            raise misfit(value, name)
+            raise conversion_error(value, name)
         if not required <= value.keys() <= fields.keys():
-            raise Misfit(f"{name} has other keys than this dict")
+            raise ConversionError(f"{name} has other keys than this dict")
         return {field: by[field](part) for field, part in value.items()}
 
     def write(value: Any) -> Any:
         try:
             return convert(value, writers)
-        except Misfit as error:
+        except ConversionError as error:
             if type(value) is not A_DICT:
                 raise
             present = {field: fields[field] for field in fields if field in value}
-            raise _misfit_within(present, lambda field: value[field]) or error from None
+            raise _error_within(present, lambda field: value[field]) or error from None
 
     writers = {field: each.write for field, each in fields.items()}
     readers = {field: each.read for field, each in fields.items()}
@@ -215,7 +215,7 @@ def is_pydantic(of: Any) -> bool:
 
 
 def pydantic(cls: Any) -> Converter:
-    """As pydantic writes JSON. What it would not read back equal is a Misfit."""
+    """As pydantic writes JSON. What it would not read back equal is a ConversionError."""
     name = cls.__qualname__
     is_json_only = cls.model_config.get("strict") or "val_json_bytes" in cls.model_config
 
@@ -243,7 +243,7 @@ def is_struct(of: Any) -> bool:
 
 
 def struct(of: Any, cls: Any, name: str) -> Converter:
-    """As msgspec writes JSON. What it would not read back equal is a Misfit."""
+    """As msgspec writes JSON. What it would not read back equal is a ConversionError."""
     import msgspec  # a struct was given, so it is installed
 
     def put(value: Any) -> Any:
@@ -266,9 +266,9 @@ def _checked(cls: type, name: str, put: Write, read: Read) -> Write:
             again = read(plain)
             is_same = _is_same(again, value)
         except Exception as error:  # its text may hold the value
-            raise Misfit(f"{_AGAIN} ({type(error).__name__})") from None
+            raise ConversionError(f"{_AGAIN} ({type(error).__name__})") from None
         if not is_same:
-            raise Misfit(_AGAIN)
+            raise ConversionError(_AGAIN)
         return plain
 
     return write

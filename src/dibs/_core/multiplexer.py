@@ -163,10 +163,10 @@ class Multiplexer(Circuit, Generic[C]):
             return Next.NOTHING
         self.backlog[:0] = [repeated(pending) for pending in unanswered]
         self._was_sent = self._was_sent or bool(unanswered)
-        return Next.TRIP if unanswered and self._is_third_loss(unanswered[0][1]) else Next.OPEN
+        return Next.TRIP if unanswered and self._is_last_loss(unanswered[0][1]) else Next.OPEN
 
-    def _is_third_loss(self, oldest: Request) -> bool:
-        """True: *oldest* has now lost three connections, and nothing was answered in between."""
+    def _is_last_loss(self, oldest: Request) -> bool:
+        """True: *oldest* has now lost too many connections, and nothing was answered in between."""
         self._losses = self._losses + 1 if oldest is self._broke_on else 1
         self._broke_on = oldest
         return self._losses >= MOST_LOSSES

@@ -9,7 +9,8 @@ them once for each combination of keywords.
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, NamedTuple, Required, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar
 
 from ..errors import UsageError
 from .codec import head_of, make_codec
@@ -26,7 +27,8 @@ LEASE = 10.0
 """How long a claim outlives a crash at most, in seconds, if the caller does not say."""
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """What all calls of one client have in common."""
 
     namespace: str

@@ -287,7 +287,7 @@ def read_last(reply: Reply) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def believed(last: int | None, now: int) -> int | None:
+def plausible(last: int | None, now: int) -> int | None:
     """*last*, unless it was recorded by a machine whose clock is wrong."""
     return None if last is None or last > now + MOST_AHEAD_MS else last
 

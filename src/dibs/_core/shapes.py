@@ -22,9 +22,9 @@ from .converters import (
     MAPPINGS,
     SCALARS,
     SEQUENCES,
+    ConversionError,
     Converter,
     JsonValue,
-    Misfit,
     Unsupported,
     enumeration,
     fixed_tuple,
@@ -72,7 +72,7 @@ class Shape:
         """*value* as dicts, lists, strings and numbers. UsageError: it would not come back."""
         try:
             return self._write(value)
-        except Misfit as error:
+        except ConversionError as error:
             said = f"the loaded value is not a {_short(self._of)}: {error}"
         except Exception as error:  # of a class of the caller's; its text may hold the value
             said = f"the loaded value is not a {_short(self._of)} ({type(error).__name__})"

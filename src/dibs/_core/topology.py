@@ -92,19 +92,19 @@ def is_master(role: Reply) -> bool:
 
 # ---- errors that say: this is not the master, or not any more
 
-_SUSPICIOUS = frozenset(("readonly", "noreplicas", "masterdown", "clusterdown"))
+_NOT_A_MASTER = frozenset(("readonly", "noreplicas", "masterdown", "clusterdown"))
 
-Doubt = Literal["reconnect", "ask"]
+Reaction = Literal["reconnect", "ask"]
 
 
-def doubt(code: str) -> Doubt | None:
+def reaction_to(code: str) -> Reaction | None:
     """What an error with that code says about the server; None: nothing.
 
     READONLY, MASTERDOWN: it is a replica, connect anew. CLUSTERDOWN: it has no node for the slot,
     perhaps because it has left the cluster; ask another one. NOREPLICAS: it is a master that lost
     its replicas, perhaps because one of them has taken its place.
     """
-    if code not in _SUSPICIOUS:
+    if code not in _NOT_A_MASTER:
         return None
     return "ask" if code == "noreplicas" else "reconnect"
 

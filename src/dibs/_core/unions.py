@@ -13,12 +13,12 @@ from .converters import (
     LIST,
     NOTHING,
     NULL,
+    ConversionError,
     Converter,
-    Misfit,
     Read,
     Unsupported,
     Write,
-    misfit,
+    conversion_error,
 )
 
 
@@ -55,9 +55,9 @@ def _first_that_fits(convert: Sequence[Callable[[Any], Any]], name: str) -> Call
         for each in convert:
             try:
                 return each(value)
-            except Misfit:
+            except ConversionError:
                 continue
-        raise misfit(value, name)
+        raise conversion_error(value, name)
 
     return first
 
@@ -140,7 +140,7 @@ def _reading(by_kind: dict[type, Read], tagged: dict[str, Read], name: str) -> R
         if found is not None:
             return found(plain)
         if not tagged or type(plain) is not A_LIST:
-            raise misfit(plain, name)
+            raise conversion_error(plain, name)
         label, inner = cast("list[Any]", plain)
         return tagged[label](inner)
 

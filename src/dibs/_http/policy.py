@@ -1,10 +1,9 @@
-"""How routes are guarded: the policy, its options, and the decorators that take them."""
+"""How routes are guarded: the policy and its options."""
 
-import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
 from .._core.keys import Seconds, seconds
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
@@ -79,7 +78,8 @@ class Policy:
     exempt: tuple[str, ...] = ()
     """Routes that are not guarded although `route` includes them."""
     wait: Seconds = 0
-    """How long a duplicate waits for the first request to end, in seconds."""
+    """How long a duplicate waits for the first request to end, in seconds. With key="optional", a
+    request without a key waits only if it may get the stored response."""
     lease: Seconds | None = None
     """After how many seconds without renewal the key is free again, if the process dies."""
     on_outage: OutagePolicy | None = None
@@ -140,8 +140,16 @@ class Policy:
             plain = replace(self, keyless=None, keyless_window=None)
             known = replace(plain, window=window, after=after)
         if known.after != "replay":
-            return known, known
-        return known, replace(known, after="hold", keyless=None, keyless_window=None)
+            quick = known._not_waiting()
+            return quick, quick
+        anybody = replace(known, after="hold", keyless=None, keyless_window=None)
+        return known, anybody._not_waiting()
+
+    def _not_waiting(self) -> "Policy":
+        """Where requests with and without a key are guarded: a double click has no response to wait
+        for, and is refused at once.
+        """
+        return replace(self, wait=0) if self.wait and self.key == "optional" else self
 
     def _make_claim_options(self) -> ClaimOptions:
         return ClaimOptions(
@@ -268,58 +276,3 @@ def check_routes(policies: tuple[Policy, ...]) -> None:
     """UsageError: a policy of a middleware has no route."""
     if any(not policy.route for policy in policies):
         raise UsageError('a policy of a middleware needs a route: Policy("POST /orders", …)')
-
-
-# ---- decorators, the same for every framework
-
-F = TypeVar("F", bound=Callable[..., Any])
-Guard = Callable[[Policy, Callable[..., Any]], Callable[..., Any]]
-
-
-class Once:
-    """The decorator `@once(window=…)` or `@once(policy)`: run a view once for each submission."""
-
-    def __init__(self, guard: Guard) -> None:
-        """*guard*: how the framework wraps a view."""
-        self._guard = guard
-
-    @overload
-    def __call__(self, policy: Policy) -> Callable[[F], F]: ...
-    @overload
-    def __call__(self, **options: Unpack[PolicyKeywords]) -> Callable[[F], F]: ...
-    def __call__(self, policy: Policy | None = None, **options: Any) -> Callable[[F], F]:
-        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid."""
-        guard: Any = self._guard
-        return functools.partial(guard, _policy_of(policy, options))
-
-
-def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
-    if policy is None:
-        unknown = options.keys() - PolicyKeywords.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"once() has no option {min(unknown)!r}")
-        return Policy(**options)
-    if options:
-        raise UsageError("pass a Policy or its options, not both")
-    if policy.route or policy.exempt:
-        raise UsageError("the policy of a decorator has no route: the view has one already")
-    return policy
-
-
-class PreventDuplicateSubmit:
-    """The decorator `@prevent_duplicate_submit(interval=…)`: refuse a second concurrent submit."""
-
-    def __init__(self, guard: Guard) -> None:
-        """*guard*: how the framework wraps a view."""
-        self._once = Once(guard)
-
-    def __call__(
-        self, *, interval: Seconds, message: str | None = None, by: Iterable[str] = ()
-    ) -> Callable[[F], F]:
-        """Refuse a duplicate with a 429 while the first submission of the same user is running.
-
-        *interval*: after how many seconds the key is free again if the process dies. While the
-        view runs the key is renewed, and when the view returns the key is released. *message*,
-        *by*: as in a `Policy`.
-        """
-        return self._once(window=interval, message=message, by=by)

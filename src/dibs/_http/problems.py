@@ -23,8 +23,12 @@ from .submission import InvalidRequest
 
 REPLAYED = "idempotent-replayed"
 _TITLES = {400: "Invalid request", 413: "Request too large"}
-_NO_GUARANTEE = "Idempotency cannot be guaranteed right now."
+_NO_GUARANTEE = "It cannot be known right now whether this was submitted before."
+_RUNNING = 10.0
+"""Seconds after which a client may ask again whether a running request has ended."""
 _BUSY = "Another request is working on this."
+_NOT_NOW = "This attempt was not processed; try again soon."
+"""An earlier one may have been."""
 _NO_LEASE = "It cannot be known right now whether another request is working on this."
 
 
@@ -40,6 +44,11 @@ def replay(policy: Policy, stored: Response, accept_encoding: str | None = None)
     return Response(stored.status, headers, response.body)
 
 
+def is_refusal(response: Response) -> bool:
+    """True: it stands for a request that was not processed; else it is a replay."""
+    return (REPLAYED, "true") not in response.headers
+
+
 def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool) -> Response:
     """The refusal for *error*. *by_client*: the request has a client's key."""
     if isinstance(error, Duplicate):
@@ -50,14 +59,16 @@ def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: boo
     if isinstance(error, InvalidRequest):
         return _problem(policy, error.status, error.kind, _TITLES[error.status], error.detail)
     assert isinstance(error, Unavailable)
-    detail = f"{_NO_GUARANTEE} The request was not processed; try again soon."
+    retry = f"repeat it soon, with the same {policy.header}."
+    not_now = f"This attempt was not processed; {retry}" if by_client else _NOT_NOW
+    detail = f"{_NO_GUARANTEE} {not_now}"
     return _problem(policy, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
 
 
 def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
     """The refusal of a request that got no lease. *message*: for whom the endpoint is for."""
     if isinstance(error, Unavailable):
-        detail = f"{_NO_LEASE} The request was not processed; try again soon."
+        detail = f"{_NO_LEASE} {_NOT_NOW}"
         return _problem(None, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
     facts = {} if message is None else {"message": message}
     detail = message or _BUSY
@@ -66,7 +77,7 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
 
 
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
-    wait = error.retry_after if error.retry_after != math.inf else policy.claim_options.window
+    wait = min(error.retry_after, _longest_wait(policy, error.state))
     facts: dict[str, Any] = {"state": error.state}
     if error.message is not None:
         facts["message"] = error.message
@@ -84,6 +95,16 @@ def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response
     done = f"A request with this {policy.header} was processed already"
     detail = error.message or f"{done}; its response was not stored."
     return _problem(policy, 409, "already-done", "Already processed", detail, **facts)
+
+
+def _longest_wait(policy: Policy, state: str) -> float:
+    """The longest Retry-After, in seconds.
+
+    A running claim is kept for a lease, so that a crash does not let a second one in too early. But
+    most requests end much earlier, and then the key is free, or is kept for the rest of the window.
+    """
+    window = policy.claim_options.window
+    return window if state == "done" or policy.after == "hold" else min(window, _RUNNING)
 
 
 def _in_progress(policy: Policy) -> str:

@@ -4,6 +4,7 @@
 import functools
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 from .._core.breaker import Outage
@@ -11,7 +12,6 @@ from .._core.cache import (
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Absent,
     Answer,
     CacheKeys,
     Claimed,
@@ -20,10 +20,9 @@ from .._core.cache import (
     Reading,
     is_due_early,
     is_served,
-    picked,
-    remembered_failure,
 )
 from .._core.codec import packed
+from .._core.failures import Absent, load_error, picked
 from .._core.local import ABSENT
 from .._events import EventSink
 from .._threads import Flight, monotonic, result_of
@@ -39,6 +38,8 @@ Results = dict[bytes, Answer | Exception]
 """What a flight found for each key. A key that is missing is loaded by somebody else."""
 Asked = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
+Share = Callable[[LoadRequest, float], Any]
+"""The value of one item, for a caller who came at that time."""
 
 
 class Batches:
@@ -62,11 +63,47 @@ class Batches:
         self._loader = loader
         self._refresher = refresher
 
+    def get(self, many: ManyRequest, share: Share) -> dict[Any, Any]:
+        """The value of each item: one read, one load for those that are missing. Not of all of
+        them: where the load returned none for an item, it is left out.
+
+        *share*: the value of one item, by a load that is shared. What the loads raise.
+        """
+        called_at = monotonic()
+        found = self._read(many, called_at)
+        missing = [item for item in many.keys if item not in found]
+        error: Exception | None = None
+        for item, answer in (self._load(many, missing)).items():
+            try:
+                found[item] = self._value_of(many, item, answer, share, called_at)
+            except Absent:
+                pass
+            except Exception as failed:
+                error = error or failed
+        if error is not None:
+            raise error
+        return {item: found[item] for item in many.keys if item in found}
+
+    def _value_of(
+        self,
+        many: ManyRequest,
+        item: Any,
+        answer: Answer | Exception | None,
+        share: Share,
+        called_at: float,
+    ) -> Any:
+        """The value of one item. None: the load was somebody else's, or is too old."""
+        if isinstance(answer, Exception):
+            raise answer
+        return (
+            answer.value if answer is not None else share(self._alone(many, item), called_at)
+        )
+
     # ---- reading
 
-    def read(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+    def _read(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
         """The values that are there, from memory or by one read. UsageError: a key is no value."""
-        found = self._in_memory(many, came)
+        found = self._in_memory(many, called_at)
         rest = [item for item in many.keys if item not in found]
         if not rest:
             return found
@@ -87,11 +124,11 @@ class Batches:
             self._keep_fresh(many, due)
         return found
 
-    def _in_memory(self, many: ManyRequest, came: float) -> dict[Any, Any]:
+    def _in_memory(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
         if not many.options.local:
             return {}
         local = self._reader.local
-        found = {item: local.get(keys.key, came) for item, keys in many.keys.items()}
+        found = {item: local.get(keys.key, called_at) for item, keys in many.keys.items()}
         found = {item: value for item, value in found.items() if value is not ABSENT}
         if self._events.listeners:
             for _ in found:
@@ -110,7 +147,7 @@ class Batches:
 
     def _keep_fresh(self, many: ManyRequest, due: dict[Any, bytes]) -> None:
         """Where values are old, or soon will be, one load refreshes them in the background."""
-        requests = [self.alone(many, item) for item in due]
+        requests = [self._alone(many, item) for item in due]
         self._refresher.refresh_all(requests, functools.partial(self._refresh, many, due))
 
     def _refresh(
@@ -122,7 +159,7 @@ class Batches:
         since = monotonic()
         readings = self._loader.claim_all(list(asked.values()))
         claims = {
-            item: Claimed(self.alone(many, item), asked[item][1], reading)
+            item: Claimed(self._alone(many, item), asked[item][1], reading)
             for item, reading in zip(asked, readings, strict=True)
             if isinstance(reading, Reading) and reading.won
         }
@@ -130,7 +167,7 @@ class Batches:
 
     # ---- loading
 
-    def alone(self, many: ManyRequest, item: Any) -> LoadRequest:
+    def _alone(self, many: ManyRequest, item: Any) -> LoadRequest:
         """The same for one item."""
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
@@ -140,7 +177,7 @@ class Batches:
             raise value
         return value
 
-    def load(
+    def _load(
         self, many: ManyRequest, missing: list[Any]
     ) -> dict[Any, Answer | Exception | None]:
         """What one load finds for the items. None: somebody else loads that one already."""
@@ -222,7 +259,7 @@ class Batches:
             elif isinstance(reading, Exception):
                 results[keys.key] = reading
             elif reading.won:
-                claims[item] = Claimed(self.alone(many, item), token, reading)
+                claims[item] = Claimed(self._alone(many, item), token, reading)
             elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
                 again[item] = reading.head or ALWAYS
             else:
@@ -234,17 +271,18 @@ class Batches:
         if reading.state == "held":
             results[keys.key] = UsageError(HELD)
         elif reading.state == "failed":
-            results[keys.key] = remembered_failure(reading, keys.name)
+            results[keys.key] = load_error(reading.value, keys.name)
         elif is_served(reading, keys.options):
             is_fresh = reading.state == "fresh"
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
-            self._events.emit("hit" if is_fresh else "stale", keys.name)
-            results[keys.key] = Answer(reading.value, since)
+            kind = "hit" if is_fresh else "stale"
+            self._events.emit(kind, keys.name)
+            results[keys.key] = Answer(reading.value, since, kind)
 
     def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
-        *since*: when they were claimed. No old value that was there then is for those who came
+        *since*: when they were claimed. No old value that was there then is for those who called_at
         later: it may have been deleted.
         """
         items = list(claims)
@@ -264,7 +302,7 @@ class Batches:
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.request.keys.name)
-        return Answer(claim.reading.value, since)
+        return Answer(claim.reading.value, since, "stale")
 
     def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Results:
         """Our own load, not stored, for those whose server is out."""
@@ -285,4 +323,4 @@ class Batches:
     def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
         if isinstance(value, Absent):
             return value
-        return Answer(packed(many.options.codec, value)[1], math.inf)
+        return Answer(packed(many.options.codec, value, many.name)[1], math.inf)

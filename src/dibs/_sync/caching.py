@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from .._core.cache import DAY, cache_keys, lock_of
-from .._core.cache_options import CacheKeywords, CacheOptions
+from .._core.cache_options import CacheKeywords, CacheOptions, template_first
 from .._core.keys import expand, public_name
 from .._core.options import Remembered, Settings, takes
 from .._core.shapes import returned_type, returned_values_type
@@ -32,6 +32,7 @@ class Caching:
         self._cached_many_options = Remembered(Caching.cached_many, caching)
         self._load_options = Remembered(Caching.get_or_load, caching)
 
+    @template_first
     @takes(CacheKeywords, CacheOptions)
     def cached(
         self,
@@ -63,6 +64,7 @@ class Caching:
 
         return decorate
 
+    @template_first
     @takes(CacheKeywords, CacheOptions)
     def cached_many(
         self, template: str, *, tags: Iterable[str] = (), **options: Unpack[CacheKeywords]

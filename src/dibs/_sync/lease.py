@@ -151,7 +151,7 @@ class Hold:
         """Take it before the block begins. None: it is taken; or else who has it."""
         since = monotonic()
         taken = self._leases.take(self._call)
-        if self._leases.events.hears_holds:
+        if self._leases.events.wants_holds:
             self._leases.events.taken(self._call, taken, since)
         if isinstance(taken, Holding):
             return taken
@@ -165,10 +165,10 @@ class Hold:
         elif self._given is not None:
             taken = self._given
         else:
-            is_heard = leases.events.hears_holds
-            since = monotonic() if is_heard else 0.0
+            is_wanted = leases.events.wants_holds
+            since = monotonic() if is_wanted else 0.0
             taken = leases.take(call)
-            if is_heard:
+            if is_wanted:
                 leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
             raise busy_error(call, taken)
@@ -211,7 +211,7 @@ class Hold:
     def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
-            reattach(self._leases, state)  # whoever was to continue it may never hear of it
+            reattach(self._leases, state)  # whoever was to continue it may never get its token
         if body is not None and body.leave(error):
             with contextlib.suppress(DibsError):
                 self._leases.end(state)

@@ -124,12 +124,14 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
             self.release_later(call, token)
             raise
-        lease = LeaseState(call, token, now)
+        fence = None
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
                 return outcome
-            lease.fence = outcome.fence
+            fence = outcome.fence
+        lease = LeaseState(call, token, now)
+        lease.fence = fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:
@@ -167,7 +169,7 @@ class Leases:
             must_allow(engine, "renew")
         if options.fence_prefix is not None:
             must_allow(engine, "fence")
-        return self.store.understood(request, now)
+        return self.store.prepared(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
         """The store is out: a lease that keeps nobody out. Unavailable: the policy says so."""
@@ -267,7 +269,7 @@ class Leases:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
         kind = ended if given else "late"
-        if self.events.hears[kind]:
+        if self.events.wants[kind]:
             self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
 

@@ -17,10 +17,10 @@ from .._core.cache import (
     Reading,
     lock_request,
     read_lock,
-    read_standing,
-    standing_request,
+    read_validity,
     ttl_of,
     unlock_request,
+    validity_request,
 )
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
@@ -87,7 +87,7 @@ class Loader:
             must_allow(engine, "load")
             if any(keys.tags for keys, _, _ in asked):
                 must_allow(engine, "tag")
-        self.end_stranded()
+        self.end_orphaned()
         tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
         requests = [lock_request(*each) for each in asked]
         try:
@@ -150,10 +150,10 @@ class Loader:
         """
         since = monotonic()
         options = claims[0].request.options
-        parts = self._begin_all(claims, since)
+        forgets = self._begin_all(claims, since)
         versions: list[Versions] = [[] for _ in claims]
         try:
-            versions = self._watch_all(claims, parts)
+            versions = self._watch_all(claims, forgets)
             reason = _REASONS.get(claims[0].reading.state, "refresh")
             values = split(self.call(claims[0].request.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
@@ -165,7 +165,7 @@ class Loader:
                 self.writer.unlock(claim.request.keys, claim.token)
             raise
         finally:
-            self._end(claims, parts)
+            self._end(claims, forgets)
         return self.writer.keep(claims, versions, values, ttls, since)
 
     def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
@@ -201,27 +201,27 @@ class Loader:
             lock.is_over = True
 
     def _watch_all(
-        self, claims: list[Claimed], parts: list[Callable[[], None]]
+        self, claims: list[Claimed], forgets: list[Callable[[], None]]
     ) -> list[Versions]:
         """Watch values and their tags for changes. Returns the versions of the tags."""
         versions = self._begin_tags(claims)
         asked: list[tuple[Request, Wake]] = []
-        for claim, part in zip(claims, parts, strict=True):
+        for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
-            asked.append((watch_request(keys.key), part))
-            asked += [(version_request(tag), part) for tag in keys.tags]
+            asked.append((watch_request(keys.key), forget))
+            asked += [(version_request(tag), forget) for tag in keys.tags]
         try:
             answers = iter(self._store.transport.track_all(asked, monotonic()))
         except Outage:
             return versions  # then the load is not stored either
-        for claim, part, tagged in zip(claims, parts, versions, strict=True):
-            self._watched(claim, part, tagged, answers)
+        for claim, forget, tagged in zip(claims, forgets, versions, strict=True):
+            self._watched(claim, forget, tagged, answers)
         return versions
 
     def _watched(
         self,
         claim: Claimed,
-        part: Callable[[], None],
+        forget: Callable[[], None],
         versions: Versions,
         answers: Iterator[Tracked],
     ) -> None:
@@ -229,7 +229,7 @@ class Loader:
         tags = [next(answers) for _ in versions]
         now = read_versions([tag.replies[0] for tag in tags])
         if watching.remaining <= 0 or now != versions:
-            part()  # changed before we could watch it
+            forget()  # changed before we could watch it
         elif not watching.tracked or not all(tag.tracked for tag in tags):
             self.untracked_loads[claim.request.keys.key] = claim.token, versions
 
@@ -243,35 +243,35 @@ class Loader:
             for claim in claims
         ]
 
-    def _end(self, claims: list[Claimed], parts: list[Callable[[], None]]) -> None:
-        for claim, part in zip(claims, parts, strict=True):
+    def _end(self, claims: list[Claimed], forgets: list[Callable[[], None]]) -> None:
+        for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
             self._stop_renewing(claim.token)
             for key in (keys.key, *keys.tags):
-                self._store.transport.unwatch(key, part)
+                self._store.transport.unwatch(key, forget)
             if self.untracked_loads.get(keys.key, (None,))[0] == claim.token:
                 self.untracked_loads.pop(keys.key, None)
 
-    def stands(self, keys: CacheKeys, token: bytes, versions: Versions) -> bool:
+    def is_valid(self, keys: CacheKeys, token: bytes, versions: Versions) -> bool:
         """False: the value was deleted, or one of its tags invalidated, during its load."""
-        requests = [standing_request(keys), *[version_request(tag) for tag in keys.tags]]
+        requests = [validity_request(keys), *[version_request(tag) for tag in keys.tags]]
         try:
             replies = self._store.ask_all(requests, monotonic())
         except Outage:
             return True  # nobody can tell
         if isinstance(replies[0], Outage):
             return True
-        return read_standing(replies[0], token) and read_versions(replies[1:]) == versions
+        return read_validity(replies[0], token) and read_versions(replies[1:]) == versions
 
-    def end_stranded(self) -> None:
+    def end_orphaned(self) -> None:
         """End the loads of an event loop that was closed meanwhile: nobody else would."""
         before, self._loop = self._loop, current_loop()
         if before is None or before is self._loop:
             return
-        stranded, self._leading = self._leading, {}
+        orphaned, self._leading = self._leading, {}
         self.untracked_loads.clear()
         requests: list[Request] = []
-        for token, (request, lock) in stranded.items():
+        for token, (request, lock) in orphaned.items():
             lock.is_over = True
             requests.append(unlock_request(request.keys, token, math.inf))
         if requests:
@@ -289,25 +289,25 @@ class Loader:
         since = monotonic()
         value = self.call(request.keys, Cause(cause).code, request.load)
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
-        return Answer(packed(request.options.codec, value)[1], math.inf)
+        return Answer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
-    def load_beside(self, request: LoadRequest) -> Answer:
+    def load_unstored(self, request: LoadRequest) -> Answer:
         """Our own load, not stored, while somebody else's takes too long.
 
-        Who asked after it had begun may share it if the other load still stands when it ends:
+        Who asked after it had begun may share it if the other load is still valid when it ends:
         then the value was not deleted in between.
         """
-        before, since = self._standing(request), monotonic()
+        before, since = self._validity(request), monotonic()
         answer = self.degrade(request, cause_for("wait_over"))
         ended = monotonic()
-        is_unchanged = self._standing(request) == before
+        is_unchanged = self._validity(request) == before
         return Answer(answer.value, ended if is_unchanged else since)
 
-    def _standing(self, request: LoadRequest) -> Any:
+    def _validity(self, request: LoadRequest) -> Any:
         """The load that is under way, and the tags. None: nobody can tell."""
         tags = [version_request(tag) for tag in request.keys.tags]
         try:
-            return self._store.ask_all([standing_request(request.keys), *tags], monotonic())
+            return self._store.ask_all([validity_request(request.keys), *tags], monotonic())
         except Outage:
             return None
 

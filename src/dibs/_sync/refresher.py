@@ -46,7 +46,7 @@ class Refresher:
     def refresh(self, request: LoadRequest, *, force: bool) -> None:
         """Let one of all processes load it again, while everybody reads what is there."""
         key = request.keys.key
-        if self._threads.is_stranded:
+        if self._threads.is_orphaned:
             self._next_try.clear()  # what was under way ended with its event loop
         if self._next_try.get(key, 0.0) > monotonic():
             return
@@ -62,7 +62,7 @@ class Refresher:
         work: Callable[[list[LoadRequest]], set[bytes]],
     ) -> None:
         """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
-        if self._threads.is_stranded:
+        if self._threads.is_orphaned:
             self._next_try.clear()
         with self._guard:
             now = monotonic()

@@ -124,6 +124,11 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             self._gone.set_result(None)
         self._on_lost(self, exc or EOFError())
 
+    @property
+    def is_closing(self) -> bool:
+        """True: it was closed, here or by the server; what is written to it reaches nobody."""
+        return self._asyncio_transport.is_closing()
+
     def close(self) -> None:
         """Write what is not yet written, then close."""
         self._may_write = True

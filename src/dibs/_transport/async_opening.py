@@ -122,4 +122,8 @@ class AsyncOpening:
 
 
 def _error_of(attempt: "asyncio.Task[AsyncConnection]") -> BaseException | None:
-    return TimeoutError() if attempt.cancelled() else attempt.exception()
+    if attempt.cancelled():
+        return TimeoutError()
+    error = attempt.exception()
+    # The server may have closed it since: nobody would be told again.
+    return EOFError() if error is None and attempt.result().is_closing else error

@@ -36,6 +36,8 @@ class BaseTransport(ABC):
         self._on_outage = on_outage
         self._on_recovered = on_recovered
         self._negotiation = Negotiation()
+        self._closing = False
+        """True: nobody new is let in; what is on its way is still delivered (asyncio)."""
         self._closed = False
         self._begin()
         reopen_after_fork(self)

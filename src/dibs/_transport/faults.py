@@ -1,6 +1,5 @@
 """What the errors of redis-py, sockets and asyncio mean: wrong settings, or an outage."""
 
-import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from .._core.causes import cause_for, code_of_reply
 from .._core.lease import mistake
 from .._core.request import ErrorReply
 from ..errors import Cause, UsageError
+from .tls_problems import TlsProblem, UnreadableFile, tls_problem
 
 CONNECTION_ERRORS = (OSError, EOFError, RedisError, TimeoutError)
 """What redis-py, sockets and asyncio raise if a server cannot be reached."""
@@ -60,60 +60,41 @@ def is_closed_by_server(error: BaseException) -> bool:
     return isinstance(error, CONNECTION_ERRORS) and cause_of(error).code == "disconnected"
 
 
-# ---- certificates
+# ---- TLS
 
-_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
-_WRONG_TIME = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
+_UNREADABLE = "a file that the URL names for TLS cannot be read"
 _CA = "name the file of its CA in the URL: rediss://…?ssl_ca_certs=/path/to/ca.pem"
+_CLIENT = "rediss://…?ssl_certfile=…&ssl_keyfile=…"
+_FIXES: dict[TlsProblem, str] = {
+    "file": f"{_UNREADABLE}; check ssl_ca_certs, ssl_certfile",
+    "authority": f"the certificate of the server is not trusted; {_CA}",
+    "host": "the certificate of the server is for another host name; use the name that it was made"
+    " for in the URL",
+    "validity": "the certificate of the server has expired or is not valid yet; renew it",
+    "plain": "the server does not speak TLS on this port; use redis://, or its port for TLS",
+    "client": f"the server does not accept our certificate; pass the one it knows: {_CLIENT}",
+    "refused": "the server refused the TLS handshake; if it asks clients for a certificate, pass"
+    f" {_CLIENT}, else check ssl_ciphers",
+    "version": "the server offers no version of TLS that the URL allows; check ssl_min_version in"
+    " the URL and tls-protocols of the server",
+    "ciphers": "OpenSSL knows no cipher that the URL names; check ssl_ciphers",
+}
 
 
 def _fix_for_tls(error: BaseException) -> str | None:
     """What to change if TLS fails because of the settings; None: it has another reason."""
     for each in _chain(error):
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return _fix_for_certificate(each.verify_code)
-        if isinstance(each, ssl.SSLError) and (fix := _fix_for_handshake(each)) is not None:
-            return fix
-    if _lacks_file(error):
-        return "a file that the URL names for TLS is not there; check ssl_ca_certs, ssl_certfile"
+        if isinstance(each, UnreadableFile):
+            return f"{_UNREADABLE}: {each}"
+        if (problem := tls_problem(each)) is not None:
+            return _FIXES[problem]
     return None
-
-
-def _fix_for_certificate(verify_code: int) -> str:
-    if verify_code in _WRONG_NAME:
-        problem = "the certificate of the server is for another host name"
-        return f"{problem}; use the name that it was made for in the URL"
-    if verify_code in _WRONG_TIME:
-        return "the certificate of the server has expired or is not valid yet; renew it"
-    return f"the certificate of the server is not trusted; {_CA}"
-
-
-def _fix_for_handshake(error: ssl.SSLError) -> str | None:
-    reason = error.reason or ""
-    if reason == "WRONG_VERSION_NUMBER":
-        return "the server does not speak TLS on this port; use redis://, or its port for TLS"
-    if error.library in ("PEM", "X509") or "PEM" in reason or "KEY_VALUES_MISMATCH" in reason:
-        return "a file that the URL names for TLS cannot be read; check ssl_ca_certs, ssl_certfile"
-    if "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "HANDSHAKE")):
-        problem = "the server does not accept our certificate"
-        return f"{problem}; pass the one it knows: rediss://…?ssl_certfile=…&ssl_keyfile=…"
-    return None
-
-
-# "Error 2 connecting to /run/redis.sock." of redis-py, where TCP has "… to host:6379."
-_OF_A_SOCKET = re.compile(r"\bunix\b|connecting to (?:/|(?!\S+:\d+\.))")
-
-
-def _lacks_file(error: BaseException) -> bool:
-    """True: a file for TLS is missing, or a folder. For a unix socket the same is an outage."""
-    kinds = (FileNotFoundError, IsADirectoryError)
-    missing = any(isinstance(each, kinds) for each in _chain(error))
-    return missing and _OF_A_SOCKET.search(str(error)) is None
 
 
 # ---- the cause of an outage
 
 _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
+    (UnreadableFile, "tls"),
     (ssl.SSLEOFError, "disconnected"),
     (ssl.SSLZeroReturnError, "disconnected"),
     (ssl.SSLError, "tls"),
@@ -144,8 +125,6 @@ _BY_WORDS = {
 def cause_of(error: BaseException) -> Cause:
     """Return the cause of an outage: a code, and a sentence."""
     code = next((code for each in _chain(error) if (code := _code(each)) is not None), "other")
-    if code == "refused" and _lacks_file(error):
-        code = "tls"
     if code == "connect":
         return cause_for(code)
     if isinstance(error, EOFError):

@@ -44,9 +44,6 @@ _PING_EVERY = 1.0
 class MultiplexedTransport(BaseTransport):
     """One connection for all tasks of an event loop, and a second one while the first is silent."""
 
-    _closing = False
-    """True: nobody new is let in; what is on its way is still delivered."""
-
     def _begin(self) -> None:
         """Nothing is connected: at construction, in a new event loop, in a forked child."""
         self._loop: asyncio.AbstractEventLoop | None = None

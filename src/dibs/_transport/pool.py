@@ -67,6 +67,8 @@ class Pool:
     ) -> None:
         self.idle: list[ThreadConnection] = []
         self.sweep_at = 0.0
+        self.generation = 0
+        """Connections of an earlier generation are closed when they come back."""
         self.waiters: deque[_Waiter] = deque()
         """Who waits for a connection, in order of arrival."""
         self._served = 0
@@ -81,7 +83,6 @@ class Pool:
         self._why = cause_for("saturated")
         """Why there are not more connections."""
         self._guard = threading.RLock()
-        self._is_closed = False
 
     # ---- taking
 
@@ -213,7 +214,11 @@ class Pool:
 
     def put(self, connection: ThreadConnection) -> None:
         """Back to the idle ones, or to whoever waits for one."""
-        if self._is_closed or len(self.idle) >= MOST_IDLE:
+        if connection.generation != self.generation:
+            connection.close()
+            self.wake_all()  # who waits for it can open one
+            return
+        if len(self.idle) >= MOST_IDLE:
             connection.close()
             return
         if self.waiters:
@@ -225,7 +230,7 @@ class Pool:
                     waiter.wake()
                     return
         self.idle.append(connection)
-        if self._is_closed:  # meanwhile
+        if connection.generation != self.generation:  # meanwhile
             self.drop_idle()
 
     def sweep(self, now: float) -> None:
@@ -248,6 +253,11 @@ class Pool:
             with contextlib.suppress(IndexError):
                 self.idle.pop().close()
 
+    def renew(self) -> None:
+        """Use no connection again that is open now: also those that a thread is using."""
+        self.generation += 1
+        self.drop_idle()
+
     def wake_all(self) -> None:
         """Something changed that all who wait should know."""
         with self._guard:
@@ -256,6 +266,5 @@ class Pool:
 
     def close(self) -> None:
         """Close what is idle, and what comes back."""
-        self._is_closed = True
-        self.drop_idle()
+        self.renew()
         self.wake_all()

@@ -79,7 +79,9 @@ class PooledTransport(BaseTransport):
             connection.close()
             raise
         else:
-            if pool.waiters or len(idle) >= MOST_IDLE or self._closed:
+            is_full = len(idle) >= MOST_IDLE
+            # Last, so that no other thread runs between this and `append`.
+            if pool.waiters or is_full or connection.generation != pool.generation:
                 pool.put(connection)
             else:
                 idle.append(connection)
@@ -271,7 +273,7 @@ class PooledTransport(BaseTransport):
 
     def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
-        self._pool.drop_idle()
+        self._pool.renew()
         if self._subscriber is not None:
             self._subscriber.close()
 
@@ -279,10 +281,12 @@ class PooledTransport(BaseTransport):
 
     def _open(self) -> ThreadConnection:
         """A new connection that has answered what its server can do."""
+        generation = self._pool.generation  # before it is known that this is not closed
         if self._closed:
             raise UsageError("this Dibs is closed")
         assert self._address is not None
         opened = open_for_threads(self._address, self._negotiation, self._limits)
+        opened.generation = generation
         self.engine = opened.engine
         self.opened_at = monotonic()
         self._pool.add(opened)

@@ -32,7 +32,8 @@ class ThreadConnection:
     """A request out, its replies back. After any exception but `Silent` its state is unknown."""
 
     __slots__ = (
-        "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "is_closed", "pushes",
+        "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "generation",
+        "is_closed", "pushes",
     )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:
@@ -42,6 +43,8 @@ class ThreadConnection:
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
         self.engine: Engine | None = None
+        self.generation = 0
+        """That of the pool when it began to be opened."""
         self.is_closed = False
         self.look_every(limit / SLICES)
 

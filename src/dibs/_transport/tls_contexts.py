@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from . import redis_internals
+from .tls_problems import UnreadableFile
 
 _MOST = 32
 """Contexts that are kept; the oldest goes first."""
@@ -26,17 +27,33 @@ _contexts: dict[Key, tuple[State, ssl.SSLContext]] = {}
 
 
 def share_context(connection: Any, options: Mapping[str, Any]) -> None:
-    """Have *connection*, which is not open yet, use the context of others with these *options*."""
+    """Have *connection*, which is not open yet, use the context of others with these *options*.
+
+    UnreadableFile: there is none yet, and a file for it cannot be read.
+    """
     if not redis_internals.uses_tls(connection):
         return
     chosen = sorted((name, repr(each)) for name, each in options.items() if name[:4] == "ssl_")
     key = (redis_internals.is_async(connection), *chosen)
     state = _state(options)
     known_state, context = _contexts.get(key, (None, None))
+    if known_state != state:
+        context = None
+        check_files(options)
     with contextlib.suppress(OSError, ValueError):  # redis-py raises it again when it connects
-        redis_internals.use_context(
-            connection, context if known_state == state else None, partial(_keep, key, state)
-        )
+        redis_internals.use_context(connection, context, partial(_keep, key, state))
+
+
+def check_files(options: Mapping[str, Any]) -> None:
+    """UnreadableFile: one of the files for TLS cannot be read.
+
+    The error of OpenSSL does not tell which one, nor whether it was the file or the connection.
+    """
+    for name in _FILES:
+        try:
+            open(options.get(name) or os.devnull, "rb").close()
+        except OSError as error:
+            raise UnreadableFile(name, options[name], error) from None
 
 
 def _keep(key: Key, state: State, context: ssl.SSLContext) -> None:

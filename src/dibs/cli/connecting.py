@@ -54,7 +54,11 @@ def connected(args: argparse.Namespace) -> Generator[Dibs]:
     logging.getLogger("dibs").propagate = False
     os.environ.pop("DIBS_DISABLED", None)
     with Dibs(
-        args.url, namespace=args.namespace, budget=args.budget, connect=5, on_outage="closed"
+        args.url,
+        namespace=args.namespace,
+        budget=args.budget,
+        on_outage="closed",
+        connect=max(5.0, args.budget),
     ) as dibs:
         yield dibs
 

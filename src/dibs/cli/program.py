@@ -68,7 +68,18 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
         own = commands.add_parser(command.name, help=command.help, description=f"{command.help}.")
         if only in (command.name, "*"):
             import_module(command.module).add_arguments(own)
+        own.set_defaults(own_parser=own)
     return parser
+
+
+def _parsed(given: list[str], chosen: str | None) -> argparse.Namespace:
+    """The arguments. SystemExit: they are wrong; the usage is that of the command."""
+    args, unknown = make_parser(chosen).parse_known_args(given)
+    if any("://" in word for word in unknown):  # not repeated: it may hold a password
+        args.own_parser.error("name the server by --url URL, or by the variable DIBS_URL")
+    if unknown:
+        args.own_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = next((word for word in given if not word.startswith("-")), None)
 
     def work() -> int:
-        args = make_parser(chosen).parse_args(given)
+        args = _parsed(given, chosen)
         module = next(each.module for each in COMMANDS if each.name == args.command)
         return import_module(module).run(args)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,16 @@ class Terminal:
         self.out.flush()
         self.err.write(_encodable(text, self.err) + "\n")
         self.err.flush()
+
+    def check_reader(self) -> None:
+        """BrokenPipeError: the reader of the pipe has closed it. Nothing is written."""
+        try:
+            poll = select.poll()
+            poll.register(self.out, 0)
+        except (AttributeError, OSError, ValueError):  # no such call here, or it is no file
+            return
+        if any(state & select.POLLERR for _, state in poll.poll(0)):
+            raise BrokenPipeError
 
     def json(self, value: Any) -> None:
         """A JSON text on one line."""

@@ -46,17 +46,23 @@ def counted(number: int, word: str) -> str:
 
 # ---- keys
 
+LONGEST = 1_500
+"""Characters of a key that are shown. Keys of dibs are shorter; others may have megabytes, and all
+rows of a table would be as wide."""
+
 
 def shown_key(entry: Entry, *, whole: bool) -> str:
     """The key, shortened unless *whole*. Schedules are named in logs anyway."""
-    if whole or entry.kind == "schedule":
-        return printable(entry.key)
-    return printable(shorten(entry.key))
+    return _shown(entry.key, whole=whole or entry.kind == "schedule")
 
 
 def _shown_owner(entry: Entry, *, whole: bool) -> str:
-    owner = entry.of or ""
-    return printable(owner if whole else shorten(owner))
+    return _shown(entry.of or "", whole=whole)
+
+
+def _shown(key: str, *, whole: bool) -> str:
+    name = key if whole else shorten(key)
+    return printable(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
 
 
 # ---- what a row says
@@ -131,7 +137,7 @@ def as_object(entry: Entry, *, whole: bool) -> JsonObject:
     """The documented fields. Keys are shortened and notes left out, unless *whole*."""
     fields = entry._asdict()
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
-    fields["of"] = entry.of if whole or entry.of is None else shorten(entry.of)
+    fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
     fields["permits"] = [_permit(permit) for permit in entry.permits]
     for name in ("remaining", "age", "took"):

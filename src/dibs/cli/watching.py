@@ -114,6 +114,7 @@ def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
         if number == args.count:
             return
         time.sleep(args.interval)
+        terminal.check_reader()  # who reads no more would not be noticed until something changes
 
 
 def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:

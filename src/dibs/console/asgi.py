@@ -49,6 +49,9 @@ TICK = 1.0
 """Seconds between two states that a viewer is sent."""
 STREAM_FOR = 20.0
 """Seconds after which a stream ends and the page opens another one: rights are asked for again."""
+BRIEF = 2.0
+"""The same in a server that cannot be seen ending. At its end, hypercorn waits three seconds for
+responses; then it cancels them, and does not end the application's lifespan."""
 SLOWEST = 10.0
 """Seconds that a viewer may be slower than that, before its stream is given up."""
 WANTED_FOR = 10.0
@@ -171,19 +174,26 @@ class Console:
         try:
             await self._reader.want(wait=True)
             await _start(send, Response(200, kind=STREAM, more=(("X-Accel-Buffering", "no"),)))
+            lasts = BRIEF if _is_ending() is None else STREAM_FOR
+            until = monotonic() + lasts
             # A viewer that reads nothing would hold its place for ever.
             with suppress(TimeoutError):
-                async with asyncio.timeout(STREAM_FOR + SLOWEST):
-                    await self._send_states(request, rights, gone, send)
+                async with asyncio.timeout(lasts + SLOWEST):
+                    await self._send_states(request, rights, gone, until, send)
         finally:
             self._streams -= 1
             gone.cancel()
             await asyncio.wait([gone])
 
     async def _send_states(
-        self, request: Request, rights: Rights, gone: "asyncio.Future[None]", send: Send
+        self,
+        request: Request,
+        rights: Rights,
+        gone: "asyncio.Future[None]",
+        until: float,
+        send: Send,
     ) -> None:
-        view, until = view_of(request.fields), monotonic() + STREAM_FOR
+        view = view_of(request.fields)
         # The first word: how long the page waits before it opens the next stream.
         first, body = b"retry: 1000\n", b""
         while not gone.done():
@@ -358,10 +368,13 @@ async def _body(receive: Receive) -> bytes:
     return body if len(body) <= LONGEST_BODY else b""
 
 
-def _is_ending() -> bool:
-    """Whether uvicorn has got a signal: it waits for every response, and tells no application."""
+def _is_ending() -> bool | None:
+    """Whether uvicorn has got a signal: it waits for every response, and tells no application.
+
+    None: this is another server, or it runs in a thread; it tells nobody.
+    """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    return getattr(server, "should_exit", False) is True
+    return getattr(server, "should_exit", None)
 
 
 async def _disconnected(receive: Receive) -> None:

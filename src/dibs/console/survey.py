@@ -32,18 +32,29 @@ TOO_OLD = 120.0
 """Seconds after which a complete sweep is worth less than the beginning of the next one."""
 PAGE = 50
 """Rows on one page."""
+LONGEST = 1_500
+"""Characters of a key that are kept. Keys of dibs are shorter; others may have megabytes."""
 
 
 class Row:
     """An entry, when it was read, and what it is called where keys are not shown."""
 
-    __slots__ = ("entry", "id", "read_at", "short")
+    __slots__ = ("_searched", "entry", "id", "read_at", "short")
 
     def __init__(self, entry: Entry, read_at: float) -> None:
-        self.entry = entry
         self.read_at = read_at
-        self.short = shorten(entry.key)
+        self.short = _cut(shorten(entry.key))
         self.id = id_of(entry.key)
+        of = None if entry.of is None else _cut(entry.of)
+        self.entry = entry._replace(key=_cut(entry.key), of=of)
+        self._searched: dict[bool, str] = {}
+
+    def has(self, text: str, *, keys: bool) -> bool:
+        """Whether key or holder contain *text*, which has no capitals. *keys*: the whole key."""
+        searched = self._searched.get(keys)
+        if searched is None:  # kept: else every viewer that searches would cost milliseconds
+            searched = self._searched[keys] = _searched(self.entry, self.short, keys=keys)
+        return text in searched
 
     def ends_at(self) -> float:
         """By the clock of `read_at`; inf: never."""
@@ -54,6 +65,16 @@ class Row:
         """When it was acquired, as far as that is known; inf: it is not."""
         age = self.entry.age
         return float("inf") if age is None else self.read_at - age
+
+
+def _searched(entry: Entry, short: str, *, keys: bool) -> str:
+    """What a search looks through."""
+    holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
+    return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def id_of(key: str) -> str:
@@ -74,6 +95,7 @@ class Sweep:
         """Nodes of a cluster whose keys are missing, and why."""
         self.counts = dict.fromkeys(GROUPS, 0)
         self.rows: dict[str, dict[str, Row]] = {group: {} for group in GROUPS}
+        """By key, or by id if the key is very long."""
         self._sorted: dict[tuple[str, str], list[Row]] = {}
 
     def add(self, page: Page, now: float) -> None:
@@ -88,11 +110,12 @@ class Sweep:
     def _add(self, entry: Entry, now: float) -> None:
         group = _GROUP_OF[entry.kind]
         rows = self.rows[group]
-        if entry.key in rows:  # SCAN may name a key twice
+        name = entry.key if len(entry.key) <= LONGEST else id_of(entry.key)
+        if name in rows:  # SCAN may name a key twice
             return
         self.counts[group] += 1
         if len(rows) < MOST_ROWS:
-            rows[entry.key] = Row(entry, now)
+            rows[name] = Row(entry, now)
 
     def sorted_rows(self, group: str, order: str) -> list[Row]:
         """The rows of *group*, in this order; sorted once for all viewers."""
@@ -230,7 +253,8 @@ def page_of(sweep: Sweep, view: View, now: float, *, keys: bool, release: bool) 
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
     rows = sweep.sorted_rows(view.group, view.order)
     if view.text:
-        rows = [row for row in rows if _has(row, view.text.casefold(), keys=keys)]
+        text = view.text.casefold()
+        rows = [row for row in rows if row.has(text, keys=keys)]
     pages = max((len(rows) + PAGE - 1) // PAGE, 1)
     number = min(view.number, pages)
     shown = rows[(number - 1) * PAGE : number * PAGE]
@@ -241,12 +265,6 @@ def page_of(sweep: Sweep, view: View, now: float, *, keys: bool, release: bool) 
     }  # fmt: skip
 
 
-def _has(row: Row, text: str, *, keys: bool) -> bool:
-    name = row.entry.key if keys else row.short
-    holders = [row.entry.holder, row.entry.loading, *(each.holder for each in row.entry.permits)]
-    return any(text in each.casefold() for each in (name, *holders) if each)
-
-
 def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
     entry, since = row.entry, now - row.read_at
     facts: dict[str, Any] = {
@@ -255,7 +273,7 @@ def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
-        "of": entry.of if keys or entry.of is None else shorten(entry.of),
+        "of": entry.of if keys or entry.of is None else _cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
     }  # fmt: skip
     facts["permits"] = [

@@ -16,11 +16,12 @@ from .._diagnostics import (
     Reply,
     Request,
     ThreadConnection,
+    check_files,
     close_failed_socket,
-    connected_socket,
     is_closed_by_server,
     is_hello_refused,
     pack,
+    read_alert,
 )
 from .failures import Step
 
@@ -96,13 +97,16 @@ def _negotiated(address: Address, limit: float) -> Session:
         except CONNECTION_ERRORS as error:
             refused, closed = is_hello_refused(error), is_closed_by_server(error)
             if closed and not dialect.again:
-                _read_alert(address, limit)
+                alert = read_alert(address.connection(limit, RESP2.protocol), min(limit, 0.3))
+                if alert is not None:
+                    raise alert from None
             dialect = negotiation.after(dialect, refused=refused, closed=closed)
             if dialect is None:
                 raise
 
 
 def _opened(address: Address, dialect: Dialect, limit: float) -> Session:
+    check_files(address.options)
     connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
     try:
         connection.connect()
@@ -110,21 +114,6 @@ def _opened(address: Address, dialect: Dialect, limit: float) -> Session:
         close_failed_socket(error)
         raise
     return Session(connection, dialect, limit)
-
-
-def _read_alert(address: Address, limit: float) -> None:
-    """SSLError: why the server closed a connection over TLS, where it says so.
-
-    A server that wants a certificate of the client says so after the handshake. What was written
-    by then makes it reset the connection, and its alert is lost; here nothing is written.
-    """
-    connection = address.connection(limit, RESP2.protocol)
-    if "SSL" not in type(connection).__name__:
-        return
-    with connected_socket(connection) as connected:
-        connected.settimeout(min(limit, 0.3))
-        with contextlib.suppress(TimeoutError):
-            connected.recv(1)
 
 
 # ---- reading replies

@@ -112,7 +112,7 @@ CASES: dict[str, _Case] = {
     ),
     "tls-failed": _Case(
         "The TLS handshake with {address} failed.",
-        _OUTAGE,
+        "dibs raises a UsageError at the first call, or this is an outage.",
         "Compare the TLS versions and ciphers of both sides: tls-protocols, tls-ciphers and"
         " tls-ciphersuites on the server, ssl_ciphers in the URL; the reason is above.",
     ),

@@ -1,20 +1,16 @@
 """Why a connection could not be opened: from an error of redis-py, ssl or a socket to a code."""
 
-import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
-from .._diagnostics import cause_of, settings_error
+from .._diagnostics import cause_of, reason_of, settings_error, tls_problem
 from .facts import Failure
 
 Step = Literal["resolve", "connect", "handshake", "ask"]
 """How far opening a connection has come."""
-
-_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
-_WRONG_TIME = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
 
 _BY_CAUSE = {
     "refused": "refused",
@@ -27,6 +23,17 @@ _BY_CAUSE = {
     "masterdown": "replica",
     "backend": "proxy-backend",
     "quota": "quota",
+}
+_BY_TLS_PROBLEM = {
+    "file": "tls-file",
+    "authority": "tls-ca",
+    "host": "tls-host",
+    "validity": "tls-expired",
+    "plain": "tls-plain",
+    "client": "tls-client",
+    "refused": "tls-client",  # unless `looked_into` finds that the ciphers are the reason
+    "version": "tls-failed",
+    "ciphers": "tls-failed",
 }
 _IN_TIME: dict[Step, Failure] = {
     "resolve": Failure("dns", "the name server did not answer in time"),
@@ -93,43 +100,20 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__ or each.__context__
 
 
-def unreadable_file(options: Mapping[str, Any]) -> Failure | None:
-    """The first file for TLS that cannot be read. None: there is none."""
-    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
-        try:
-            open(options.get(name) or os.devnull, "rb").close()
-        except OSError as error:
-            return Failure("tls-file", f"{name}={options[name]}: {error.strerror}")
-    return None
-
-
 def _of_tls(chain: list[BaseException]) -> Failure | None:
     for each in chain:
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return Failure(_certificate(each.verify_code), each.verify_message or _text(each))
+        problem = tls_problem(each)
+        if problem is not None:
+            return Failure(_BY_TLS_PROBLEM[problem], _tls_detail(each))
         if isinstance(each, ssl.SSLError) and not isinstance(each, ssl.SSLEOFError):
-            return Failure(_handshake(each), each.reason or _text(each))
-    is_missing = any(isinstance(each, FileNotFoundError) for each in chain)
-    if is_missing and settings_error(chain[0]) is not None:  # not a Unix socket
-        return Failure("tls-file", _text(chain[0]))
+            return Failure("tls-failed", _tls_detail(each))
     return None
 
 
-def _certificate(verify_code: int) -> str:
-    if verify_code in _WRONG_NAME:
-        return "tls-host"
-    return "tls-expired" if verify_code in _WRONG_TIME else "tls-ca"
-
-
-def _handshake(error: ssl.SSLError) -> str:
-    reason = error.reason or ""
-    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
-        return "tls-plain"
-    if error.library in ("PEM", "X509") or "PEM" in reason or "KEY_VALUES_MISMATCH" in reason:
-        return "tls-file"
-    if "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "HANDSHAKE")):
-        return "tls-client"
-    return "tls-failed"
+def _tls_detail(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message or _text(error)
+    return reason_of(error) or _text(error)
 
 
 def _of_login(chain: list[BaseException]) -> Failure | None:
@@ -174,7 +158,7 @@ def speaks_tls(address: tuple[str, int], limit: float) -> bool:
         with socket.create_connection(address, limit) as sock:
             _unverified().wrap_socket(sock, server_hostname=address[0]).close()
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # it refuses us, in TLS
+        return "ALERT" in reason_of(error)  # it refuses us, in TLS
     except OSError:
         return False
     return True

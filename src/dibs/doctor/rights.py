@@ -5,6 +5,7 @@ by trying it on a key that does not exist; none of the tries writes anything.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from .._diagnostics import Engine, ErrorReply, Reply, code_of_reply, pack
@@ -114,7 +115,7 @@ def engine_in_use(known: Engine, commands: Mapping[str, Verdict]) -> Engine:
     native = known.compare_delete
     refused = native != "LUA" and commands.get(native.lower()) not in (None, "allowed")
     tracking = commands.get("client|tracking") in (None, "allowed")
-    return known._replace(compare_delete="LUA" if refused else native, tracking=tracking)
+    return replace(known, compare_delete="LUA" if refused else native, tracking=tracking)
 
 
 class Lack(NamedTuple):

@@ -30,7 +30,6 @@ from .failures import (
     says_no_password,
     speaks_plain,
     speaks_tls,
-    unreadable_file,
     wants_certificate,
 )
 
@@ -230,8 +229,6 @@ def looked_into(failure: Failure, address: Address) -> Failure:
     where, is_tls = host_and_port(address), "SSL" in address.connection_class.__name__
     if where is None:
         return failure
-    if is_tls and (unreadable := unreadable_file(address.options)) is not None:
-        return unreadable
     if failure.code == "tls-host":
         return replace(failure, names=_names_on_certificate(address))
     if failure.code == "tls-client" and "HANDSHAKE" in failure.detail:
@@ -257,6 +254,7 @@ def _other_protocol(failure: Failure, where: tuple[str, int], *, is_tls: bool) -
     """The failure if the other of plain and TLS would have worked; else *failure* itself."""
     if is_tls and speaks_plain(where, 0.3):
         return Failure("tls-plain", "the server answers a plain PING on this port")
-    if not is_tls and speaks_tls(where, 0.3):
+    is_http = 'got "H" as reply' in failure.detail  # a web server answers plain text in plain text
+    if not is_tls and not is_http and speaks_tls(where, 0.3):
         return Failure("tls-required", "the server answers a TLS handshake on this port")
     return failure

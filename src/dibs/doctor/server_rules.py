@@ -19,9 +19,9 @@ def old_version(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     if oldest is not None and found and tuple(map(int, found.groups())) < oldest:
         yield Finding(
             "version-old",
-            "error",
+            "warning",
             f"{product} {version} is older than {oldest[0]}.{oldest[1]}.",
-            "dibs is not tested with it; commands that it needs may be missing.",
+            "The tests of dibs do not run on it. What it lacks is done by scripts and by polling.",
             "Upgrade to Valkey 9 or Redis 8.",
         )
 
@@ -118,6 +118,18 @@ def memory(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         "Give it more memory, also in the configuration file, or store less:",
         (f"CONFIG SET maxmemory {more}",) if more else (),
     )
+
+
+def quota(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """A managed service that still reads, and refuses to write or to run scripts."""
+    if server.refusal == "quota":
+        yield Finding(
+            "quota",
+            "error",
+            "The server answers that a quota of the service is exhausted, and refuses writes.",
+            "For dibs this is an outage: callers proceed unguarded, or get Unavailable.",
+            "Raise the quota of the managed service: requests, bandwidth or the size of the data.",
+        )
 
 
 def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
@@ -261,6 +273,6 @@ def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
 
 
 RULES = (
-    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, persistence,
+    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, quota, persistence,
     failing_persistence, clock, latency, tracking_table, clients, idle_timeout, keepalive,
 )  # fmt: skip

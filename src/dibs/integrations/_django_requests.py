@@ -64,7 +64,7 @@ def _headers(request: Any) -> dict[str, str]:
 def _options() -> GuardOptions[Callable[[Any], Any]]:
     user = getattr(settings, "DIBS_USER", None)
     return GuardOptions(
-        user=_imported(user) if user else None,
+        user=imported(user) if user else None,
         secret=str(settings.SECRET_KEY),
         service=getattr(settings, "DIBS_SERVICE", None) or str(settings.ROOT_URLCONF),
         session_cookie=getattr(settings, "DIBS_SESSION_COOKIE", None),
@@ -73,7 +73,8 @@ def _options() -> GuardOptions[Callable[[Any], Any]]:
 
 
 @functools.cache
-def _imported(path: str) -> Callable[[Any], Any]:
+def imported(path: str) -> Callable[..., Any]:
+    """The function that a setting names by its dotted path."""
     return import_string(path)
 
 

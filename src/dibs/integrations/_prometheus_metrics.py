@@ -3,7 +3,9 @@
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import accumulate
+from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -77,6 +79,31 @@ def is_multiprocess() -> bool:
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
+def forget_dead_processes() -> None:
+    """Remove the live gauges of processes that have ended without a word, as by SIGKILL.
+
+    `mark_process_dead` of prometheus_client does so for one process, where something calls it. Many
+    servers have no hook for that.
+    """
+    if os.name != "posix":
+        return  # there is no safe way to ask
+    for path in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("gauge_live*_*.db"):
+        pid = path.stem.rpartition("_")[2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            with suppress(OSError):  # another process that starts has removed it
+                path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is somebody else's, or no process id
+        return True
+    return True
+
+
 class Metrics:
     """All metrics of one listener, as one collector, which is brought up to date to be read."""
 
@@ -113,6 +140,12 @@ class Metrics:
         self.unguarded = Counter(
             f"{prefix}_unguarded",
             "Leases and claims granted unguarded while Redis was unavailable.",
+            ["name"],
+            registry=None,
+        )
+        self.refused = Counter(
+            f"{prefix}_refused",
+            "Calls refused while Redis was unavailable.",
             ["name"],
             registry=None,
         )

@@ -18,23 +18,22 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack, cast
 
-from fastapi import FastAPI, HTTPException, routing
+from fastapi import FastAPI, routing
 from fastapi.dependencies import utils
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response as StarletteResponse
 
 from .. import AsyncDibs, AsyncLease
 from .._http.options import GuardKeywords, with_service
 from .._http.policy import Policy
 from .._http.problems import busy, document, document_lease
-from .._http.responses import Response
 from .._interface import HoldKeywords, Template, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
-from .starlette import User, leases_of, once, policy_of, prevent_duplicate_submit, response_of
+from ._starlette_refusals import Refused, refused
+from .starlette import User, leases_of, once, policy_of, prevent_duplicate_submit
 
-__all__ = ["Policy", "held", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "held", "install", "once", "prevent_duplicate_submit"]
 
 
 def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -101,7 +100,7 @@ class _Held:
         try:
             return await leases.take(key, self._name, **self.options)
         except (Busy, Unavailable) as error:
-            raise _refusal(connection, busy(error, self._message)) from error
+            raise refused(connection, busy(error, self._message)) from error
         except UsageError as error:  # the options were checked, so it is the key: too long
             raise _invalid(error) from None
 
@@ -178,28 +177,6 @@ def _all(dependant: Any) -> Iterator[Any]:
         for each in dependant.dependencies:
             yield from _all(each)
         yield dependant
-
-
-class _Refused(HTTPException):
-    """A request that got no lease, with its response."""
-
-    def __init__(self, response: Response) -> None:
-        after = dict(response.headers).get("retry-after", "1")
-        super().__init__(response.status, headers={"Retry-After": after})
-        self.response = response
-
-
-def _refusal(request: Request, response: Response) -> _Refused:
-    # Here and not in install(): a mounted application has handlers of its own.
-    handlers: Any = request.scope.get("starlette.exception_handlers")
-    if handlers is not None:
-        handlers[0].setdefault(_Refused, _answer)
-    return _Refused(response)
-
-
-async def _answer(request: Request, error: Exception) -> StarletteResponse:
-    assert isinstance(error, _Refused)
-    return response_of(error.response)
 
 
 # ---- OpenAPI

@@ -9,16 +9,20 @@ def order(): ...
 
 import functools
 import io
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from flask import Flask, after_this_request, current_app, make_response, request
 from flask import Response as FlaskResponse
+from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields
+from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
-from .._http.policy import Once, Policy, PreventDuplicateSubmit
+from .._http.policy import Policy
+from .._http.problems import is_refusal
 from .._http.responses import Recording, Response
 from .._http.submission import (
     INCOMPLETE,
@@ -37,7 +41,7 @@ from .wsgi import CountedInput
 if TYPE_CHECKING:
     from .._interface import Claim
 
-__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[], object]
 
@@ -54,8 +58,25 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = _counting(app.wsgi_app)
+    app.wsgi_app = cast(Any, _checked(app, _counting(app.wsgi_app)))
     app.teardown_request(_end_open_claims)
+
+
+def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """*wsgi_app*; before the first request, all views are there. UsageError: one escapes its guard.
+
+    Flask accepts no further views then.
+    """
+    is_checked = False
+
+    def checked(environ: dict[str, Any], start_response: Any) -> Any:
+        nonlocal is_checked
+        if not is_checked:
+            check_registered(app.view_functions.values())
+            is_checked = True
+        return wsgi_app(environ, start_response)
+
+    return checked
 
 
 def _counting(wsgi_app: Callable[..., Any]) -> Any:
@@ -75,7 +96,7 @@ def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         claimed = _guard_of_app().claim(policy)
         if isinstance(claimed, Response):
-            return _response(claimed)
+            return _answer(claimed)
         if claimed is None:
             return current_app.ensure_sync(view)(*args, **kwargs)
         used, claim = claimed
@@ -129,6 +150,40 @@ def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
     length = response.headers.get("Content-Length", type=int)
     is_short = length is not None and length <= policy.most
     return response.direct_passthrough or (response.is_streamed and not is_short)
+
+
+class Refused(HTTPException):
+    """A request that was refused, for an error handler of the application.
+
+    `code` and `description` are those of any HTTPException, and so is its response: the document
+    that is sent without a handler. It is also the exception of its status, such as TooManyRequests.
+    """
+
+    problem: dict[str, Any]
+    """The document, with `retryAfter` where a retry makes sense."""
+
+
+@functools.cache
+def _refused_with(status: int) -> Any:
+    """The exception for *status*: Flask finds handlers of statuses by their classes."""
+    return type("Refused", (Refused, default_exceptions[status]), {})
+
+
+def _answer(response: Response) -> FlaskResponse:
+    """The response in place of the view's. Refused: the application has a handler for it."""
+    made = _response(response)
+    if is_refusal(response) and _is_handled(response.status):
+        problem = json.loads(response.body)
+        error = _refused_with(response.status)(problem["detail"], made)
+        error.problem = problem
+        raise error
+    return made
+
+
+def _is_handled(status: int) -> bool:
+    """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
+    specs = [current_app.error_handler_spec.get(name, {}) for name in (*request.blueprints, None)]
+    return any(spec.get(status) or Refused in spec.get(None, {}) for spec in specs)
 
 
 def _response(response: Response) -> FlaskResponse:

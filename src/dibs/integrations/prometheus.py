@@ -10,7 +10,7 @@ fourth of the time of a counter of prometheus_client. In its multiprocess mode
 (PROMETHEUS_MULTIPROC_DIR) each event is written at once, for the process that reads them: counters
 and histograms are summed over all processes, gauges over those that are alive: `open_claims` is the
 sum as of the last event of a claim in each process; `outage` is 1 if Redis is unavailable to one
-of them.
+of them. A listener that is made removes the gauges of processes that were killed.
 """
 
 import re
@@ -21,7 +21,7 @@ from ..claims import open_claims
 from ..errors import UsageError
 from ..events import KINDS, Counter, Event, EventKey, Kind, duration_of
 from ._names import OTHER, Names
-from ._prometheus_metrics import Metrics, is_multiprocess
+from ._prometheus_metrics import Metrics, forget_dead_processes, is_multiprocess
 from ._prometheus_series import NOT_OBSERVED, Series, Shared, Sum
 
 __all__ = ["PrometheusListener"]
@@ -40,6 +40,7 @@ _DELETED = {"released": "ok", "completed": "ok", "late": "late", "leaked": "leak
 _LEAKS = ("cleared", "dropped", "outage", "closed")
 
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
+_BEGINS_HOLD = ("acquired", "claimed")
 _WAITED = ("acquired", "busy", "waited")
 _GRANTED = ("acquired", "claimed", "elected", "fired")
 _ANSWERED = ("renewed", "hit", "invalidated", "recovered")
@@ -84,7 +85,11 @@ class PrometheusListener:
         self._metrics = Metrics(prefix, self._add_up)
         self._shared = Shared()
         self._is_out = False
-        if not self._is_multiprocess:
+        if self._is_multiprocess:
+            self._shared.attempt(forget_dead_processes)
+            self._metrics.open.set(open_claims())  # a killed process may have had the same id
+            self._metrics.outage.set(0)
+        else:
             self._metrics.open.set_function(open_claims)
         try:
             self._metrics.register(REGISTRY if registry is None else registry)
@@ -177,7 +182,9 @@ class PrometheusListener:
         if kind in _HELD and name not in self._long:
             held = metrics.held.labels(name)
             series.durations = held if guarded else NOT_OBSERVED
-        elif kind in _WAITED:
+        if kind in _BEGINS_HOLD:
+            metrics.held.labels(name)  # begins at 0, so that the first hold is an increase
+        if kind in _WAITED:
             series.durations = metrics.waited.labels(name)
             series.counts_zero = False
         elif kind in ("loaded", "degraded"):
@@ -201,10 +208,13 @@ class PrometheusListener:
         kind, name, guarded = key
         if kind == "outage":
             series.then, series.most_pending = self._begin_outage, 1
+            if guarded:
+                series.add.append(self._metrics.refused.labels(name).inc)
         elif kind in _ANSWERED or (guarded and kind in _ANSWERED_IF_GUARDED):
             series.then = self._end_outage
         if kind in _GRANTED:
             unguarded = self._metrics.unguarded.labels(name)
+            self._metrics.refused.labels(name)  # begins at 0, so that the first one is an increase
             if guarded is False:
                 series.add.append(unguarded.inc)
 

@@ -20,12 +20,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response as StarletteResponse
 
 from .. import AsyncDibs
 from .._http.bodies import Field, declared_length, form_fields
+from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions
-from .._http.policy import Once, Policy, PreventDuplicateSubmit
+from .._http.policy import Policy
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
@@ -39,6 +39,8 @@ from .._http.submission import (
 from ..errors import UsageError
 from ._claims import aclaim, applied, file_hash
 from ._leases import RequestLeases
+from ._starlette_refusals import Refused, answer
+from ._starlette_routes import check_routes_of, route_of
 from .asgi import (
     App,
     Message,
@@ -48,7 +50,6 @@ from .asgi import (
     Send,
     address_of,
     closing,
-    encoded,
     headers_of,
     keys_of,
     mount_of,
@@ -57,7 +58,7 @@ from .asgi import (
     resolved,
 )
 
-__all__ = ["Policy", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[Request], Any]
 
@@ -100,7 +101,7 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
         if response is None:
             return await call(*args, **kwargs)
         await request.close()  # the files of a form, which nobody will read
-        return response_of(response)
+        return answer(request, response)
 
     shown: Any = guarded
     shown.__signature__ = signature
@@ -181,13 +182,6 @@ def leases_of(request: Request) -> RequestLeases:
     return _guard_of(request).leases()
 
 
-def response_of(response: Response) -> StarletteResponse:
-    """*response*, to be returned by an endpoint."""
-    made = StarletteResponse(response.body, response.status)
-    made.raw_headers = encoded(response)
-    return made
-
-
 # ---- the middleware
 
 
@@ -199,15 +193,29 @@ class _Middleware:
         self._url = dibs if isinstance(dibs, str) else None
         self.dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self.options = options
+        self._is_checked = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._is_checked:
+            await self._check(scope, receive, send)
         if scope["type"] == "http":
-            guard = scope[_GUARD] = _RequestGuard(self, send)
-            await guard.run(self._app, scope, receive)
+            guard = scope[_GUARD] = _RequestGuard(self, scope, send)
+            await guard.run(self._app, receive)
         elif scope["type"] == "lifespan" and self._url is not None:
             await self._app(scope, receive, closing(send, self._close))
         else:
             await self._app(scope, receive, send)
+
+    async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """UsageError: a route leads past its guard. The server then ends, if it is starting."""
+        try:
+            check_routes_of(scope["app"])
+        except UsageError as error:
+            if scope["type"] == "lifespan":
+                await receive()
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        self._is_checked = True
 
     async def _close(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
@@ -219,10 +227,11 @@ class _Middleware:
 class _RequestGuard:
     """Claims one request when its endpoint is called, and records its response from then on."""
 
-    __slots__ = ("_form_of", "_leases", "_middleware", "_recorder", "_send")
+    __slots__ = ("_form_of", "_leases", "_middleware", "_recorder", "_scope", "_send")
 
-    def __init__(self, middleware: _Middleware, send: Send) -> None:
+    def __init__(self, middleware: _Middleware, scope: Scope, send: Send) -> None:
         self._middleware = middleware
+        self._scope = scope
         self._send = send
         self._recorder: Recorder | None = None
         self._form_of: Request | None = None
@@ -239,7 +248,7 @@ class _RequestGuard:
         """Claim the request. Returns the response in place of the endpoint's; None: run it."""
         if self._recorder is not None:
             raise UsageError("this request is guarded already; use one decorator per endpoint")
-        name = f"{request.method} {_route_of(request)}"
+        name = f"{request.method} {route_of(request)}"
         submission = await self._submission(policy, request, name)
         if submission is None:
             return None
@@ -268,11 +277,11 @@ class _RequestGuard:
         )
         return submission_of(policy, facts, keys, options.key)
 
-    async def run(self, app: App, scope: Scope, receive: Receive) -> None:
+    async def run(self, app: App, receive: Receive) -> None:
         """Run the application. Raises what it raises, which ends its claim."""
         try:
             try:
-                await app(scope, receive, self.send)
+                await app(self._scope, receive, self.send)
             except BaseException as error:
                 if self._leases is not None:
                     await self._leases.leave(error)
@@ -288,7 +297,9 @@ class _RequestGuard:
                 await self._form_of.close()
 
     async def send(self, message: Message) -> None:
-        """Pass on; under a claim, through its recorder."""
+        """Pass on; under a claim, through its recorder. UsageError: the guard was passed by."""
+        if message["type"] == "http.response.start":
+            check_registered((self._scope.get("endpoint"),))  # its route may be new
         if self._leases is not None:
             await self._leases.sending(message)
         await (self._send if self._recorder is None else self._recorder.send)(message)
@@ -366,16 +377,3 @@ async def _fields(form: list[tuple[str, Any]]) -> list[Field]:
         for name, file in uploads
     ]
     return form_fields(values, files)
-
-
-def _route_of(request: Request) -> str:
-    """The template of the route, or else the name of its endpoint."""
-    route = request.scope.get("route")
-    # FastAPI keeps the route as its router has it, and here as the application has it.
-    included = request.scope.get("fastapi", {}).get("effective_route_context")
-    if getattr(included, "original_route", None) is route:
-        route = included
-    path = getattr(route, "path", None)
-    if path:
-        return path
-    return getattr(request.scope.get("endpoint"), "__qualname__", "*")

@@ -1,6 +1,6 @@
 """The seeds' acceptance list, item by item: seed 001's tests and check-list, seed 000's choices.
 
-What the seeds say is in each docstring. Where they disagree, or are unsafe, both wishes are met:
+What the seeds say is in each docstring. Where they disagree, or are unsafe, both are satisfied:
 `PROCESSING_LOCK_SCOPE=all` is 001, `selective` is 000; the lock's value is an owner's token.
 """
 

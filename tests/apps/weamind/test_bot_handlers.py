@@ -463,6 +463,6 @@ def test_words_that_do_what_buttons_do() -> None:
     """Each is understood alone, with what people put around it, and hides no place."""
     for word, data in COMMANDS.items():
         for said in (word, f" {word}！", f"「{word}」"):
-            wish = understand(said, private=True, mentioned=False, search=search)
-            assert (wish.kind, wish.data) == ("command", data)
+            intent = understand(said, private=True, mentioned=False, search=search)
+            assert (intent.kind, intent.data) == ("command", data)
         assert not search(word).sure

@@ -114,7 +114,7 @@ def test_who_was_refused_releases_nothing(service: ProcessingLockService, valkey
         assert valkey.keys() == []
 
 
-def test_threads_in_a_crowd(service: ProcessingLockService) -> None:
+def test_many_threads_get_the_lock_one_at_a_time(service: ProcessingLockService) -> None:
     """Many threads, one key: never two inside, and everybody gets in in the end."""
     inside, most, served = 0, 0, 0
     guard = threading.Lock()

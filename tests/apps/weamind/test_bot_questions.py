@@ -272,8 +272,8 @@ def test_no_place_is_taken_for_something_else() -> None:
     for county in atlas.counties():
         for place in (county, *atlas.towns_of(county.county)):
             for words in (place.name, f"{place.name}天氣", f"明天{place.name}會下雨嗎"):
-                wish = understand(words, private=True, mentioned=False, search=search, now=NOW)
-                assert wish.kind == "forecast" and wish.places[0] == place, (words, wish)
+                intent = understand(words, private=True, mentioned=False, search=search, now=NOW)
+                assert intent.kind == "forecast" and intent.places[0] == place, (words, intent)
 
 
 @given(st.text(max_size=60))

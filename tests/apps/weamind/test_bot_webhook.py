@@ -138,7 +138,7 @@ async def test_the_verify_button(run_bot: RunBot) -> None:
 # ------------------------------------------------------------------------------- events
 
 
-async def test_neighbours_do_not_suffer(run_bot: RunBot) -> None:
+async def test_a_broken_event_does_not_stop_the_others(run_bot: RunBot) -> None:
     """Unreadable, unknown, incomplete and failing events, and the one between them is answered."""
     async with run_bot() as bot:
         strange = [

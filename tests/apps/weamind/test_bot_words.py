@@ -75,8 +75,8 @@ async def test_a_text_without_a_place_is_answered_with_the_map(run_bot: RunBot) 
 )
 def test_what_a_button_says_can_be_written(words: str, data: str) -> None:
     """Also in wide letters, with the word for weather, and between quotation marks."""
-    wish = understand(words, private=True, mentioned=False, search=search)
-    assert (wish.kind, wish.data) == ("command", data)
+    intent = understand(words, private=True, mentioned=False, search=search)
+    assert (intent.kind, intent.data) == ("command", data)
 
 
 async def test_settings_while_the_database_is_out(run_bot: RunBot, postgres: Any) -> None:

@@ -49,7 +49,7 @@ class Bot:
     def get(self) -> Callable[..., Any]:
         return self.forecasts.get
 
-    def heard(self, kind: str) -> bool:
+    def was_emitted(self, kind: str) -> bool:
         return any(event.kind == kind for event in self.events)
 
 
@@ -155,7 +155,7 @@ async def test_a_busy_place_never_waits(valkey: Server) -> None:
         old = await one.get(XINYI)
         assert old.updated_at == NOW and not is_stale(old, NOW + timedelta(minutes=27))
         await aeventually(lambda: len(upstream.asked) == 2)
-    assert one.heard("stale")
+    assert one.was_emitted("stale")
 
 
 # ---- failures

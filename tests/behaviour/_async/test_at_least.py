@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Busy, Event, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 
 
 async def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
@@ -84,7 +84,7 @@ async def test_waiters_get_it_when_at_least_is_over(server: Server) -> None:
             async with dibs.hold("user:1", ttl=5, wait=15):
                 return time.monotonic() - since
 
-        waiters = [Beside(wait, dibs) for dibs in (one, two)]
+        waiters = [Background(wait, dibs) for dibs in (one, two)]
         await sleep(0.1)
         await lease.release()
         for waiter in waiters:

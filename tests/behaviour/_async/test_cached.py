@@ -5,7 +5,7 @@ from typing import Any
 from dibs import AsyncDibs, Event
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually
+from .._tasks import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -38,7 +38,7 @@ async def test_many_callers_one_load(server: Server) -> None:
     loader = Loader(0.3)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         menus = [dibs.cached("menu:{name}", ttl=60)(loader.load) for dibs in (one, two)]
-        callers = [Beside(menus[number % 2], "a") for number in range(40)]
+        callers = [Background(menus[number % 2], "a") for number in range(40)]
         assert [await caller.result() for caller in callers] == [{"name": "a", "load": 1}] * 40
         assert loader.loads == 1
 
@@ -48,7 +48,7 @@ async def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
     loader = Loader(2.2)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         menus = [dibs.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load) for dibs in (one, two)]
-        callers = [Beside(menus[number % 2], "a") for number in range(6)]
+        callers = [Background(menus[number % 2], "a") for number in range(6)]
         for caller in callers:
             assert await caller.result() == {"name": "a", "load": 1}
         assert loader.loads == 1
@@ -71,10 +71,10 @@ async def test_a_follower_loads_for_itself_when_its_wait_is_over(server: Server)
     slow, quick = Loader(), Loader()
     slow.busy = True
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
+        leader = Background(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         await eventually(lambda: slow.loads == 1)
         follower = two.cached("menu:{name}", ttl=60, wait=0.3)(quick.load)
-        callers = [Beside(follower, "a") for _ in range(5)]
+        callers = [Background(follower, "a") for _ in range(5)]
         for caller in callers:
             assert (await caller.result())["load"] == 1
         assert quick.loads == 1
@@ -89,7 +89,7 @@ async def test_everybody_who_waited_is_counted(server: Server) -> None:
     loader = Loader(0.3)
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             await caller.result()
         assert kinds(events).count("waited") == 9

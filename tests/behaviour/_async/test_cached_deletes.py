@@ -9,7 +9,7 @@ import redis
 from dibs import AsyncDibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -55,7 +55,7 @@ async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
         there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
         await sleep(0.2)
         if how == "invalidate":
@@ -79,10 +79,10 @@ async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
     loader.busy = True
     async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
         await sleep(0.1)
-        second = Beside(menu, "a")
+        second = Background(menu, "a")
         await sleep(0.1)
         plain_client(server).delete("menu:a")
         loader.busy = False
@@ -99,11 +99,11 @@ async def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         there = one.cached("menu:{name}", ttl=60)(slow.load)
         here = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
-        leader = Beside(there, "a")
+        leader = Background(there, "a")
         await eventually(lambda: slow.loads == 1)
-        first = Beside(here, "a")
+        first = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
-        before = Beside(here, "a")
+        before = Background(here, "a")
         await sleep(0.1)
         if how == "invalidate":
             assert await there.invalidate("a")
@@ -122,12 +122,12 @@ async def test_callers_share_an_unguarded_load_while_nothing_is_deleted(
     """Those who come while the process loads for itself share that load."""
     slow, loader = Loader(2), Loader(0.5)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
+        leader = Background(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         await eventually(lambda: slow.loads == 1)
         menu = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
-        later = [Beside(menu, "a") for _ in range(3)]
+        later = [Background(menu, "a") for _ in range(3)]
         for caller in [first, *later]:
             assert (await caller.result())["load"] == 1
         assert loader.loads == 1
@@ -139,7 +139,7 @@ async def test_a_load_that_lost_its_lock_leaves_no_mark(server: Server) -> None:
     loader = Loader(0.4)
     async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        caller = Beside(menu, "a")
+        caller = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
         plain_client(server).delete("lock:{menu:a}")
         assert (await caller.result())["load"] == 1
@@ -199,7 +199,7 @@ async def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how
     ):
         here = one.cached("menu:{name}", ttl=60)(loader.load)
         there = two.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
         if how == "invalidate here":
             await here.invalidate("a")
@@ -208,7 +208,7 @@ async def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how
         else:
             server.client().delete("menu:a")
         await sleep(0.1)
-        late = [Beside(here, "a"), Beside(there, "a")]
+        late = [Background(here, "a"), Background(there, "a")]
         await sleep(0.1)
         loader.busy = False
         assert (await early.result())["load"] == 1

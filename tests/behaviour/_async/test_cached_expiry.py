@@ -5,7 +5,7 @@ import pytest
 from dibs import AsyncDibs, Event
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -43,7 +43,7 @@ async def test_refresh_loads_now(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.seconds = 1.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         async with AsyncDibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(loader.load)
@@ -71,6 +71,38 @@ async def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 
         await eventually(is_new)
         assert "stale" in kinds(events)
+
+
+async def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> None:
+    """Also those who joined whoever read it: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=60)(loader.load)
+        await menu("a")
+        await sleep(0.4)
+        events.clear()
+        loader.busy = True
+        callers = [Background(menu, "a") for _ in range(10)]
+        for caller in callers:
+            assert (await caller.result())["load"] == 1
+        loader.busy = False
+        assert kinds(events).count("stale") == 10
+        assert "waited" not in kinds(events)
+
+
+async def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Server) -> None:
+    """Also those who joined the first read of this process: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        callers = [Background(menu, "a") for _ in range(10)]
+        for caller in callers:
+            await caller.result()
+        assert kinds(events) == ["hit"] * 10
 
 
 async def test_stale_is_served_while_loads_fail(server: Server) -> None:
@@ -105,14 +137,14 @@ async def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.busy = True
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         assert (await menu("a"))["load"] == 1
         loader.busy = False
         assert (await refreshing.result())["load"] == 2
     async with AsyncDibs(server.url, budget=5) as fresh:
         menu = fresh.cached("menu:{name}", ttl=60)(loader.load)
-        reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
+        reader, refreshing = Background(menu, "a"), Background(menu.refresh, "a")
         assert (await refreshing.result())["load"] == 3
         assert (await reader.result())["load"] in (2, 3)
 
@@ -159,7 +191,7 @@ async def test_readers_see_an_ending_value_during_its_refresh(server: Server) ->
         there = other.cached("menu:{name}", ttl=10)(loader.load)
         assert (await menu("a"))["load"] == 1
         loader.seconds = 1
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         await eventually(lambda: loader.loads == 2)
         assert (await menu("a"))["load"] == (await there("a"))["load"] == 1
         assert (await refreshing.result())["load"] == 2

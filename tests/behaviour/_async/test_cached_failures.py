@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -18,7 +18,7 @@ async def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Serve
     loader.error = RuntimeError("loader closed")
     async with AsyncDibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(5)]
+        callers = [Background(menu, "a") for _ in range(5)]
         for caller in callers:
             with pytest.raises(RuntimeError, match="loader closed"):
                 await caller.result()
@@ -44,6 +44,23 @@ async def test_a_failure_may_be_remembered(server: Server) -> None:
         assert (await menu("a"))["load"] == 2
 
 
+async def test_a_remembered_failure_says_which_exception_it_was(valkey: Server) -> None:
+    """`failure` is the name of its type: later callers can tell "not found" from an outage."""
+    loader = Loader()
+    loader.error = KeyError("no such menu")
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl={KeyError: 30})(loader.load)
+        with pytest.raises(KeyError):
+            await menu("a")
+        with pytest.raises(Unavailable) as failed:
+            await menu("a")
+        assert (failed.value.failure, failed.value.cause) == ("KeyError", "load_failed")
+    async with AsyncDibs("redis://127.0.0.1:1", on_outage="closed") as out:
+        with pytest.raises(Unavailable) as outage:
+            await out.cached("menu:{name}", ttl=60)(loader.load)("a")
+        assert outage.value.failure is None
+
+
 async def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
@@ -52,7 +69,7 @@ async def test_an_outage_loads_directly(own_server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
         await menu("a")
         own_server.freeze()
-        callers = [Beside(menu, "b") for _ in range(10)]
+        callers = [Background(menu, "b") for _ in range(10)]
         for caller in callers:
             assert (await caller.result())["name"] == "b"
         assert loader.loads == 2, "ten callers do not load one after the other"

@@ -5,7 +5,7 @@ import pytest
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually
+from .._tasks import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -69,7 +69,7 @@ async def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: S
     """The mark is deleted and the key held by a lease before the load ends: the lease stays."""
     loader = Loader(0.4)
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
-        loading = Beside(dibs.cached("menu:{name}", ttl=60)(loader.load), "a")
+        loading = Background(dibs.cached("menu:{name}", ttl=60)(loader.load), "a")
         await eventually(lambda: loader.loads == 1)
         server.client().delete("menu:a")
         lease = await other.try_hold("menu:a", ttl=30)

@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import BatchLoader, Loader
 
@@ -17,7 +17,7 @@ async def test_a_result_that_is_not_kept_is_loaded_again(server: Server) -> None
     loader = Loader(0.2)
     async with AsyncDibs(server.url, budget=5) as dibs:
         odd = dibs.cached("menu:{name}", ttl=60, keep=lambda menu: menu["load"] > 1)(loader.load)
-        callers = [Beside(odd, "a") for _ in range(5)]
+        callers = [Background(odd, "a") for _ in range(5)]
         assert {(await caller.result())["load"] for caller in callers} == {1}
         await eventually(lambda: server.keys() == [])
         assert (await odd("a"))["load"] == 2
@@ -111,7 +111,7 @@ async def test_an_old_value_is_served_only_if_the_load_fails(server: Server) -> 
         await menu("a")
         await sleep(0.3)
         loader.seconds = 0.3
-        callers = [Beside(menu, "a") for _ in range(5)]
+        callers = [Background(menu, "a") for _ in range(5)]
         assert {(await caller.result())["load"] for caller in callers} == {2}
         await sleep(0.3)
         loader.error = RuntimeError("closed")
@@ -133,7 +133,7 @@ async def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server)
         await short("a")
         await sleep(0.3)
         loader.seconds = 1.5
-        callers = [Beside(here, "a"), Beside(there, "a")]
+        callers = [Background(here, "a"), Background(there, "a")]
         assert {(await caller.result())["load"] for caller in callers} == {1}
         assert loader.loads == 2
 
@@ -152,7 +152,7 @@ async def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> N
         await menu("a")
         await sleep(0.3)
         loader.busy = True
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         await sleep(1)
         answered: list[str] = []
 
@@ -160,7 +160,7 @@ async def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> N
             await menu("a")
             answered.append(who)
 
-        second = Beside(ask, "second")
+        second = Background(ask, "second")
         assert (await first.result())["load"] == 1
         await eventually(lambda: answered == ["second"], within=1.9)
         loader.busy = False

@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import start_cluster
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import BatchLoader, Loader
 
@@ -139,7 +139,79 @@ async def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Se
             await menus(["a"])
 
 
-async def test_what_cannot_be_kept_does_not_spoil_its_neighbours(valkey: Server) -> None:
+@pytest.mark.parametrize("kind", [KeyError, LookupError, Exception])
+async def test_a_missing_item_is_remembered_as_a_key_error(
+    valkey: Server, kind: type[Exception]
+) -> None:
+    """A reader of that item alone gets a plain Unavailable, of which KeyError is the failure."""
+    loader, batch = Loader(), BatchLoader()
+    batch.sold_out = {"b"}
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl={kind: 60})(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        for _ in range(2):
+            assert await menus(["a", "b"]) == {"a": "a1"}
+        assert batch.calls == [["a", "b"]]
+        with pytest.raises(Unavailable) as failed:
+            await menu("b")
+        assert type(failed.value) is Unavailable
+        assert (failed.value.failure, loader.loads) == ("KeyError", 0)
+
+
+async def test_a_failure_of_one_item_is_the_error_of_the_call(valkey: Server) -> None:
+    """A result without it would say that it does not exist; the others are stored."""
+    loader, batch = Loader(), BatchLoader()
+    loader.error = RuntimeError("closed")
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl=60)(loader.load)
+        menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
+        with pytest.raises(RuntimeError):
+            await menu("b")
+        with pytest.raises(Unavailable) as failed:
+            await menus(["a", "b", "c"])
+        assert failed.value.failure == "RuntimeError"
+        assert await menus(["a", "c"]) == {"a": "a1", "c": "c1"}
+        assert batch.calls == [["a", "c"]]
+
+
+async def test_who_joins_a_load_of_many_that_returns_nothing_gets_a_plain_error(
+    valkey: Server,
+) -> None:
+    """Unavailable, as for a failure that is remembered (which a late thread meets)."""
+    loader, batch = Loader(), BatchLoader()
+    batch.sold_out, batch.is_busy = {"b"}, True
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        many = Background(menus, ["a", "b"])
+        await eventually(lambda: batch.calls == [["a", "b"]])
+        one = Background(menu, "b")
+        await sleep(0.1)
+        batch.is_busy = False
+        assert await many.result() == {"a": "a1"}
+        with pytest.raises(Unavailable) as failed:
+            await one.result()
+        assert type(failed.value) is Unavailable
+        assert (failed.value.failure, loader.loads) == ("KeyError", 0)
+
+
+async def test_a_loader_that_meets_a_missing_item_has_failed(valkey: Server) -> None:
+    """The loader of many asks for another value, of which there is none: an error, no gap."""
+    batch = BatchLoader()
+    batch.sold_out = {"b"}
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        menus = dibs.cached_many("menu:{name}", ttl=60, negative_ttl=60)(batch.load)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+
+        async def dishes(names: list[str]) -> dict[str, str]:
+            return {name: str(await menu(name)) for name in names}
+
+        assert await menus(["b"]) == {}
+        with pytest.raises(Unavailable):
+            await dibs.cached_many("dish:{name}", ttl=60)(dishes)(["b"])
+
+
+async def test_what_cannot_be_kept_does_not_affect_other_keys(valkey: Server) -> None:
     """One value that JSON cannot hold is a UsageError; the others are stored all the same."""
 
     async def load(names: list[str]) -> dict[str, Any]:
@@ -158,7 +230,7 @@ async def test_a_key_that_another_process_loads_is_waited_for(server: Server) ->
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         there = one.cached_many("menu:{name}", ttl=60)(slow.load)
         here = two.cached_many("menu:{name}", ttl=60)(loader.load)
-        first = Beside(there, ["a", "b"])
+        first = Background(there, ["a", "b"])
         await eventually(lambda: slow.calls == [["a", "b"]])
         assert await here(["b", "c"]) == {"b": "b1", "c": "c1"}
         assert loader.calls == [["c"]]
@@ -171,9 +243,9 @@ async def test_callers_in_one_process_share_a_load_of_many(valkey: Server) -> No
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(batch.load)
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        first = Beside(menus, ["a", "b"])
+        first = Background(menus, ["a", "b"])
         await eventually(lambda: batch.calls == [["a", "b"]])
-        alone, second = Beside(menu, "a"), Beside(menus, ["b", "c"])
+        alone, second = Background(menu, "a"), Background(menus, ["b", "c"])
         assert await first.result() == {"a": "a1", "b": "b1"}
         assert await alone.result() == "a1"
         assert await second.result() == {"b": "b1", "c": "c2"}
@@ -203,14 +275,14 @@ async def test_one_of_many_that_is_deleted_during_the_load_is_not_stored(
     loader.is_busy = True
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
-        first = Beside(menus, ["a", "b"])
+        first = Background(menus, ["a", "b"])
         await eventually(lambda: len(loader.calls) == 1)
         if how == "invalidate":
             await menus.invalidate(["a"])
         else:
             valkey.client().delete("menu:a")
             await sleep(0.1)
-        later = Beside(menus, ["a", "b"])
+        later = Background(menus, ["a", "b"])
         loader.is_busy = False
         assert await first.result() == {"a": "a1", "b": "b1"}
         assert await later.result() == {"a": "a2", "b": "b1"}
@@ -372,9 +444,9 @@ async def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) 
         menus = two.cached_many("menu:{name}", ttl=60)(batch.load)
         valkey.client().set("menu:a", b"what is this?", ex=3600)
         loader.busy = True
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
-        other = Beside(menus, ["a", "b"])
+        other = Background(menus, ["a", "b"])
         await eventually(lambda: batch.calls == [["b"]])
         before = valkey.commands()
         await sleep(0.3)  # longer on a busy machine; one question after the other is thousands
@@ -428,10 +500,10 @@ async def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_lat
         await menus(["a"])
         await sleep(0.3)
         loader.error, loader.is_busy = RuntimeError("closed"), True
-        first = Beside(menus, ["a"])
+        first = Background(menus, ["a"])
         await eventually(lambda: len(loader.calls) == 2)
         await other.invalidate("menu:a")
-        later = Beside(menus, ["a"])
+        later = Background(menus, ["a"])
         await sleep(0.1)
         loader.is_busy = False
         assert await first.result() == {"a": "a1"}

@@ -5,7 +5,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -32,7 +32,7 @@ async def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> Non
     loader = Loader(0.3)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        caller = Beside(menu, "a")
+        caller = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
         assert await menu.peek("a") is None
         await caller.result()
@@ -73,9 +73,9 @@ async def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) ->
     ):
         here = one.cached("menu:{name}", ttl=60)(loader.load)
         there = two.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
-        follower = Beside(there, "a")
+        follower = Background(there, "a")
         await sleep(0.1)
         assert await there.set("a", value={"name": "a", "load": 100})
         assert (await there("a"))["load"] == 100
@@ -149,7 +149,7 @@ async def test_a_key_that_is_deleted_during_its_load_is_loaded_again(valkey: Ser
     loader = Loader(0.4)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(menu, "a")
+        early = Background(menu, "a")
         await eventually(lambda: loader.loads == 1)
         await sleep(0.1)
         assert await dibs.invalidate("menu:a")

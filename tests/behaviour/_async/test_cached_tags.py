@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import start_cluster
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .loaders import BatchLoader, Loader
 
@@ -72,7 +72,7 @@ async def test_a_tag_invalidated_during_a_load_makes_its_result_outdated(
     loader = Loader(0.6)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
         await sleep(0.1)
         assert await two.invalidate_tag("menus")
@@ -136,7 +136,7 @@ async def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) 
         await there("a")
         await one.invalidate_tag("menus")
         loader.seconds = 0.3
-        callers = [Beside(each, "a") for each in (here, there) for _ in range(5)]
+        callers = [Background(each, "a") for each in (here, there) for _ in range(5)]
         assert {(await caller.result())["load"] for caller in callers} == {2}
 
 

@@ -9,6 +9,7 @@ from dibs import AsyncDibs, UsageError
 from dibs.testing import Server
 
 from .._tasks import eventually
+from .loaders import Loader
 
 
 @dataclass
@@ -53,8 +54,11 @@ async def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> No
         async def load() -> Any:
             return {1, 2}
 
-        with pytest.raises(UsageError, match="type= or codec="):
+        with pytest.raises(UsageError, match=r"^menu:\*: .*type= or codec="):
             await dibs.get_or_load("menu:a", load, ttl=60)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+        with pytest.raises(UsageError, match=r"^menu:\{name\}: "):
+            await menu.set("a", value={"tea": {1, 2}})
         await eventually(lambda: valkey.keys() == [])
 
 

@@ -164,9 +164,7 @@ def dibs_url(dibs: AsyncDibs) -> str:
 async def run(verb: Verb, url: str) -> Ran:
     """Run a verb on a client of its own. AssertionError: an outage, or a grant without a guard."""
     ran, events = Ran(), list[Event]()
-    async with AsyncDibs(
-        url, namespace="shop:", budget=5, connect=20, listeners=[events.append]
-    ) as dibs:
+    async with AsyncDibs(url, namespace="shop:", budget=5, listeners=[events.append]) as dibs:
         _urls[id(dibs)] = url
         await verb(dibs, ran)
     bad = [(event.kind, event.cause, event.detail) for event in events if event.kind == "outage"]
@@ -273,7 +271,7 @@ async def test_without_a_way_to_release_nothing_is_taken(
         getattr(proxy, end)("EVAL")
         for name, verb in VERBS.items():
             ran = Ran()
-            async with AsyncDibs(proxy.url, namespace="shop:", budget=5, connect=20) as dibs:
+            async with AsyncDibs(proxy.url, namespace="shop:", budget=5) as dibs:
                 _urls[id(dibs)] = proxy.url
                 with pytest.raises(UsageError, match="EVAL"):
                     await verb(dibs, ran)
@@ -298,10 +296,10 @@ async def test_without_eval_a_native_server_still_holds(
         ):
             ran = Ran()
             with pytest.raises(UsageError, match=f"dibs cannot {what}: .* run EVAL; see"):
-                async with AsyncDibs(proxy.url, namespace="shop:", budget=5, connect=20) as dibs:
+                async with AsyncDibs(proxy.url, namespace="shop:", budget=5) as dibs:
                     await verb(dibs, ran)
             assert not ran.begun
-        async with AsyncDibs(proxy.url, budget=5, connect=20) as dibs:
+        async with AsyncDibs(proxy.url, budget=5) as dibs:
             async with dibs.claim("order:1", window=5, after="replay") as claim:
                 assert claim.guarded
                 claim.complete(17)
@@ -317,14 +315,14 @@ async def test_a_proxy_that_learns_hello_is_spoken_to_as_before(
     with CommandFilter(server.port) as proxy:
         proxy.close_on("HELLO")
         async with (
-            AsyncDibs(proxy.url, budget=5, connect=20) as dibs,
+            AsyncDibs(proxy.url, budget=5) as dibs,
             dibs.hold("job:1", ttl=5) as lease,
         ):
             assert lease.guarded
         proxy.allow_all()
         before = len(proxy.seen)
         async with (
-            AsyncDibs(proxy.url, budget=5, connect=20) as dibs,
+            AsyncDibs(proxy.url, budget=5) as dibs,
             dibs.hold("job:1", ttl=5) as lease,
         ):
             assert lease.guarded
@@ -478,7 +476,7 @@ async def test_a_server_that_hangs_up_is_not_taken_for_one_without_scripts(
     """It restarts, or somebody ends its connections: now and then one is closed at the script."""
     line.cut_after_request(times, match=b"eval")
     async with (
-        AsyncDibs(line.url, budget=5, connect=20) as dibs,
+        AsyncDibs(line.url, budget=5) as dibs,
         dibs.hold("job:1", ttl=5) as lease,
     ):
         assert lease.guarded

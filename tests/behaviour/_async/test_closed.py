@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, DibsError, Event, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 
 
 async def _refuses_everything(dibs: AsyncDibs) -> None:
@@ -104,6 +104,16 @@ async def test_a_closed_dibs_says_so(server: Server) -> None:
             pytest.fail("held on a closed dibs")
 
 
+async def test_a_closed_dibs_cannot_be_entered_again(valkey: Server) -> None:
+    """At once, not at the first call inside: whoever was left behind must not go on in it."""
+    dibs = AsyncDibs(valkey.url, budget=5)
+    async with dibs:
+        assert await dibs.try_hold("user:1", ttl=5) is not None
+    with pytest.raises(UsageError, match="cannot be opened again"):
+        async with dibs:
+            pytest.fail("entered")
+
+
 async def test_closing_answers_everybody(valkey: Server) -> None:
     """Closed while others wait or work: none of them hangs, none gets a raw exception."""
     async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60):
@@ -118,7 +128,7 @@ async def test_closing_answers_everybody(valkey: Server) -> None:
             except DibsError as error:
                 return type(error).__name__
 
-        waiters = [Beside(wait, key) for key in ("user:1", "user:1", "user:2")]
+        waiters = [Background(wait, key) for key in ("user:1", "user:1", "user:2")]
         await sleep(0.3)
         since = time.monotonic()
         await dibs.aclose()
@@ -143,7 +153,7 @@ async def test_closing_is_not_reported_as_an_outage(
         except DibsError as error:
             return type(error).__name__
 
-    callers = [Beside(hold, f"user:{number}") for number in range(3)]
+    callers = [Background(hold, f"user:{number}") for number in range(3)]
     await sleep(0.3)
     await dibs.aclose()
     assert [await caller.result() for caller in callers] == ["UsageError"] * 3

@@ -21,7 +21,7 @@ from tests.topologies import (
     start_replicated_cluster,
 )
 
-from .._tasks import Beside, eventually, redis, sleep
+from .._tasks import Background, eventually, redis, sleep
 
 StartServer = Callable[..., Server]
 SHARE = 16384 // 3
@@ -174,7 +174,7 @@ async def test_who_come_together_ask_for_the_map_once(start_server: StartServer)
     servers = start_cluster(start_server)
     async with AsyncDibs(url_of(servers[:1]), budget=5) as dibs:
         before = _maps_read(servers)
-        holds = [Beside(_is_guarded, dibs, f"user:{number}") for number in range(50)]
+        holds = [Background(_is_guarded, dibs, f"user:{number}") for number in range(50)]
         assert all([await hold.result() for hold in holds])
         assert _maps_read(servers) - before <= 2
 

@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .submissions import NOWHERE, claimed, refused
 
@@ -140,7 +140,7 @@ async def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) 
 
             with pytest.raises(KeyError):
                 async with one.claim(key, **options) as claim:
-                    second = Beside(again, key, options)
+                    second = Background(again, key, options)
                     await sleep(0.1)
                     claim.complete(17)
                     if outcome == "done":
@@ -306,7 +306,7 @@ async def test_a_reply_that_comes_after_the_ttl_does_not_end_what_is_continued(
                 token = await handed_over(dibs)
                 continuing = dibs.claim("order:1", window=60, lease=0.5, token=token)
             line.delay(replies=0.6)
-            slow = Beside(_continued, continuing)
+            slow = Background(_continued, continuing)
             await eventually(lambda: valkey.client().pttl("order:1") <= 500)
             valkey.client().pexpire("order:1", 60_000)
             line.delay()
@@ -379,7 +379,7 @@ async def test_an_outage_while_continuing(own_server: Server) -> None:
             if await continued():
                 return
             await sleep(0.1)
-        pytest.fail("the token was spent by an attempt that nobody heard of")
+        pytest.fail("the token was spent by an attempt whose reply was lost")
 
 
 async def test_a_hand_over_that_was_answered_and_not_heard_keeps_its_time(

@@ -7,7 +7,7 @@ import pytest
 from dibs import AsyncDibs, AsyncLease, Busy, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 
 
@@ -22,7 +22,7 @@ async def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) ->
         async with one.leader("indexer", ttl=5) as first:
             first.check()
             assert first.fence is not None and not first.lost
-            candidate = Beside(lead)
+            candidate = Background(lead)
             await sleep(0.3)
             held = await two.peek("indexer")
             assert held is not None and held.holder == one._leases.identity.holder
@@ -122,7 +122,7 @@ async def test_nobody_is_elected_while_redis_is_unavailable(own_server: Server) 
             async with dibs.leader("indexer") as leader:
                 return leader.guarded
 
-        candidate = Beside(lead)
+        candidate = Background(lead)
         await sleep(0.7)
         own_server.thaw()
         assert await candidate.result() is True

@@ -8,7 +8,7 @@ from dibs import AsyncDibs, AsyncLease, Busy, Event, LeaseLost, Unavailable, Usa
 from dibs._process import process_state
 from dibs.testing import CommandFilter, FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 
 KEY = "report:1"
@@ -82,7 +82,7 @@ async def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
             return await two.try_hold(KEY, ttl=60, limit=2, wait=30)
 
         for lease in leases:
-            waiting = Beside(wait)
+            waiting = Background(wait)
             await sleep(0.2)
             assert await lease.release()
             assert await waiting.result() is not None
@@ -100,9 +100,9 @@ async def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> Non
                 order.append(number)
                 await sleep(0.02)
 
-        waiting: list[Beside] = []
+        waiting: list[Background] = []
         for number in range(6):
-            waiting.append(Beside(wait, number))
+            waiting.append(Background(wait, number))
             await sleep(0.05)
         for lease in leases:
             await lease.release()
@@ -125,11 +125,11 @@ async def test_a_waiter_is_judged_by_its_own_limit(valkey: Server) -> None:
         def waiting() -> int:
             return process_state(dibs).waiter_count
 
-        low = Beside(wait, 1)
+        low = Background(wait, 1)
         await eventually(lambda: waiting() == 1)
         for _ in range(2):
             assert await dibs.try_hold(KEY, ttl=60, limit=5, wait=0.5), "there are five"
-        high = Beside(wait, 5)
+        high = Background(wait, 5)
         await eventually(lambda: waiting() == 2)
         last = [each for each in leases if await each.release()]
         assert len(last) == 3
@@ -147,12 +147,12 @@ async def test_a_release_between_refusal_and_registration_is_not_missed(valkey: 
         async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(line.url, budget=5) as two:
             leases = await taken(one, 2)
             await two.peek("warm:up")
-            line.delay(replies=0.15)  # the release comes before the refusal is heard
+            line.delay(replies=0.15)  # the release comes before the refusal arrives
 
             async def wait() -> AsyncLease | None:
                 return await two.try_hold(KEY, ttl=60, limit=2, wait=1.5)
 
-            waiting = Beside(wait)
+            waiting = Background(wait)
             await sleep(0.07)
             await leases[0].release()
             assert await waiting.result() is not None, "before it would look by itself"
@@ -305,7 +305,7 @@ async def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
             await sleep(0.02)
             inside.pop()
 
-        running = [Beside(work, 1) for _ in range(8)]
+        running = [Background(work, 1) for _ in range(8)]
         for each in running:
             await each.result()
         assert len(most) == 8 and max(most) <= 2

@@ -3,7 +3,7 @@
 from dibs import AsyncDibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, sleep
+from .._tasks import Background, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -62,7 +62,7 @@ async def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) ->
                 async with dibs.hold("user:1", ttl=60) as lease:
                     return lease.guarded
 
-            holder = Beside(hold)
+            holder = Background(hold)
             await sleep(0.2)
             line.delay()
             assert await holder.result()

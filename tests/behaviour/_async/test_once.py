@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Busy, Duplicate, Event, Mismatch, UsageError
 from dibs.claims import current_claims
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, sleep
+from .._tasks import Background, sleep
 from ..events import kinds
 from .submissions import AFTER, claimed, refused
 
@@ -205,7 +205,7 @@ async def test_a_claim_is_for_one_block_at_a_time(valkey: Server) -> None:
                 return "in use"
 
         async with shared:
-            others = [Beside(outcome) for _ in range(5)]
+            others = [Background(outcome) for _ in range(5)]
             assert [await other.result() for other in others] == ["in use"] * 5
 
 

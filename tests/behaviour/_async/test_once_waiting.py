@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Duplicate, Event, Mismatch, UsageError
 from dibs._async import waiters
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 
 
 async def _second(dibs: AsyncDibs, **options: Any) -> str:
@@ -36,7 +36,7 @@ async def test_a_duplicate_waits_for_the_result(
     ):
         two = other if elsewhere else one
         async with one.claim("order:1", window=60, after="replay", lease=30) as claim:
-            waiter = Beside(lambda: _second(two, after="replay", wait=60))
+            waiter = Background(lambda: _second(two, after="replay", wait=60))
             await eventually(lambda: _waits(two))
             await sleep(0.1)
             claim.complete("order 17")
@@ -55,7 +55,7 @@ async def test_a_duplicate_takes_over_if_nothing_was_left(
         two = other if elsewhere else one
         first = one.claim("order:1", window=60, after="replay", lease=30)
         claim = await first.__aenter__()
-        waiter = Beside(lambda: _second(two, after="replay", wait=15))
+        waiter = Background(lambda: _second(two, after="replay", wait=15))
         await eventually(lambda: _waits(two))
         if end == "fails":
             assert await claim.fail()
@@ -107,7 +107,7 @@ async def test_a_duplicate_that_waits_is_told_when_it_is_held(server: Server) ->
     """after="hold": the end of the first one is the answer, done; the window is not waited for."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.claim("order:1", window=600, after="hold", lease=30):
-            waiter = Beside(lambda: _second(two, after="hold", wait=15))
+            waiter = Background(lambda: _second(two, after="hold", wait=15))
             await eventually(lambda: _waits(two))
         with pytest.raises(Duplicate) as caught:
             await waiter.result()
@@ -127,7 +127,7 @@ async def test_many_calls_one_execution(server: Server) -> None:
 
         options: dict[str, Any] = {"window": 60, "after": "replay", "wait": 15}
         wrapped = [dibs.once("payment:{key}", **options)(pay) for dibs in (one, two)]
-        waiters = [Beside(wrapped[number % 2], "k-1") for number in range(30)]
+        waiters = [Background(wrapped[number % 2], "k-1") for number in range(30)]
         for waiter in waiters:
             assert await waiter.result() == {"payment": 1}
         assert calls == 1
@@ -181,7 +181,7 @@ async def test_waiting_through_an_outage(own_server: Server) -> None:
     async with AsyncDibs(own_server.url, budget=0.3) as one:
         async with AsyncDibs(own_server.url, budget=0.3) as two:
             claim = await one.claim("order:1", window=60, lease=30).__aenter__()
-            waiter = Beside(lambda: _second(two, wait=60))
+            waiter = Background(lambda: _second(two, wait=60))
             await eventually(lambda: _waits(two))
             own_server.kill()
             assert await waiter.result() == "done by the second"

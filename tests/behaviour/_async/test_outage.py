@@ -1,5 +1,6 @@
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -8,7 +9,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -48,6 +49,14 @@ async def test_a_frozen_server_before_the_first_use(own_server: Server) -> None:
         assert took < 0.5 + MARGIN
         own_server.thaw()
         await eventually(lambda: "recovered" in kinds(events), within=90)
+        assert (await timed(dibs, "user:1"))[1]
+
+
+async def test_a_long_budget_is_long_for_the_first_call_too(own_server: Server) -> None:
+    """A server that does not answer for longer than opening may take by default."""
+    own_server.freeze()
+    threading.Timer(2.3, own_server.thaw).start()
+    async with AsyncDibs(own_server.url, budget=30) as dibs:
         assert (await timed(dibs, "user:1"))[1]
 
 
@@ -270,7 +279,7 @@ async def test_a_demotion_strands_nobody(own_server: Server) -> None:
                     await sleep(0.001)
             return True
 
-        callers = [Beside(ask, number) for number in range(20)]
+        callers = [Background(ask, number) for number in range(20)]
         own_server.client().replicaof("127.0.0.1", 1)
         for caller in callers:
             assert await caller.result()

@@ -81,7 +81,7 @@ async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server)
         await lease.release()
 
 
-async def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
+async def test_one_broken_key_does_not_stop_other_renewals(server: Server) -> None:
     """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
     events: list[Event] = []
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:

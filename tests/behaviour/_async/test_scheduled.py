@@ -9,7 +9,7 @@ import pytest
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import Server
 
-from .._tasks import Beside, Interrupt, eventually, sleep
+from .._tasks import Background, Interrupt, eventually, sleep
 from ..events import kinds
 from .schedules import NOON, Clock, has_begun
 
@@ -472,7 +472,7 @@ async def test_a_scheduler_that_waits_for_another_machine_ends_at_once(valkey: S
                     await eventually(lambda: two._leases.waiters.queues != {})
                 return True
 
-            assert await Beside(shut_down).result()
+            assert await Background(shut_down).result()
             going[0] = False
 
 

@@ -12,7 +12,7 @@ from dibs.events import Event
 from dibs.testing import Server
 from tests.topologies import Sentinel, Service, is_master, sentinel_service
 
-from .._tasks import Beside, eventually, redis
+from .._tasks import Background, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -55,7 +55,7 @@ async def test_who_waits_at_the_old_master_goes_on_waiting_at_the_new_one(
         async with AsyncDibs(service.url, budget=2) as dibs:
             assert await dibs.peek("user:1") is None
             service.master.client().set("user:1", "somebody", px=60_000)
-            waiting = Beside(_take_in_turn, dibs)
+            waiting = Background(_take_in_turn, dibs)
             await eventually(lambda: service.master.commands("pttl") > 1)
             successor = await switched(service)
             successor.client().delete("user:1")

@@ -11,7 +11,7 @@ import pytest
 from dibs import AsyncDibs, Event, Unavailable
 from dibs.testing import Certificates, FaultProxy, Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 
 LARGE, LINE_RATE = 8_000_000, 4_000_000
 BUDGET = 1.0
@@ -40,7 +40,7 @@ async def test_opening_a_connection_takes_nothing_off_the_lease(
 ) -> None:
     """A ttl that is shorter than the handshake: the lease is not over before it begins."""
     events: list[Event] = []
-    async with AsyncDibs(line.url, budget=5, connect=20, listeners=[events.append]) as dibs:
+    async with AsyncDibs(line.url, budget=5, listeners=[events.append]) as dibs:
         if not is_first:
             async with dibs.hold("user:1", ttl=30):
                 pass
@@ -69,7 +69,7 @@ async def test_connections_that_were_forgotten_on_the_way_are_not_an_outage(
     """A firewall that drops idle connections tells nobody: another connection is opened."""
     events: list[Event] = []
     async with AsyncDibs(line.url, budget=BUDGET, listeners=[events.append]) as dibs:
-        for work in [Beside(_hold, dibs, f"user:{number}") for number in range(8)]:
+        for work in [Background(_hold, dibs, f"user:{number}") for number in range(8)]:
             await work.result()
         events.clear()
         line.silence()
@@ -171,7 +171,10 @@ async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
 
 @pytest.mark.parametrize(
     ("default", "own", "result"),
-    [("open", "closed", "proceed unguarded"), ("closed", "open", "get Unavailable")],
+    [
+        ("open", "closed", "proceed unguarded and cached functions are called directly"),
+        ("closed", "open", "get Unavailable"),
+    ],
 )
 async def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
     default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,7 @@ from dibs import AsyncDibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
-from .._tasks import Beside, eventually, redis
+from .._tasks import Background, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -275,7 +275,7 @@ async def test_a_sentinel_leads_to_the_master_and_to_its_successor(
 async def test_all_who_come_at_once_share_one_embedded_server() -> None:
     """The first use, by many at once: one private server is started, and one of them holds."""
     async with AsyncDibs("embedded://", budget=5) as dibs:
-        tries = [Beside(_try, dibs) for _ in range(5)]
+        tries = [Background(_try, dibs) for _ in range(5)]
         leases = [await each.result() for each in tries]
         assert len([lease for lease in leases if lease is not None]) == 1
 

@@ -7,7 +7,7 @@ from opentelemetry.trace import StatusCode
 from dibs import AsyncDibs, Busy, Duplicate, Event, LeaseLost, Unavailable
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 from ..traces import Traces, is_child, is_linked, outcome, outcomes
 
 
@@ -81,7 +81,7 @@ async def test_a_wait_is_in_the_span(valkey: Server) -> None:
             async with dibs.hold("user:U1", ttl=5, wait=10):
                 pass
 
-        beside = Beside(second)
+        beside = Background(second)
         await sleep(0.05)
         await first.release()
         await beside.result()
@@ -229,9 +229,9 @@ async def test_who_waits_for_a_load_in_the_same_process_is_linked_to_it(valkey: 
             with traces.tracer.start_as_current_span(name):
                 return await menu("b1")
 
-        leader = Beside(request, "leader")
+        leader = Background(request, "leader")
         await eventually(lambda: began)
-        follower = Beside(request, "follower")
+        follower = Background(request, "follower")
         await eventually(lambda: "wait menu:{branch}" in traces.begun)
         going.append(True)
         assert await leader.result() == await follower.result() == "b1"
@@ -255,9 +255,9 @@ async def test_who_waits_for_a_load_in_another_process_has_a_span(valkey: Server
         AsyncDibs(valkey.url, budget=5) as other,
         AsyncDibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs,
     ):
-        leader = Beside(lambda: other.get_or_load("menu:b1", slow, ttl=60))
+        leader = Background(lambda: other.get_or_load("menu:b1", slow, ttl=60))
         await eventually(lambda: began)
-        follower = Beside(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
+        follower = Background(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
         await eventually(lambda: "wait menu:*" in traces.begun)
         going.append(True)
         assert await leader.result() == await follower.result() == "menu"

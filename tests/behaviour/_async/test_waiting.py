@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Busy
 from dibs._async import waiters
 from dibs.testing import Server
 
-from .._tasks import Beside, eventually, sleep
+from .._tasks import Background, eventually, sleep
 
 
 def _queue(dibs: AsyncDibs) -> int:
@@ -26,7 +26,7 @@ async def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> Non
             async with two.hold("user:1", ttl=5, wait=15):
                 return time.monotonic()
 
-        waiter = Beside(wait)
+        waiter = Background(wait)
         await eventually(lambda: server.client().info("clients")["tracking_clients"] > 0)
         await sleep(0.05)
         released = time.monotonic()
@@ -45,7 +45,7 @@ async def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None
                 pass
 
         before = server.commands()
-        waiter = Beside(wait)
+        waiter = Background(wait)
         await sleep(0.3)
         assert server.commands() == before
         await lease.release()
@@ -88,9 +88,9 @@ async def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
             async with dibs.hold("user:1", ttl=5, wait=15):
                 order.append(number)
 
-        waiters: list[Beside] = []
+        waiters: list[Background] = []
         for number in range(10):
-            waiters.append(Beside(wait, number))
+            waiters.append(Background(wait, number))
             await eventually(lambda: _queue(dibs) == len(waiters))
         await lease.release()
         for waiter in waiters:
@@ -107,7 +107,7 @@ async def test_fifty_waiters_are_one_contender(server: Server) -> None:
             async def wait() -> bool:
                 return await two.try_hold("user:1", ttl=5, wait=1.5) is None
 
-            waiters = [Beside(wait) for _ in range(50)]
+            waiters = [Background(wait) for _ in range(50)]
             for waiter in waiters:
                 assert await waiter.result()
             # One contender asks; the others get what it learnt.
@@ -124,7 +124,7 @@ async def test_when_the_first_waiter_gives_up_the_next_one_contends(server: Serv
             mine = await two.try_hold("user:1", ttl=5, wait=seconds)
             return mine is not None and await mine.release()
 
-        impatient, patient = Beside(wait, 0.3), Beside(wait, 15.0)
+        impatient, patient = Background(wait, 0.3), Background(wait, 15.0)
         assert await impatient.result() is False
         await lease.release()
         assert await patient.result() is True
@@ -143,7 +143,7 @@ async def test_more_keys_than_the_server_keeps_track_of(
             async with two.hold(f"user:{number}", ttl=5, wait=15) as lease:
                 return lease.guarded
 
-        waiters = [Beside(wait, number) for number in range(40)]
+        waiters = [Background(wait, number) for number in range(40)]
         await eventually(lambda: len(two._leases.waiters.queues) == 40)
         await sleep(0.5)
         before, since = server.commands(), time.monotonic()

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Busy, Event, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
@@ -85,7 +85,7 @@ def test_waiters_get_it_when_at_least_is_over(server: Server) -> None:
             with dibs.hold("user:1", ttl=5, wait=15):
                 return time.monotonic() - since
 
-        waiters = [Beside(wait, dibs) for dibs in (one, two)]
+        waiters = [Background(wait, dibs) for dibs in (one, two)]
         sleep(0.1)
         lease.release()
         for waiter in waiters:

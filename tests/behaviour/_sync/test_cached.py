@@ -6,7 +6,7 @@ from typing import Any
 from dibs import Dibs, Event
 from dibs.testing import Server
 
-from .._threads import Beside, eventually
+from .._threads import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -39,7 +39,7 @@ def test_many_callers_one_load(server: Server) -> None:
     loader = Loader(0.3)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         menus = [dibs.cached("menu:{name}", ttl=60)(loader.load) for dibs in (one, two)]
-        callers = [Beside(menus[number % 2], "a") for number in range(40)]
+        callers = [Background(menus[number % 2], "a") for number in range(40)]
         assert [caller.result() for caller in callers] == [{"name": "a", "load": 1}] * 40
         assert loader.loads == 1
 
@@ -49,7 +49,7 @@ def test_a_load_longer_than_its_lock_is_still_one(server: Server) -> None:
     loader = Loader(2.2)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         menus = [dibs.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load) for dibs in (one, two)]
-        callers = [Beside(menus[number % 2], "a") for number in range(6)]
+        callers = [Background(menus[number % 2], "a") for number in range(6)]
         for caller in callers:
             assert caller.result() == {"name": "a", "load": 1}
         assert loader.loads == 1
@@ -72,10 +72,10 @@ def test_a_follower_loads_for_itself_when_its_wait_is_over(server: Server) -> No
     slow, quick = Loader(), Loader()
     slow.busy = True
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
+        leader = Background(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         eventually(lambda: slow.loads == 1)
         follower = two.cached("menu:{name}", ttl=60, wait=0.3)(quick.load)
-        callers = [Beside(follower, "a") for _ in range(5)]
+        callers = [Background(follower, "a") for _ in range(5)]
         for caller in callers:
             assert (caller.result())["load"] == 1
         assert quick.loads == 1
@@ -90,7 +90,7 @@ def test_everybody_who_waited_is_counted(server: Server) -> None:
     loader = Loader(0.3)
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(10)]
+        callers = [Background(menu, "a") for _ in range(10)]
         for caller in callers:
             caller.result()
         assert kinds(events).count("waited") == 9

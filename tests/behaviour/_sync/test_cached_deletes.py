@@ -10,7 +10,7 @@ import redis
 from dibs import Dibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -56,7 +56,7 @@ def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
         there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         eventually(lambda: loader.loads == 1)
         sleep(0.2)
         if how == "invalidate":
@@ -80,10 +80,10 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
     loader.busy = True
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         eventually(lambda: loader.loads == 1)
         sleep(0.1)
-        second = Beside(menu, "a")
+        second = Background(menu, "a")
         sleep(0.1)
         plain_client(server).delete("menu:a")
         loader.busy = False
@@ -100,11 +100,11 @@ def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         there = one.cached("menu:{name}", ttl=60)(slow.load)
         here = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
-        leader = Beside(there, "a")
+        leader = Background(there, "a")
         eventually(lambda: slow.loads == 1)
-        first = Beside(here, "a")
+        first = Background(here, "a")
         eventually(lambda: loader.loads == 1)
-        before = Beside(here, "a")
+        before = Background(here, "a")
         sleep(0.1)
         if how == "invalidate":
             assert there.invalidate("a")
@@ -123,12 +123,12 @@ def test_callers_share_an_unguarded_load_while_nothing_is_deleted(
     """Those who come while the process loads for itself share that load."""
     slow, loader = Loader(2), Loader(0.5)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        leader = Beside(one.cached("menu:{name}", ttl=60)(slow.load), "a")
+        leader = Background(one.cached("menu:{name}", ttl=60)(slow.load), "a")
         eventually(lambda: slow.loads == 1)
         menu = two.cached("menu:{name}", ttl=60, wait=0.05)(loader.load)
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         eventually(lambda: loader.loads == 1)
-        later = [Beside(menu, "a") for _ in range(3)]
+        later = [Background(menu, "a") for _ in range(3)]
         for caller in [first, *later]:
             assert (caller.result())["load"] == 1
         assert loader.loads == 1
@@ -140,7 +140,7 @@ def test_a_load_that_lost_its_lock_leaves_no_mark(server: Server) -> None:
     loader = Loader(0.4)
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        caller = Beside(menu, "a")
+        caller = Background(menu, "a")
         eventually(lambda: loader.loads == 1)
         plain_client(server).delete("lock:{menu:a}")
         assert (caller.result())["load"] == 1
@@ -200,7 +200,7 @@ def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str)
     ):
         here = one.cached("menu:{name}", ttl=60)(loader.load)
         there = two.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         eventually(lambda: loader.loads == 1)
         if how == "invalidate here":
             here.invalidate("a")
@@ -209,7 +209,7 @@ def test_what_was_loaded_before_a_delete_is_not_stored(server: Server, how: str)
         else:
             server.client().delete("menu:a")
         sleep(0.1)
-        late = [Beside(here, "a"), Beside(there, "a")]
+        late = [Background(here, "a"), Background(there, "a")]
         sleep(0.1)
         loader.busy = False
         assert (early.result())["load"] == 1

@@ -6,7 +6,7 @@ import pytest
 from dibs import Dibs, Event
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -44,7 +44,7 @@ def test_refresh_loads_now(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.seconds = 1.5
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         with Dibs(server.url, budget=5) as other:
             reader = other.cached("menu:{name}", ttl=60)(loader.load)
@@ -72,6 +72,38 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 
         eventually(is_new)
         assert "stale" in kinds(events)
+
+
+def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> None:
+    """Also those who joined whoever read it: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=0.3, stale=60)(loader.load)
+        menu("a")
+        sleep(0.4)
+        events.clear()
+        loader.busy = True
+        callers = [Background(menu, "a") for _ in range(10)]
+        for caller in callers:
+            assert (caller.result())["load"] == 1
+        loader.busy = False
+        assert kinds(events).count("stale") == 10
+        assert "waited" not in kinds(events)
+
+
+def test_everybody_who_gets_a_fresh_value_is_counted_as_a_hit(valkey: Server) -> None:
+    """Also those who joined the first read of this process: they waited for no load."""
+    events: list[Event] = []
+    loader = Loader()
+    with Dibs(valkey.url, budget=5) as dibs:
+        dibs.cached("menu:{name}", ttl=60)(loader.load)("a")
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
+        callers = [Background(menu, "a") for _ in range(10)]
+        for caller in callers:
+            caller.result()
+        assert kinds(events) == ["hit"] * 10
 
 
 def test_stale_is_served_while_loads_fail(server: Server) -> None:
@@ -106,14 +138,14 @@ def test_a_refresh_and_readers_do_not_mix(server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.busy = True
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         assert (menu("a"))["load"] == 1
         loader.busy = False
         assert (refreshing.result())["load"] == 2
     with Dibs(server.url, budget=5) as fresh:
         menu = fresh.cached("menu:{name}", ttl=60)(loader.load)
-        reader, refreshing = Beside(menu, "a"), Beside(menu.refresh, "a")
+        reader, refreshing = Background(menu, "a"), Background(menu.refresh, "a")
         assert (refreshing.result())["load"] == 3
         assert (reader.result())["load"] in (2, 3)
 
@@ -160,7 +192,7 @@ def test_readers_see_an_ending_value_during_its_refresh(server: Server) -> None:
         there = other.cached("menu:{name}", ttl=10)(loader.load)
         assert (menu("a"))["load"] == 1
         loader.seconds = 1
-        refreshing = Beside(menu.refresh, "a")
+        refreshing = Background(menu.refresh, "a")
         eventually(lambda: loader.loads == 2)
         assert (menu("a"))["load"] == (there("a"))["load"] == 1
         assert (refreshing.result())["load"] == 2

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -19,7 +19,7 @@ def test_a_failed_load_is_everybodys_error_and_nobodys_value(server: Server) -> 
     loader.error = RuntimeError("loader closed")
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        callers = [Beside(menu, "a") for _ in range(5)]
+        callers = [Background(menu, "a") for _ in range(5)]
         for caller in callers:
             with pytest.raises(RuntimeError, match="loader closed"):
                 caller.result()
@@ -45,6 +45,23 @@ def test_a_failure_may_be_remembered(server: Server) -> None:
         assert (menu("a"))["load"] == 2
 
 
+def test_a_remembered_failure_says_which_exception_it_was(valkey: Server) -> None:
+    """`failure` is the name of its type: later callers can tell "not found" from an outage."""
+    loader = Loader()
+    loader.error = KeyError("no such menu")
+    with Dibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, negative_ttl={KeyError: 30})(loader.load)
+        with pytest.raises(KeyError):
+            menu("a")
+        with pytest.raises(Unavailable) as failed:
+            menu("a")
+        assert (failed.value.failure, failed.value.cause) == ("KeyError", "load_failed")
+    with Dibs("redis://127.0.0.1:1", on_outage="closed") as out:
+        with pytest.raises(Unavailable) as outage:
+            out.cached("menu:{name}", ttl=60)(loader.load)("a")
+        assert outage.value.failure is None
+
+
 def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
@@ -53,7 +70,7 @@ def test_an_outage_loads_directly(own_server: Server) -> None:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
         menu("a")
         own_server.freeze()
-        callers = [Beside(menu, "b") for _ in range(10)]
+        callers = [Background(menu, "b") for _ in range(10)]
         for caller in callers:
             assert (caller.result())["name"] == "b"
         assert loader.loads == 2, "ten callers do not load one after the other"

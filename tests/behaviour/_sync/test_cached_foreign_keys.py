@@ -6,7 +6,7 @@ import pytest
 from dibs import Dibs, Event, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually
+from .._threads import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -70,7 +70,7 @@ def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server)
     """The mark is deleted and the key held by a lease before the load ends: the lease stays."""
     loader = Loader(0.4)
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
-        loading = Beside(dibs.cached("menu:{name}", ttl=60)(loader.load), "a")
+        loading = Background(dibs.cached("menu:{name}", ttl=60)(loader.load), "a")
         eventually(lambda: loader.loads == 1)
         server.client().delete("menu:a")
         lease = other.try_hold("menu:a", ttl=30)

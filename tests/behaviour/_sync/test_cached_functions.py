@@ -51,6 +51,11 @@ def test_mistakes_are_told_when_decorating_with_cached() -> None:
                 dibs.cached("menu:{name}", **options)  # type: ignore[arg-type]
         with pytest.raises(UsageError):
             dibs.cached("menu:{nobody}", ttl=60)(Loader().load)
+        for verb in (dibs.cached, dibs.cached_many):
+            with pytest.raises(UsageError, match="the key template is the first argument"):
+                verb(ttl=60, key="menu:{name}")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="unexpected keyword argument 'expire'"):
+            dibs.cached("menu:{name}", ttl=60, expire=3)  # type: ignore[call-arg]
 
 
 def test_class_and_static_methods_can_be_cached(valkey: Server) -> None:
@@ -112,3 +117,18 @@ def test_exclusive_and_once_above_cached(valkey: Server) -> None:
         held = dibs.exclusive("load:{name}", ttl=5)(menu)
         submitted = dibs.once("order:{name}", window=5)(menu)
         assert held("a") == submitted("a") == {"name": "a", "load": 1}
+
+
+def test_a_cached_function_shows_what_it_wraps() -> None:
+    """Its name, its docstring and the attributes that other decorators gave it."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+
+        def menu(branch: str) -> str:
+            """What a branch sells."""
+            return branch
+
+        menu.__dict__["required_role"] = "clerk"
+        cached = dibs.cached("menu:{branch}", ttl=60)(menu)
+        shown = vars(cached)
+        assert (shown["__name__"], shown["__doc__"]) == ("menu", "What a branch sells.")
+        assert shown["required_role"] == "clerk" and shown["__wrapped__"] is menu

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import BatchLoader, Loader
 
@@ -18,7 +18,7 @@ def test_a_result_that_is_not_kept_is_loaded_again(server: Server) -> None:
     loader = Loader(0.2)
     with Dibs(server.url, budget=5) as dibs:
         odd = dibs.cached("menu:{name}", ttl=60, keep=lambda menu: menu["load"] > 1)(loader.load)
-        callers = [Beside(odd, "a") for _ in range(5)]
+        callers = [Background(odd, "a") for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {1}
         eventually(lambda: server.keys() == [])
         assert (odd("a"))["load"] == 2
@@ -112,7 +112,7 @@ def test_an_old_value_is_served_only_if_the_load_fails(server: Server) -> None:
         menu("a")
         sleep(0.3)
         loader.seconds = 0.3
-        callers = [Beside(menu, "a") for _ in range(5)]
+        callers = [Background(menu, "a") for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {2}
         sleep(0.3)
         loader.error = RuntimeError("closed")
@@ -134,7 +134,7 @@ def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server) -> No
         short("a")
         sleep(0.3)
         loader.seconds = 1.5
-        callers = [Beside(here, "a"), Beside(there, "a")]
+        callers = [Background(here, "a"), Background(there, "a")]
         assert {(caller.result())["load"] for caller in callers} == {1}
         assert loader.loads == 2
 
@@ -153,7 +153,7 @@ def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
         menu("a")
         sleep(0.3)
         loader.busy = True
-        first = Beside(menu, "a")
+        first = Background(menu, "a")
         sleep(1)
         answered: list[str] = []
 
@@ -161,7 +161,7 @@ def test_who_joins_a_load_does_not_wait_longer_for_it(valkey: Server) -> None:
             menu("a")
             answered.append(who)
 
-        second = Beside(ask, "second")
+        second = Background(ask, "second")
         assert (first.result())["load"] == 1
         eventually(lambda: answered == ["second"], within=1.9)
         loader.busy = False

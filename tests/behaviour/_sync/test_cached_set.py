@@ -6,7 +6,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import Loader
 
@@ -33,7 +33,7 @@ def test_peek_during_a_load_and_at_what_is_no_value(valkey: Server) -> None:
     loader = Loader(0.3)
     with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        caller = Beside(menu, "a")
+        caller = Background(menu, "a")
         eventually(lambda: loader.loads == 1)
         assert menu.peek("a") is None
         caller.result()
@@ -74,9 +74,9 @@ def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) -> None:
     ):
         here = one.cached("menu:{name}", ttl=60)(loader.load)
         there = two.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         eventually(lambda: loader.loads == 1)
-        follower = Beside(there, "a")
+        follower = Background(there, "a")
         sleep(0.1)
         assert there.set("a", value={"name": "a", "load": 100})
         assert (there("a"))["load"] == 100
@@ -150,7 +150,7 @@ def test_a_key_that_is_deleted_during_its_load_is_loaded_again(valkey: Server) -
     loader = Loader(0.4)
     with Dibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        early = Beside(menu, "a")
+        early = Background(menu, "a")
         eventually(lambda: loader.loads == 1)
         sleep(0.1)
         assert dibs.invalidate("menu:a")

@@ -10,7 +10,7 @@ from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import start_cluster
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .loaders import BatchLoader, Loader
 
@@ -73,7 +73,7 @@ def test_a_tag_invalidated_during_a_load_makes_its_result_outdated(
     loader = Loader(0.6)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
-        early = Beside(here, "a")
+        early = Background(here, "a")
         eventually(lambda: loader.loads == 1)
         sleep(0.1)
         assert two.invalidate_tag("menus")
@@ -137,7 +137,7 @@ def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> Non
         there("a")
         one.invalidate_tag("menus")
         loader.seconds = 0.3
-        callers = [Beside(each, "a") for each in (here, there) for _ in range(5)]
+        callers = [Background(each, "a") for each in (here, there) for _ in range(5)]
         assert {(caller.result())["load"] for caller in callers} == {2}
 
 

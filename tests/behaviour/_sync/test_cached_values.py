@@ -10,6 +10,7 @@ from dibs import Dibs, UsageError
 from dibs.testing import Server
 
 from .._threads import eventually
+from .loaders import Loader
 
 
 @dataclass
@@ -54,8 +55,11 @@ def test_a_value_that_cannot_be_written_is_a_mistake(valkey: Server) -> None:
         def load() -> Any:
             return {1, 2}
 
-        with pytest.raises(UsageError, match="type= or codec="):
+        with pytest.raises(UsageError, match=r"^menu:\*: .*type= or codec="):
             dibs.get_or_load("menu:a", load, ttl=60)
+        menu = dibs.cached("menu:{name}", ttl=60)(Loader().load)
+        with pytest.raises(UsageError, match=r"^menu:\{name\}: "):
+            menu.set("a", value={"tea": {1, 2}})
         eventually(lambda: valkey.keys() == [])
 
 

@@ -165,9 +165,7 @@ def dibs_url(dibs: Dibs) -> str:
 def run(verb: Verb, url: str) -> Ran:
     """Run a verb on a client of its own. AssertionError: an outage, or a grant without a guard."""
     ran, events = Ran(), list[Event]()
-    with Dibs(
-        url, namespace="shop:", budget=5, connect=20, listeners=[events.append]
-    ) as dibs:
+    with Dibs(url, namespace="shop:", budget=5, listeners=[events.append]) as dibs:
         _urls[id(dibs)] = url
         verb(dibs, ran)
     bad = [(event.kind, event.cause, event.detail) for event in events if event.kind == "outage"]
@@ -274,7 +272,7 @@ def test_without_a_way_to_release_nothing_is_taken(
         getattr(proxy, end)("EVAL")
         for name, verb in VERBS.items():
             ran = Ran()
-            with Dibs(proxy.url, namespace="shop:", budget=5, connect=20) as dibs:
+            with Dibs(proxy.url, namespace="shop:", budget=5) as dibs:
                 _urls[id(dibs)] = proxy.url
                 with pytest.raises(UsageError, match="EVAL"):
                     verb(dibs, ran)
@@ -299,10 +297,10 @@ def test_without_eval_a_native_server_still_holds(
         ):
             ran = Ran()
             with pytest.raises(UsageError, match=f"dibs cannot {what}: .* run EVAL; see"):
-                with Dibs(proxy.url, namespace="shop:", budget=5, connect=20) as dibs:
+                with Dibs(proxy.url, namespace="shop:", budget=5) as dibs:
                     verb(dibs, ran)
             assert not ran.begun
-        with Dibs(proxy.url, budget=5, connect=20) as dibs:
+        with Dibs(proxy.url, budget=5) as dibs:
             with dibs.claim("order:1", window=5, after="replay") as claim:
                 assert claim.guarded
                 claim.complete(17)
@@ -318,14 +316,14 @@ def test_a_proxy_that_learns_hello_is_spoken_to_as_before(
     with CommandFilter(server.port) as proxy:
         proxy.close_on("HELLO")
         with (
-            Dibs(proxy.url, budget=5, connect=20) as dibs,
+            Dibs(proxy.url, budget=5) as dibs,
             dibs.hold("job:1", ttl=5) as lease,
         ):
             assert lease.guarded
         proxy.allow_all()
         before = len(proxy.seen)
         with (
-            Dibs(proxy.url, budget=5, connect=20) as dibs,
+            Dibs(proxy.url, budget=5) as dibs,
             dibs.hold("job:1", ttl=5) as lease,
         ):
             assert lease.guarded
@@ -479,7 +477,7 @@ def test_a_server_that_hangs_up_is_not_taken_for_one_without_scripts(
     """It restarts, or somebody ends its connections: now and then one is closed at the script."""
     line.cut_after_request(times, match=b"eval")
     with (
-        Dibs(line.url, budget=5, connect=20) as dibs,
+        Dibs(line.url, budget=5) as dibs,
         dibs.hold("job:1", ttl=5) as lease,
     ):
         assert lease.guarded

@@ -1,8 +1,10 @@
 # Generated from tests/behaviour/_async/test_certificates.py by unasync.py – do not edit.
 """TLS settings that cannot work: an error at the first use, with what to change."""
 
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,10 +23,23 @@ def tls(start_server: Callable[..., Server]) -> Server:
     return start_server("redis7", tls=True)
 
 
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Run as a user who may not read everything, if the tests run as root."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
 def first_use(url: str) -> str:
     """What the first hold raises."""
     events: list[Event] = []
-    with Dibs(url, budget=5, connect=20, listeners=[events.append]) as dibs:
+    with Dibs(url, budget=5, listeners=[events.append]) as dibs:
         with pytest.raises(UsageError) as caught:
             with dibs.hold("job:1", ttl=5):
                 pytest.fail("let through")
@@ -56,6 +71,46 @@ def test_a_folder_in_place_of_a_ca_file_is_a_mistake(tls: Server, tmp_path: Path
     """As when a volume was mounted in place of the file."""
     url = tls.tls_url.partition("?")[0]
     assert "ssl_ca_certs" in first_use(f"{url}?ssl_ca_certs={tmp_path}")
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+def test_a_file_without_the_right_to_read_it_is_a_mistake(
+    tls: Server, tmp_path: Path, option: str
+) -> None:
+    """As when a key of root is named to a service that runs as another user."""
+    file = tmp_path / "file.pem"
+    file.touch(mode=0)
+    with without_rights():
+        message = first_use(f"{tls.tls_url.partition('?')[0]}?{option}={file}")
+    assert message.endswith(f"{option}={file}: Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("config", "query"),
+    [
+        (["--tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"], "ssl_ciphers=ECDHE-ECDSA-AES128-SHA"),
+        (["--tls-ciphers", "DHE-RSA-AES256-SHA256"], ""),
+        ([], f"ssl_min_version={ssl.TLSVersion.TLSv1_3.value}"),
+        ([], "ssl_ciphers=nonsense"),
+    ],
+)
+def test_a_handshake_without_a_common_cipher_or_version_is_a_mistake(
+    start_server: Callable[..., Server], config: list[str], query: str
+) -> None:
+    """The sentence names the options for it, and blames no certificate alone."""
+    server = start_server("redis7", tls=True, config=("--tls-protocols", "TLSv1.2", *config))
+    message = first_use(f"{server.tls_url}&{query}")
+    assert "ssl_ciphers" in message or "ssl_min_version" in message
+    assert "does not accept our certificate" not in message
+
+
+def test_a_missing_client_certificate_is_a_mistake_without_tls_1_3(
+    start_server: Callable[..., Server],
+) -> None:
+    """There the alert is the same as without a common cipher: the sentence names both."""
+    server = start_server("redis7", tls="mutual", config=("--tls-protocols", "TLSv1.2"))
+    message = first_use(server.tls_url.partition("&")[0])
+    assert "ssl_certfile" in message and "ssl_ciphers" in message
 
 
 def test_a_certificate_for_another_host_is_a_mistake(tls: Server) -> None:
@@ -95,7 +150,7 @@ def test_certificates_are_read_once_and_again_when_they_change(
         return made[-1]
 
     def is_guarded() -> bool:
-        with Dibs(f"{url}?ssl_ca_certs={copy}", budget=5, connect=20) as dibs:
+        with Dibs(f"{url}?ssl_ca_certs={copy}", budget=5) as dibs:
             with dibs.hold("job:1", ttl=5) as lease:
                 return lease.guarded
 

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, DibsError, Event, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def _refuses_everything(dibs: Dibs) -> None:
@@ -105,6 +105,16 @@ def test_a_closed_dibs_says_so(server: Server) -> None:
             pytest.fail("held on a closed dibs")
 
 
+def test_a_closed_dibs_cannot_be_entered_again(valkey: Server) -> None:
+    """At once, not at the first call inside: whoever was left behind must not go on in it."""
+    dibs = Dibs(valkey.url, budget=5)
+    with dibs:
+        assert dibs.try_hold("user:1", ttl=5) is not None
+    with pytest.raises(UsageError, match="cannot be opened again"):
+        with dibs:
+            pytest.fail("entered")
+
+
 def test_closing_answers_everybody(valkey: Server) -> None:
     """Closed while others wait or work: none of them hangs, none gets a raw exception."""
     with Dibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60):
@@ -119,7 +129,7 @@ def test_closing_answers_everybody(valkey: Server) -> None:
             except DibsError as error:
                 return type(error).__name__
 
-        waiters = [Beside(wait, key) for key in ("user:1", "user:1", "user:2")]
+        waiters = [Background(wait, key) for key in ("user:1", "user:1", "user:2")]
         sleep(0.3)
         since = time.monotonic()
         dibs.close()
@@ -144,7 +154,7 @@ def test_closing_is_not_reported_as_an_outage(
         except DibsError as error:
             return type(error).__name__
 
-    callers = [Beside(hold, f"user:{number}") for number in range(3)]
+    callers = [Background(hold, f"user:{number}") for number in range(3)]
     sleep(0.3)
     dibs.close()
     assert [caller.result() for caller in callers] == ["UsageError"] * 3

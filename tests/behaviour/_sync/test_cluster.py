@@ -22,7 +22,7 @@ from tests.topologies import (
     start_replicated_cluster,
 )
 
-from .._threads import Beside, eventually, redis, sleep
+from .._threads import Background, eventually, redis, sleep
 
 StartServer = Callable[..., Server]
 SHARE = 16384 // 3
@@ -175,7 +175,7 @@ def test_who_come_together_ask_for_the_map_once(start_server: StartServer) -> No
     servers = start_cluster(start_server)
     with Dibs(url_of(servers[:1]), budget=5) as dibs:
         before = _maps_read(servers)
-        holds = [Beside(_is_guarded, dibs, f"user:{number}") for number in range(50)]
+        holds = [Background(_is_guarded, dibs, f"user:{number}") for number in range(50)]
         assert all([hold.result() for hold in holds])
         assert _maps_read(servers) - before <= 2
 

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .submissions import NOWHERE, claimed, refused
 
@@ -141,7 +141,7 @@ def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) -> Non
 
             with pytest.raises(KeyError):
                 with one.claim(key, **options) as claim:
-                    second = Beside(again, key, options)
+                    second = Background(again, key, options)
                     sleep(0.1)
                     claim.complete(17)
                     if outcome == "done":
@@ -307,7 +307,7 @@ def test_a_reply_that_comes_after_the_ttl_does_not_end_what_is_continued(
                 token = handed_over(dibs)
                 continuing = dibs.claim("order:1", window=60, lease=0.5, token=token)
             line.delay(replies=0.6)
-            slow = Beside(_continued, continuing)
+            slow = Background(_continued, continuing)
             eventually(lambda: valkey.client().pttl("order:1") <= 500)
             valkey.client().pexpire("order:1", 60_000)
             line.delay()
@@ -380,7 +380,7 @@ def test_an_outage_while_continuing(own_server: Server) -> None:
             if continued():
                 return
             sleep(0.1)
-        pytest.fail("the token was spent by an attempt that nobody heard of")
+        pytest.fail("the token was spent by an attempt whose reply was lost")
 
 
 def test_a_hand_over_that_was_answered_and_not_heard_keeps_its_time(

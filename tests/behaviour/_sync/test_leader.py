@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs, Lease, Busy, Event, LeaseLost, Unavailable, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 
 
@@ -23,7 +23,7 @@ def test_a_candidate_is_elected_when_the_leader_resigns(server: Server) -> None:
         with one.leader("indexer", ttl=5) as first:
             first.check()
             assert first.fence is not None and not first.lost
-            candidate = Beside(lead)
+            candidate = Background(lead)
             sleep(0.3)
             held = two.peek("indexer")
             assert held is not None and held.holder == one._leases.identity.holder
@@ -123,7 +123,7 @@ def test_nobody_is_elected_while_redis_is_unavailable(own_server: Server) -> Non
             with dibs.leader("indexer") as leader:
                 return leader.guarded
 
-        candidate = Beside(lead)
+        candidate = Background(lead)
         sleep(0.7)
         own_server.thaw()
         assert candidate.result() is True

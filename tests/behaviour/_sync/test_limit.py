@@ -9,7 +9,7 @@ from dibs import Dibs, Lease, Busy, Event, LeaseLost, Unavailable, UsageError
 from dibs._process import process_state
 from dibs.testing import CommandFilter, FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 
 KEY = "report:1"
@@ -83,7 +83,7 @@ def test_a_waiter_is_woken_by_a_release_elsewhere(valkey: Server) -> None:
             return two.try_hold(KEY, ttl=60, limit=2, wait=30)
 
         for lease in leases:
-            waiting = Beside(wait)
+            waiting = Background(wait)
             sleep(0.2)
             assert lease.release()
             assert waiting.result() is not None
@@ -101,9 +101,9 @@ def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> None:
                 order.append(number)
                 sleep(0.02)
 
-        waiting: list[Beside] = []
+        waiting: list[Background] = []
         for number in range(6):
-            waiting.append(Beside(wait, number))
+            waiting.append(Background(wait, number))
             sleep(0.05)
         for lease in leases:
             lease.release()
@@ -126,11 +126,11 @@ def test_a_waiter_is_judged_by_its_own_limit(valkey: Server) -> None:
         def waiting() -> int:
             return process_state(dibs).waiter_count
 
-        low = Beside(wait, 1)
+        low = Background(wait, 1)
         eventually(lambda: waiting() == 1)
         for _ in range(2):
             assert dibs.try_hold(KEY, ttl=60, limit=5, wait=0.5), "there are five"
-        high = Beside(wait, 5)
+        high = Background(wait, 5)
         eventually(lambda: waiting() == 2)
         last = [each for each in leases if each.release()]
         assert len(last) == 3
@@ -148,12 +148,12 @@ def test_a_release_between_refusal_and_registration_is_not_missed(valkey: Server
         with Dibs(valkey.url, budget=5) as one, Dibs(line.url, budget=5) as two:
             leases = taken(one, 2)
             two.peek("warm:up")
-            line.delay(replies=0.15)  # the release comes before the refusal is heard
+            line.delay(replies=0.15)  # the release comes before the refusal arrives
 
             def wait() -> Lease | None:
                 return two.try_hold(KEY, ttl=60, limit=2, wait=1.5)
 
-            waiting = Beside(wait)
+            waiting = Background(wait)
             sleep(0.07)
             leases[0].release()
             assert waiting.result() is not None, "before it would look by itself"
@@ -306,7 +306,7 @@ def test_functions_run_so_many_at_a_time(valkey: Server) -> None:
             sleep(0.02)
             inside.pop()
 
-        running = [Beside(work, 1) for _ in range(8)]
+        running = [Background(work, 1) for _ in range(8)]
         for each in running:
             each.result()
         assert len(most) == 8 and max(most) <= 2

@@ -4,7 +4,7 @@
 from dibs import Dibs, Event
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, sleep
+from .._threads import Background, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -63,7 +63,7 @@ def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) -> None:
                 with dibs.hold("user:1", ttl=60) as lease:
                     return lease.guarded
 
-            holder = Beside(hold)
+            holder = Background(hold)
             sleep(0.2)
             line.delay()
             assert holder.result()

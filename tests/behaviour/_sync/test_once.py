@@ -10,7 +10,7 @@ from dibs import Dibs, Busy, Duplicate, Event, Mismatch, UsageError
 from dibs.claims import current_claims
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, sleep
+from .._threads import Background, sleep
 from ..events import kinds
 from .submissions import AFTER, claimed, refused
 
@@ -206,7 +206,7 @@ def test_a_claim_is_for_one_block_at_a_time(valkey: Server) -> None:
                 return "in use"
 
         with shared:
-            others = [Beside(outcome) for _ in range(5)]
+            others = [Background(outcome) for _ in range(5)]
             assert [other.result() for other in others] == ["in use"] * 5
 
 

@@ -10,7 +10,7 @@ from dibs import Dibs, Duplicate, Event, Mismatch, UsageError
 from dibs._sync import waiters
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def _second(dibs: Dibs, **options: Any) -> str:
@@ -37,7 +37,7 @@ def test_a_duplicate_waits_for_the_result(
     ):
         two = other if elsewhere else one
         with one.claim("order:1", window=60, after="replay", lease=30) as claim:
-            waiter = Beside(lambda: _second(two, after="replay", wait=60))
+            waiter = Background(lambda: _second(two, after="replay", wait=60))
             eventually(lambda: _waits(two))
             sleep(0.1)
             claim.complete("order 17")
@@ -56,7 +56,7 @@ def test_a_duplicate_takes_over_if_nothing_was_left(
         two = other if elsewhere else one
         first = one.claim("order:1", window=60, after="replay", lease=30)
         claim = first.__enter__()
-        waiter = Beside(lambda: _second(two, after="replay", wait=15))
+        waiter = Background(lambda: _second(two, after="replay", wait=15))
         eventually(lambda: _waits(two))
         if end == "fails":
             assert claim.fail()
@@ -108,7 +108,7 @@ def test_a_duplicate_that_waits_is_told_when_it_is_held(server: Server) -> None:
     """after="hold": the end of the first one is the answer, done; the window is not waited for."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.claim("order:1", window=600, after="hold", lease=30):
-            waiter = Beside(lambda: _second(two, after="hold", wait=15))
+            waiter = Background(lambda: _second(two, after="hold", wait=15))
             eventually(lambda: _waits(two))
         with pytest.raises(Duplicate) as caught:
             waiter.result()
@@ -128,7 +128,7 @@ def test_many_calls_one_execution(server: Server) -> None:
 
         options: dict[str, Any] = {"window": 60, "after": "replay", "wait": 15}
         wrapped = [dibs.once("payment:{key}", **options)(pay) for dibs in (one, two)]
-        waiters = [Beside(wrapped[number % 2], "k-1") for number in range(30)]
+        waiters = [Background(wrapped[number % 2], "k-1") for number in range(30)]
         for waiter in waiters:
             assert waiter.result() == {"payment": 1}
         assert calls == 1
@@ -182,7 +182,7 @@ def test_waiting_through_an_outage(own_server: Server) -> None:
     with Dibs(own_server.url, budget=0.3) as one:
         with Dibs(own_server.url, budget=0.3) as two:
             claim = one.claim("order:1", window=60, lease=30).__enter__()
-            waiter = Beside(lambda: _second(two, wait=60))
+            waiter = Background(lambda: _second(two, wait=60))
             eventually(lambda: _waits(two))
             own_server.kill()
             assert waiter.result() == "done by the second"

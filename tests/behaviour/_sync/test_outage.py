@@ -1,6 +1,7 @@
 # Generated from tests/behaviour/_async/test_outage.py by unasync.py – do not edit.
 """What happens when the store does not answer: quickly, by policy, and never silently."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .outages import BUDGET, timed
 
@@ -49,6 +50,14 @@ def test_a_frozen_server_before_the_first_use(own_server: Server) -> None:
         assert took < 0.5 + MARGIN
         own_server.thaw()
         eventually(lambda: "recovered" in kinds(events), within=90)
+        assert (timed(dibs, "user:1"))[1]
+
+
+def test_a_long_budget_is_long_for_the_first_call_too(own_server: Server) -> None:
+    """A server that does not answer for longer than opening may take by default."""
+    own_server.freeze()
+    threading.Timer(2.3, own_server.thaw).start()
+    with Dibs(own_server.url, budget=30) as dibs:
         assert (timed(dibs, "user:1"))[1]
 
 
@@ -271,7 +280,7 @@ def test_a_demotion_strands_nobody(own_server: Server) -> None:
                     sleep(0.001)
             return True
 
-        callers = [Beside(ask, number) for number in range(20)]
+        callers = [Background(ask, number) for number in range(20)]
         own_server.client().replicaof("127.0.0.1", 1)
         for caller in callers:
             assert caller.result()

@@ -82,7 +82,7 @@ def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> No
         lease.release()
 
 
-def test_one_broken_key_does_not_take_its_neighbours_along(server: Server) -> None:
+def test_one_broken_key_does_not_stop_other_renewals(server: Server) -> None:
     """One of many renewed keys was overwritten with a list: that lease is lost, the others live."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:

@@ -10,7 +10,7 @@ import pytest
 from dibs import Dibs, Event, UsageError
 from dibs.testing import Server
 
-from .._threads import Beside, Interrupt, eventually, sleep
+from .._threads import Background, Interrupt, eventually, sleep
 from ..events import kinds
 from .schedules import NOON, Clock, has_begun
 
@@ -473,7 +473,7 @@ def test_a_scheduler_that_waits_for_another_machine_ends_at_once(valkey: Server)
                     eventually(lambda: two._leases.waiters.queues != {})
                 return True
 
-            assert Beside(shut_down).result()
+            assert Background(shut_down).result()
             going[0] = False
 
 

@@ -13,7 +13,7 @@ from dibs.events import Event
 from dibs.testing import Server
 from tests.topologies import Sentinel, Service, is_master, sentinel_service
 
-from .._threads import Beside, eventually, redis
+from .._threads import Background, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -56,7 +56,7 @@ def test_who_waits_at_the_old_master_goes_on_waiting_at_the_new_one(
         with Dibs(service.url, budget=2) as dibs:
             assert dibs.peek("user:1") is None
             service.master.client().set("user:1", "somebody", px=60_000)
-            waiting = Beside(_take_in_turn, dibs)
+            waiting = Background(_take_in_turn, dibs)
             eventually(lambda: service.master.commands("pttl") > 1)
             successor = switched(service)
             successor.client().delete("user:1")

@@ -13,7 +13,7 @@ from dibs import Dibs, Busy, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
-from .._threads import Beside, eventually, redis
+from .._threads import Background, eventually, redis
 
 StartServer = Callable[..., Server]
 
@@ -276,7 +276,7 @@ def test_a_sentinel_leads_to_the_master_and_to_its_successor(
 def test_all_who_come_at_once_share_one_embedded_server() -> None:
     """The first use, by many at once: one private server is started, and one of them holds."""
     with Dibs("embedded://", budget=5) as dibs:
-        tries = [Beside(_try, dibs) for _ in range(5)]
+        tries = [Background(_try, dibs) for _ in range(5)]
         leases = [each.result() for each in tries]
         assert len([lease for lease in leases if lease is not None]) == 1
 

@@ -8,7 +8,7 @@ from opentelemetry.trace import StatusCode
 from dibs import Dibs, Busy, Duplicate, Event, LeaseLost, Unavailable
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 from ..traces import Traces, is_child, is_linked, outcome, outcomes
 
 
@@ -82,7 +82,7 @@ def test_a_wait_is_in_the_span(valkey: Server) -> None:
             with dibs.hold("user:U1", ttl=5, wait=10):
                 pass
 
-        beside = Beside(second)
+        beside = Background(second)
         sleep(0.05)
         first.release()
         beside.result()
@@ -230,9 +230,9 @@ def test_who_waits_for_a_load_in_the_same_process_is_linked_to_it(valkey: Server
             with traces.tracer.start_as_current_span(name):
                 return menu("b1")
 
-        leader = Beside(request, "leader")
+        leader = Background(request, "leader")
         eventually(lambda: began)
-        follower = Beside(request, "follower")
+        follower = Background(request, "follower")
         eventually(lambda: "wait menu:{branch}" in traces.begun)
         going.append(True)
         assert leader.result() == follower.result() == "b1"
@@ -256,9 +256,9 @@ def test_who_waits_for_a_load_in_another_process_has_a_span(valkey: Server) -> N
         Dibs(valkey.url, budget=5) as other,
         Dibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs,
     ):
-        leader = Beside(lambda: other.get_or_load("menu:b1", slow, ttl=60))
+        leader = Background(lambda: other.get_or_load("menu:b1", slow, ttl=60))
         eventually(lambda: began)
-        follower = Beside(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
+        follower = Background(lambda: dibs.get_or_load("menu:b1", slow, ttl=60, wait=20))
         eventually(lambda: "wait menu:*" in traces.begun)
         going.append(True)
         assert leader.result() == follower.result() == "menu"

@@ -10,7 +10,7 @@ from dibs import Dibs, Busy
 from dibs._sync import waiters
 from dibs.testing import Server
 
-from .._threads import Beside, eventually, sleep
+from .._threads import Background, eventually, sleep
 
 
 def _queue(dibs: Dibs) -> int:
@@ -27,7 +27,7 @@ def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
             with two.hold("user:1", ttl=5, wait=15):
                 return time.monotonic()
 
-        waiter = Beside(wait)
+        waiter = Background(wait)
         eventually(lambda: server.client().info("clients")["tracking_clients"] > 0)
         sleep(0.05)
         released = time.monotonic()
@@ -46,7 +46,7 @@ def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
                 pass
 
         before = server.commands()
-        waiter = Beside(wait)
+        waiter = Background(wait)
         sleep(0.3)
         assert server.commands() == before
         lease.release()
@@ -89,9 +89,9 @@ def test_waiters_are_served_in_order_of_arrival(server: Server) -> None:
             with dibs.hold("user:1", ttl=5, wait=15):
                 order.append(number)
 
-        waiters: list[Beside] = []
+        waiters: list[Background] = []
         for number in range(10):
-            waiters.append(Beside(wait, number))
+            waiters.append(Background(wait, number))
             eventually(lambda: _queue(dibs) == len(waiters))
         lease.release()
         for waiter in waiters:
@@ -108,7 +108,7 @@ def test_fifty_waiters_are_one_contender(server: Server) -> None:
             def wait() -> bool:
                 return two.try_hold("user:1", ttl=5, wait=1.5) is None
 
-            waiters = [Beside(wait) for _ in range(50)]
+            waiters = [Background(wait) for _ in range(50)]
             for waiter in waiters:
                 assert waiter.result()
             # One contender asks; the others get what it learnt.
@@ -125,7 +125,7 @@ def test_when_the_first_waiter_gives_up_the_next_one_contends(server: Server) ->
             mine = two.try_hold("user:1", ttl=5, wait=seconds)
             return mine is not None and mine.release()
 
-        impatient, patient = Beside(wait, 0.3), Beside(wait, 15.0)
+        impatient, patient = Background(wait, 0.3), Background(wait, 15.0)
         assert impatient.result() is False
         lease.release()
         assert patient.result() is True
@@ -144,7 +144,7 @@ def test_more_keys_than_the_server_keeps_track_of(
             with two.hold(f"user:{number}", ttl=5, wait=15) as lease:
                 return lease.guarded
 
-        waiters = [Beside(wait, number) for number in range(40)]
+        waiters = [Background(wait, number) for number in range(40)]
         eventually(lambda: len(two._leases.waiters.queues) == 40)
         sleep(0.5)
         before, since = server.commands(), time.monotonic()

@@ -1,4 +1,4 @@
-"""arq jobs that do what a test tells them; see steering.py."""
+"""arq jobs that run the commands of a test; see job_control.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arq.connections import RedisSettings
 
 from dibs import AsyncDibs
 from dibs.integrations.arq import unique
-from tests.integrations.jobs.steering import URL, obey
+from tests.integrations.jobs.job_control import URL, wait_for_command
 
 LEASE = 5
 
@@ -18,8 +18,8 @@ dibs = AsyncDibs(URL, namespace="unique:", budget=5)
 
 
 async def _steered(ctx: dict[str, Any], key: str) -> str:
-    order = await asyncio.to_thread(obey, key, ctx["job_id"])
-    if order == "retry":
+    command = await asyncio.to_thread(wait_for_command, key, ctx["job_id"])
+    if command == "retry":
         raise Retry(defer=0.3)
     return key
 

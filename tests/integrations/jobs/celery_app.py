@@ -1,4 +1,4 @@
-"""A Celery application whose tasks do what a test tells them; see steering.py."""
+"""A Celery application whose tasks run the commands of a test; see job_control.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from celery import Celery
 
 from dibs import Dibs
 from dibs.integrations.celery import unique
-from tests.integrations.jobs.steering import URL, obey
+from tests.integrations.jobs.job_control import URL, wait_for_command
 
 LEASE = 2
 
@@ -24,8 +24,8 @@ until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
 
 
 def _steered(task: Any, key: str) -> str:
-    order = obey(key, task.request.id)
-    if order == "retry":
+    command = wait_for_command(key, task.request.id)
+    if command == "retry":
         raise task.retry(countdown=1)
     return key
 

@@ -13,7 +13,7 @@ import pytest
 
 from dibs.testing import Server
 from dibs.testing.processes import Process, dying_with_us
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 StartWorker = Callable[..., Process]
 
@@ -26,15 +26,15 @@ def broker() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def steering(broker: Server) -> Iterator[Steering]:
+def control(broker: Server) -> Iterator[JobControl]:
     """What tells the jobs what to do."""
-    steering = Steering(broker.url)
-    yield steering
-    steering.close()
+    control = JobControl(broker.url)
+    yield control
+    control.close()
 
 
 def loaded_anew(name: str) -> Any:
-    """A module of this folder, with the broker that steering.py has now: a process of tests may
+    """A module of this folder, with the broker that job_control.py has now: a process of tests may
     run some tests of a file, then others, then the rest of it, each time on a broker of its own."""
     sys.modules.pop(f"tests.integrations.jobs.{name}", None)
     return importlib.import_module(f"tests.integrations.jobs.{name}")

@@ -1,4 +1,4 @@
-"""Dramatiq actors that do what a test tells them; see steering.py."""
+"""Dramatiq actors that run the commands of a test; see job_control.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dramatiq.results.backends import RedisBackend
 
 from dibs import Dibs
 from dibs.integrations.dramatiq import unique
-from tests.integrations.jobs.steering import URL, TriedAgain, obey
+from tests.integrations.jobs.job_control import URL, JobFailed, wait_for_command
 
 LEASE = 2
 
@@ -27,13 +27,13 @@ until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
 
 def _steered(key: str) -> str:
     message: Any = CurrentMessage.get_current_message()
-    order = obey(key, message and message.message_id)
-    if order == "retry":
+    command = wait_for_command(key, message and message.message_id)
+    if command == "retry":
         raise dramatiq.Retry("told to", delay=500)
     return key
 
 
-@dramatiq.actor(actor_class=until_end, store_results=True, max_retries=3, throws=TriedAgain)
+@dramatiq.actor(actor_class=until_end, store_results=True, max_retries=3, throws=JobFailed)
 def work(key: str) -> str:
     return _steered(key)
 
@@ -69,7 +69,7 @@ def until_started(key: str) -> str:
 @dramatiq.actor(
     actor_class=unique(dibs, "hourly:{key}", until=3600, lease=LEASE),
     store_results=True,
-    throws=TriedAgain,
+    throws=JobFailed,
 )
 def hourly(key: str) -> str:
     return _steered(key)

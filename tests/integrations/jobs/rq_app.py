@@ -1,4 +1,4 @@
-"""RQ jobs that do what a test tells them; see steering.py."""
+"""RQ jobs that run the commands of a test; see job_control.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rq import Retry, get_current_job
 
 from dibs import Dibs
 from dibs.integrations.rq import unique
-from tests.integrations.jobs.steering import URL, obey
+from tests.integrations.jobs.job_control import URL, wait_for_command
 
 LEASE = 2
 
@@ -18,8 +18,8 @@ dibs = Dibs(URL, namespace="unique:", budget=5)
 
 def _steered(key: str) -> Any:
     job = get_current_job()
-    order = obey(key, job and job.id)
-    return Retry(max=1) if order == "retry" else key
+    command = wait_for_command(key, job and job.id)
+    return Retry(max=1) if command == "retry" else key
 
 
 @unique(dibs, "work:{key}", queued=60, lease=LEASE)

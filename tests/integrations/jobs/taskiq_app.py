@@ -1,4 +1,4 @@
-"""Taskiq tasks that do what a test tells them; see steering.py."""
+"""Taskiq tasks that run the commands of a test; see job_control.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
 from dibs import AsyncDibs
 from dibs.integrations.taskiq import unique
-from tests.integrations.jobs.steering import URL, TriedAgain, obey
+from tests.integrations.jobs.job_control import URL, JobFailed, wait_for_command
 
 LEASE = 5
 Here = Annotated[Context, TaskiqDepends()]
@@ -28,9 +28,9 @@ dibs = AsyncDibs(URL, namespace="unique:", budget=5)
 
 
 async def _steered(key: str, task_id: str) -> str:
-    order = await asyncio.to_thread(obey, key, task_id)
-    if order == "retry":
-        raise TriedAgain("told to")
+    command = await asyncio.to_thread(wait_for_command, key, task_id)
+    if command == "retry":
+        raise JobFailed("told to")
     return key
 
 
@@ -43,7 +43,7 @@ async def work(key: str, here: Here) -> str:
 @unique(dibs, "work:{key}", queued=60, lease=LEASE)
 @broker.task
 def work_in_a_thread(key: str, *, here: Here) -> str:
-    return obey(key, here.message.task_id)
+    return wait_for_command(key, here.message.task_id)
 
 
 @unique(dibs, "once:{key}", until="start", lease=LEASE)

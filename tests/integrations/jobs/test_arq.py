@@ -18,7 +18,7 @@ from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.arq import enqueue_job, unique
 from dibs.testing import Server, aeventually
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -36,7 +36,7 @@ def workers(broker: Server) -> Iterator[list[Any]]:
 async def opened(broker: Server) -> AsyncGenerator[tuple[Any, Any]]:
     """The module of the jobs, loaded anew for the loop of a test, and a pool."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     from tests.integrations.jobs import arq_app
 
     app = importlib.reload(arq_app)
@@ -76,61 +76,61 @@ async def test_a_second_job_of_arq_is_the_one_that_waits(broker: Server, key: st
 
 
 async def test_a_job_of_arq_is_unique_until_it_ends(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """A second one while it runs is the first; then another one runs, whatever arq keeps."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.work, key)
-        assert steering.started(key).id == first.job_id
+        assert control.started(key).id == first.job_id
         second = await enqueue_job(pool, app.work, key)
         assert second.job_id == first.job_id
-        steering.order(key)
+        control.send(key)
         assert await ended(second) == key
         third = await enqueue_job(pool, app.work, key)
-        assert steering.started(key).id == third.job_id != first.job_id
-        steering.order(key, "fail")
-        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+        assert control.started(key).id == third.job_id != first.job_id
+        control.send(key, "fail")
+        await aeventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 async def test_a_job_of_arq_can_be_unique_until_it_starts_or_for_a_window(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """While it runs, one more may wait; or after its end none is enqueued, for the window."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.until_started, key)
-        steering.started(key)
+        control.started(key)
         second = await enqueue_job(pool, app.until_started, key, _queue_name="nobody")
         assert second.job_id != first.job_id
         assert (await enqueue_job(pool, app.until_started, key)).job_id == second.job_id
-        steering.order(key)
+        control.send(key)
         assert await ended(first) == key
         first = await enqueue_job(pool, app.hourly, key)
-        steering.started(key)
-        steering.order(key)
+        control.started(key)
+        control.send(key)
         assert await ended(first) == key
         assert (await enqueue_job(pool, app.hourly, key)).job_id == first.job_id
 
 
 async def test_a_job_of_arq_that_is_tried_again_keeps_its_key(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """It is no duplicate of itself; if it was tried too often, the next one takes its place."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.work, key)
         for _ in range(3):
-            assert steering.started(key).id == first.job_id
+            assert control.started(key).id == first.job_id
             assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
-            steering.order(key, "retry")
-        await aeventually(lambda: steering.client.exists(f"arq:result:{first.job_id}"), within=90)
+            control.send(key, "retry")
+        await aeventually(lambda: control.client.exists(f"arq:result:{first.job_id}"), within=90)
         second = await enqueue_job(pool, app.work, key)
-        assert steering.started(key).id == second.job_id != first.job_id
-        steering.order(key)
+        assert control.started(key).id == second.job_id != first.job_id
+        control.send(key)
         assert await ended(second) == key
-        assert steering.runs(key) == [first.job_id] * 3 + [second.job_id]
+        assert control.runs(key) == [first.job_id] * 3 + [second.job_id]
 
 
 async def test_an_aborted_job_of_arq_frees_its_key(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """While it waits, or while it runs."""
     async with opened(broker) as (app, pool):
@@ -139,31 +139,31 @@ async def test_an_aborted_job_of_arq_frees_its_key(
         assert isinstance(await ended(first), asyncio.CancelledError)
         second = await enqueue_job(pool, app.work, key)
         assert second.job_id != first.job_id
-        runs = [steering.started(key).id]
+        runs = [control.started(key).id]
         if runs == [first.job_id]:  # arq has started it, and cancelled it then
-            runs.append(steering.started(key).id)
+            runs.append(control.started(key).id)
         assert runs[-1] == second.job_id
         await second.abort(timeout=30, poll_delay=0.02)
         assert isinstance(await ended(second), asyncio.CancelledError)
-        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+        await aeventually(lambda: not control.client.exists(f"unique:work:{key}"))
         for _ in runs:
-            steering.order(key)  # its thread goes on
+            control.send(key)  # its thread goes on
 
 
 async def test_a_job_of_a_killed_arq_worker_runs_in_another(
-    workers: list[Any], broker: Server, steering: Steering, key: str
+    workers: list[Any], broker: Server, control: JobControl, key: str
 ) -> None:
     """arq starts it again, and it is no duplicate of itself."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.work, key)
-        assert steering.started(key).id == first.job_id
+        assert control.started(key).id == first.job_id
         workers.pop().kill()
         assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
-        steering.client.delete(f"arq:in-progress:{first.job_id}")  # as its expiry would, later
+        control.client.delete(f"arq:in-progress:{first.job_id}")  # as its expiry would, later
         with running(broker, *WORKER):
-            assert steering.started(key).id == first.job_id
+            assert control.started(key).id == first.job_id
             assert (await enqueue_job(pool, app.work, key)).job_id == first.job_id
-            steering.order(key)
+            control.send(key)
             assert await ended(first) == key
 
 

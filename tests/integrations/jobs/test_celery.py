@@ -21,7 +21,7 @@ from dibs import Dibs, Duplicate, Unavailable, UsageError
 from dibs.testing import Server, eventually
 from tests.conftest import Spawn
 from tests.integrations.jobs.conftest import loaded_anew, running
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in Celery
 
@@ -35,7 +35,7 @@ DOOMED = (*WORKER[:5], "-P", "solo", *WORKER[6:9], "-Q", "doomed", "-n", "doomed
 def jobs(broker: Server) -> Iterator[Any]:
     """The application, and a worker that runs its tasks."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     celery_app = loaded_anew("celery_app")
     with running(broker, *WORKER), running(broker, *DOOMED) as doomed:
         celery_app.doomed = doomed  # type: ignore[attr-defined]
@@ -67,131 +67,131 @@ def test_a_second_task_in_the_queue_is_answered_with_the_first(jobs: Any, key: s
     assert other.id != first.id
 
 
-def test_a_task_is_unique_until_it_ends(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_task_is_unique_until_it_ends(jobs: Any, control: JobControl, key: str) -> None:
     """A second one while it runs gets the result of the first; after its end another one runs."""
     first = jobs.work.delay(key)
-    assert steering.started(key).id == first.id
+    assert control.started(key).id == first.id
     second = jobs.work.delay(key)
-    steering.order(key)
+    control.send(key)
     assert second.id == first.id
     assert ended(second) == key
     eventually(lambda: jobs.work.delay(key).id != first.id)
-    assert steering.started(key).id != first.id
-    steering.order(key)
+    assert control.started(key).id != first.id
+    control.send(key)
 
 
-def test_a_task_can_be_unique_until_it_starts(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_task_can_be_unique_until_it_starts(jobs: Any, control: JobControl, key: str) -> None:
     """While it runs, one more may wait; a third is answered with that one."""
     first = jobs.until_started.delay(key)
-    steering.started(key)
+    control.started(key)
     second = jobs.until_started.apply_async((key,), queue="nobody")
     assert second.id != first.id
     assert jobs.until_started.delay(key).id == second.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
     assert jobs.until_started.delay(key).id == second.id
 
 
-def test_a_task_can_be_unique_for_a_window(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_task_can_be_unique_for_a_window(jobs: Any, control: JobControl, key: str) -> None:
     """After its end, another one is answered with the first, while the window is open."""
     first = jobs.hourly.delay(key)
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
     assert ended(first) == key
     assert jobs.hourly.delay(key).id == first.id
-    assert 3000 < steering.client.ttl(f"unique:hourly:{key}") <= 3600
+    assert 3000 < control.client.ttl(f"unique:hourly:{key}") <= 3600
 
 
-def test_a_failed_task_frees_its_key(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_failed_task_frees_its_key(jobs: Any, control: JobControl, key: str) -> None:
     """Also where it is unique for a window: what has failed can be sent again."""
     first = jobs.hourly.delay(key)
-    steering.started(key)
-    steering.order(key, "fail")
-    assert "told to fail" in str(first.get(timeout=30, propagate=False))
+    control.started(key)
+    control.send(key, "fail")
+    assert "was to fail" in str(first.get(timeout=30, propagate=False))
     assert jobs.hourly.delay(key).id != first.id
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
 
 
 @pytest.mark.parametrize("task", ["work", "limited"])
 def test_a_task_that_is_killed_frees_its_key(
-    jobs: Any, steering: Steering, key: str, task: str
+    jobs: Any, control: JobControl, key: str, task: str
 ) -> None:
     """By SIGKILL, or by its hard time limit: after one lease another one runs."""
     first = getattr(jobs, task).delay(key)
-    pid = steering.started(key).pid
+    pid = control.started(key).pid
     if task == "work":
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: jobs.work.delay(key).id != first.id, within=90)
-    assert steering.started(key).id != first.id
-    steering.order(key)
+    assert control.started(key).id != first.id
+    control.send(key)
 
 
-def test_a_worker_that_is_killed_frees_its_keys(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_worker_that_is_killed_frees_its_keys(jobs: Any, control: JobControl, key: str) -> None:
     """The whole worker is gone, with its tasks: after one lease another worker takes the next."""
     first = jobs.work.apply_async((key,), queue="doomed")
-    assert steering.started(key).id == first.id
+    assert control.started(key).id == first.id
     jobs.doomed.kill()
     assert jobs.work.delay(key).id == first.id
     eventually(lambda: jobs.work.delay(key).id != first.id, within=90)
-    assert steering.started(key).id != first.id
-    steering.order(key)
+    assert control.started(key).id != first.id
+    control.send(key)
 
 
 def test_a_task_that_is_delivered_again_after_a_crash_runs(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """With late acknowledgement, its second delivery is no duplicate of the first, which died."""
     first = jobs.careful.delay(key)
-    os.kill(steering.started(key).pid, signal.SIGKILL)
-    assert steering.started(key).id == first.id
+    os.kill(control.started(key).pid, signal.SIGKILL)
+    assert control.started(key).id == first.id
     assert jobs.careful.delay(key).id == first.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
 
 
-def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, steering: Steering, key: str) -> None:
+def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, control: JobControl, key: str) -> None:
     """While it runs, and after its end: the visibility timeout brings a message back."""
     first = jobs.work.apply_async((key,), queue="nobody")
-    message = taken_from("nobody", steering)
-    steering.client.lpush("celery", message, message)
-    assert steering.started(key).id == first.id
-    steering.order(key)
+    message = taken_from("nobody", control)
+    control.client.lpush("celery", message, message)
+    assert control.started(key).id == first.id
+    control.send(key)
     assert ended(first) == key
-    steering.client.lpush("celery", message)
+    control.client.lpush("celery", message)
     assert ended(jobs.plain.delay(key)) == key
-    eventually(lambda: not steering.client.llen("celery"))
+    eventually(lambda: not control.client.llen("celery"))
     marker = jobs.work.apply_async((key,))
-    assert steering.started(key).id == marker.id
-    steering.order(key)
+    assert control.started(key).id == marker.id
+    control.send(key)
     assert ended(marker) == key
-    assert steering.runs(key) == [first.id, marker.id]
+    assert control.runs(key) == [first.id, marker.id]
 
 
 def test_a_delivery_that_meets_its_own_run_comes_again_later(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """With late acknowledgement it may be the only message left: if that run dies, it runs.
 
     Of several deliveries one comes again, so that they do not multiply.
     """
     first = jobs.late.apply_async((key,), queue="nobody")
-    message = taken_from("nobody", steering)
-    steering.client.lpush("celery", message)
-    pid = steering.started(key).pid
+    message = taken_from("nobody", control)
+    control.client.lpush("celery", message)
+    pid = control.started(key).pid
     tags = [str(uuid.uuid4()) for _ in range(3)]
-    steering.client.lpush("celery", *[with_tag(message, tag) for tag in tags])
-    eventually(lambda: not steering.client.llen("celery"), within=90)
-    unacked = functools.partial(steering.client.hgetall, "unacked")
+    control.client.lpush("celery", *[with_tag(message, tag) for tag in tags])
+    eventually(lambda: not control.client.llen("celery"), within=90)
+    unacked = functools.partial(control.client.hgetall, "unacked")
     eventually(lambda: not any(tag in unacked() for tag in tags), within=90)
     waiting = [each for each in unacked().values() if first.id in each]
     assert len(waiting) <= 2, "the one that runs, and one of the three"
     os.kill(pid, signal.SIGKILL)
-    assert steering.started(key).id == first.id
-    steering.order(key)
+    assert control.started(key).id == first.id
+    control.send(key)
     eventually(lambda: jobs.late.AsyncResult(first.id).state == "SUCCESS", within=90)
     eventually(lambda: not any(first.id in each for each in unacked().values()), within=90)
-    assert steering.runs(key) == [first.id] * 2
+    assert control.runs(key) == [first.id] * 2
 
 
 def with_tag(message: str, tag: str) -> str:
@@ -201,107 +201,109 @@ def with_tag(message: str, tag: str) -> str:
     return json.dumps(changed)
 
 
-def taken_from(queue: str, steering: Steering) -> str:
+def taken_from(queue: str, control: JobControl) -> str:
     """The newest message of a queue that no worker reads, as if it were sent to another one."""
-    message = json.loads(steering.client.lpop(queue))
+    message = json.loads(control.client.lpop(queue))
     message["properties"]["delivery_info"]["routing_key"] = "celery"
     return json.dumps(message)
 
 
-def test_a_retry_keeps_the_key(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_retry_keeps_the_key(jobs: Any, control: JobControl, key: str) -> None:
     """It is no duplicate of itself; while it waits for its next run, others are duplicates."""
     first = jobs.work.delay(key)
     for _ in range(2):
-        assert steering.started(key).id == first.id
+        assert control.started(key).id == first.id
         assert jobs.work.delay(key).id == first.id
-        steering.order(key, "retry")
+        control.send(key, "retry")
         eventually(lambda: first.state == "RETRY")
         assert jobs.work.delay(key).id == first.id
-    assert steering.started(key).id == first.id
-    steering.order(key)
+    assert control.started(key).id == first.id
+    control.send(key)
     assert ended(first) == key
-    assert steering.runs(key) == [first.id] * 3
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [first.id] * 3
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 def test_arguments_that_the_broker_changes_do_not_change_the_key(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
     first = jobs.filtered.delay(key, {1: "a"})
-    steering.started(key)
+    control.started(key)
     assert jobs.filtered.delay(key, {1: "a"}).id == first.id
-    steering.order(key, "retry")
-    assert steering.started(key).id == first.id
+    control.send(key, "retry")
+    assert control.started(key).id == first.id
     assert jobs.filtered.delay(key, {1: "a"}).id == first.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
-    eventually(lambda: not list(steering.client.scan_iter(f"unique:filtered:{key}:*")))
+    eventually(lambda: not list(control.client.scan_iter(f"unique:filtered:{key}:*")))
 
 
-def test_a_revoked_task_gives_its_key_back(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_revoked_task_gives_its_key_back(jobs: Any, control: JobControl, key: str) -> None:
     """As soon as a worker drops it; so does one that has expired."""
     first = jobs.work.apply_async((key,), countdown=1)
     assert jobs.work.delay(key).id == first.id
     first.revoke()
     eventually(lambda: first.state == "REVOKED", within=90)
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
     expired = jobs.work.apply_async((key,), expires=-1)
     eventually(lambda: expired.state == "REVOKED", within=90)
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
-    assert steering.runs(key) == []
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == []
 
 
-def test_a_task_that_waits_too_long_does_not_block(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_task_that_waits_too_long_does_not_block(
+    jobs: Any, control: JobControl, key: str
+) -> None:
     """After `queued`, another one takes its place; the late one does not run beside it."""
     late = jobs.impatient.apply_async((key,), queue="nobody")
-    message = taken_from("nobody", steering)
-    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
+    message = taken_from("nobody", control)
+    eventually(lambda: not control.client.exists(f"unique:short:{key}"))
     second = jobs.impatient.delay(key)
-    assert steering.started(key).id == second.id
-    steering.client.lpush("celery", message)
+    assert control.started(key).id == second.id
+    control.client.lpush("celery", message)
     assert ended(jobs.plain.delay(key)) == key
-    eventually(lambda: not steering.client.llen("celery"))
-    steering.order(key)
+    eventually(lambda: not control.client.llen("celery"))
+    control.send(key)
     assert ended(second) == key
-    assert steering.runs(key) == [second.id]
+    assert control.runs(key) == [second.id]
     assert late.state == "PENDING"
 
 
 def test_a_task_that_waited_too_long_runs_if_there_is_no_other(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """It takes its key anew."""
     late = jobs.impatient.apply_async((key,), queue="nobody")
-    message = taken_from("nobody", steering)
-    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
-    steering.client.lpush("celery", message)
-    assert steering.started(key).id == late.id
+    message = taken_from("nobody", control)
+    eventually(lambda: not control.client.exists(f"unique:short:{key}"))
+    control.client.lpush("celery", message)
+    assert control.started(key).id == late.id
     assert jobs.impatient.delay(key).id == late.id
-    steering.order(key)
+    control.send(key)
     assert ended(late) == key
 
 
 def test_a_task_that_waits_for_its_time_keeps_its_key(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """`queued` begins when the task may start."""
     first = jobs.impatient.apply_async((key,), countdown=500, queue="nobody")
-    assert 400 < steering.client.ttl(f"unique:short:{key}") <= 501
+    assert 400 < control.client.ttl(f"unique:short:{key}") <= 501
     assert jobs.impatient.delay(key).id == first.id
 
 
-def test_a_lost_result_blocks_nobody(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_lost_result_blocks_nobody(jobs: Any, control: JobControl, key: str) -> None:
     """The key does not depend on the result of the task, which may expire or never be stored."""
     first = jobs.work.delay(key)
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
     ended(first)
-    steering.client.delete(f"celery-task-meta-{first.id}")
+    control.client.delete(f"celery-task-meta-{first.id}")
     second = jobs.work.delay(key)
     assert second.id != first.id
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
     assert ended(second) == key
 
 
@@ -317,36 +319,36 @@ def test_a_duplicate_in_a_chain_or_group_is_an_error_for_who_waits(jobs: Any, ke
 
 
 def test_a_task_that_cannot_be_sent_leaves_its_key_free(
-    jobs: Any, steering: Steering, key: str, monkeypatch: pytest.MonkeyPatch
+    jobs: Any, control: JobControl, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is gone: the error reaches the caller, and the next try is no duplicate."""
     sending = functools.partial(jobs.work.apply_async, (key,), queue="nobody")
     with pytest.raises(Exception, match="serializ"):
         sending(serializer="unknown serializer")
-    assert not steering.client.exists(f"unique:work:{key}")
+    assert not control.client.exists(f"unique:work:{key}")
     assert sending().id
 
 
 def test_a_task_that_is_called_as_a_function_is_not_guarded(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """Nothing was enqueued, so nothing can be a duplicate of it."""
     jobs.work.apply_async((key,), queue="nobody")
-    steering.order(key)
+    control.send(key)
     assert jobs.work(key) == key
     assert jobs.chained(key) == f"after {key}"
 
 
 def test_tasks_that_run_eagerly_are_guarded_as_well(
-    jobs: Any, steering: Steering, key: str, monkeypatch: pytest.MonkeyPatch
+    jobs: Any, control: JobControl, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They run at once, with their claim; a retry is no duplicate of itself."""
     monkeypatch.setitem(jobs.app.conf, "task_always_eager", True)
-    steering.order(key, "retry")
-    steering.order(key)
+    control.send(key, "retry")
+    control.send(key)
     assert jobs.work.delay(key).get() == key
-    assert len(steering.runs(key)) == 2
-    assert not steering.client.exists(f"unique:work:{key}")
+    assert len(control.runs(key)) == 2
+    assert not control.client.exists(f"unique:work:{key}")
 
 
 def in_transactions(url: str, key: str) -> list[list[int]]:
@@ -357,7 +359,7 @@ def in_transactions(url: str, key: str) -> list[list[int]]:
 
     from dibs import Dibs
     from dibs.integrations.celery import unique
-    from tests.integrations.jobs.steering import client_of
+    from tests.integrations.jobs.job_control import client_of
 
     memory = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
     settings.configure(DATABASES={"default": memory})

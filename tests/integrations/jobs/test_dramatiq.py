@@ -11,7 +11,7 @@ import pytest
 from dibs import Dibs, Unavailable, UsageError
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import loaded_anew, running
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -22,7 +22,7 @@ WORKER = ("-m", "dramatiq", "tests.integrations.jobs.dramatiq_app", "--processes
 def jobs(broker: Server) -> Iterator[Any]:
     """The actors, and workers that run them."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     dramatiq_app = loaded_anew("dramatiq_app")
     default = (*WORKER, "--threads=4", "--queues", "default")
     doomed = (*WORKER, "--threads=1", "--queues", "doomed")
@@ -52,175 +52,175 @@ def test_a_second_message_in_the_queue_has_the_id_of_the_first(jobs: Any, key: s
     assert jobs.waiting.send(key + "x").message_id != first.message_id
 
 
-def test_an_actor_is_unique_until_it_ends(jobs: Any, steering: Steering, key: str) -> None:
+def test_an_actor_is_unique_until_it_ends(jobs: Any, control: JobControl, key: str) -> None:
     """A second message while it runs has the result of the first; then another one runs."""
     first = jobs.work.send(key)
-    assert steering.started(key).id == first.message_id
+    assert control.started(key).id == first.message_id
     second = jobs.work.send(key)
-    steering.order(key)
+    control.send(key)
     assert second.message_id == first.message_id
     assert ended(second) == key
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
     third = jobs.work_on_a_loop.send(key)
     assert third.message_id != first.message_id
     assert ended(third) == key
 
 
-def test_an_actor_can_be_unique_until_it_starts(jobs: Any, steering: Steering, key: str) -> None:
+def test_an_actor_can_be_unique_until_it_starts(jobs: Any, control: JobControl, key: str) -> None:
     """While it runs, one more may wait; a third is that one."""
     first = jobs.until_started.send(key)
-    steering.started(key)
+    control.started(key)
     second = jobs.until_started.send_with_options(args=(key,), delay=3_600_000)
     assert second.message_id != first.message_id
     assert jobs.until_started.send(key).message_id == second.message_id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
 
 
-def test_an_actor_can_be_unique_for_a_window(jobs: Any, steering: Steering, key: str) -> None:
+def test_an_actor_can_be_unique_for_a_window(jobs: Any, control: JobControl, key: str) -> None:
     """After its end, another message is the first, while the window is open; not if it fails."""
     failed = jobs.hourly.send(key)
-    steering.started(key)
-    steering.order(key, "fail")
-    eventually(lambda: not steering.client.exists(f"unique:hourly:{key}"))
+    control.started(key)
+    control.send(key, "fail")
+    eventually(lambda: not control.client.exists(f"unique:hourly:{key}"))
     first = jobs.hourly.send(key)
-    assert steering.started(key).id == first.message_id != failed.message_id
-    steering.order(key)
+    assert control.started(key).id == first.message_id != failed.message_id
+    control.send(key)
     assert ended(first) == key
-    eventually(lambda: steering.client.ttl(f"unique:hourly:{key}") > 3000)
+    eventually(lambda: control.client.ttl(f"unique:hourly:{key}") > 3000)
     assert jobs.hourly.send(key).message_id == first.message_id
 
 
 def test_a_message_that_is_tried_again_keeps_its_key(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """It is no duplicate of itself; while it waits for its next run, others are duplicates."""
     first = jobs.work.send(key)
     for _ in range(2):
-        assert steering.started(key).id == first.message_id
-        steering.order(key, "retry")
+        assert control.started(key).id == first.message_id
+        control.send(key, "retry")
         assert jobs.work.send(key).message_id == first.message_id
-    assert steering.started(key).id == first.message_id
+    assert control.started(key).id == first.message_id
     assert jobs.work.send(key).message_id == first.message_id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
-    assert steering.runs(key) == [first.message_id] * 3
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [first.message_id] * 3
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 def test_a_message_of_a_killed_worker_is_processed_by_another(
-    jobs: Any, steering: Steering, broker: Server, key: str
+    jobs: Any, control: JobControl, broker: Server, key: str
 ) -> None:
     """Its second delivery is no duplicate of the first, which died."""
     first = jobs.doomed.send(key)
-    assert steering.started(key).id == first.message_id
+    assert control.started(key).id == first.message_id
     jobs.doomed_worker.kill()
     assert jobs.work.send(key).message_id == first.message_id
     with running(broker, *WORKER, "--threads=1", "--queues", "doomed"):
-        assert steering.started(key).id == first.message_id
+        assert control.started(key).id == first.message_id
         assert jobs.work.send(key).message_id == first.message_id
-        steering.order(key)
+        control.send(key)
         assert ended(first) == key
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 def test_of_two_deliveries_of_a_message_one_is_processed(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """While it runs, and after its end."""
     first = jobs.work.send(key)
-    assert steering.started(key).id == first.message_id
+    assert control.started(key).id == first.message_id
     jobs.broker.enqueue(first)
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
     jobs.broker.enqueue(first)
     assert ended(jobs.plain.send(key)) == key
-    eventually(lambda: not steering.client.hlen("dramatiq:default.msgs"), within=90)
-    assert steering.runs(key) == [first.message_id]
+    eventually(lambda: not control.client.hlen("dramatiq:default.msgs"), within=90)
+    assert control.runs(key) == [first.message_id]
 
 
 def test_a_delivery_that_meets_its_own_run_keeps_the_result_and_comes_again_later(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """It may be the only message left, if that run dies; and its result is not None."""
     first = jobs.work.send(key)
-    assert steering.started(key).id == first.message_id
+    assert control.started(key).id == first.message_id
     jobs.broker.enqueue(first)
-    eventually(lambda: is_queued(first, "default.DQ", steering), within=90)
-    steering.order(key)
+    eventually(lambda: is_queued(first, "default.DQ", control), within=90)
+    control.send(key)
     assert ended(first) == key
     jobs.broker.enqueue(first)
     for queue in ("default", "default.DQ"):
-        eventually(lambda q=queue: not is_queued(first, q, steering), within=90)
+        eventually(lambda q=queue: not is_queued(first, q, control), within=90)
     assert ended(first) == key
-    assert steering.runs(key) == [first.message_id]
+    assert control.runs(key) == [first.message_id]
 
 
-def is_queued(message: Any, queue: str, steering: Steering) -> bool:
+def is_queued(message: Any, queue: str, control: JobControl) -> bool:
     """Whether a delivery of *message* waits there, or is being processed."""
-    queued = steering.client.hvals(f"dramatiq:{queue}.msgs")
+    queued = control.client.hvals(f"dramatiq:{queue}.msgs")
     return any(message.message_id in each for each in queued)
 
 
 def test_a_message_that_is_too_old_gives_its_key_back(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """Dramatiq drops it without calling the actor."""
     old = jobs.work.send_with_options(args=(key,), max_age=1, delay=100)
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"), within=90)
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"), within=90)
     assert jobs.work.send(key).message_id != old.message_id
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
 
 
 def test_a_message_that_waits_too_long_does_not_block(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """After `queued`, another one takes its place; the late one is skipped."""
     late = jobs.impatient.message(key)
     second = jobs.impatient.send(key)
-    assert steering.started(key).id == second.message_id
+    assert control.started(key).id == second.message_id
     jobs.broker.enqueue(late.copy(options={"dibs_token": "claim:1-1"}))
     assert ended(jobs.plain.send(key)) == key
-    eventually(lambda: steering.client.hlen("dramatiq:default.msgs") == 1, within=90)
-    steering.order(key)
+    eventually(lambda: control.client.hlen("dramatiq:default.msgs") == 1, within=90)
+    control.send(key)
     assert ended(second) == key
-    assert steering.runs(key) == [second.message_id]
+    assert control.runs(key) == [second.message_id]
 
 
 def test_arguments_that_the_encoder_changes_do_not_change_the_key(
-    jobs: Any, steering: Steering, key: str
+    jobs: Any, control: JobControl, key: str
 ) -> None:
     """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
     first = jobs.filtered.send(key, {1: "a"})
-    steering.started(key)
+    control.started(key)
     assert jobs.filtered.send(key, {1: "a"}).message_id == first.message_id
-    steering.order(key, "retry")
-    steering.started(key)
+    control.send(key, "retry")
+    control.started(key)
     assert jobs.filtered.send(key, {1: "a"}).message_id == first.message_id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
-    eventually(lambda: not list(steering.client.scan_iter(f"unique:filtered:{key}:*")))
+    eventually(lambda: not list(control.client.scan_iter(f"unique:filtered:{key}:*")))
 
 
-def test_a_lost_result_of_a_message_blocks_nobody(jobs: Any, steering: Steering, key: str) -> None:
+def test_a_lost_result_of_a_message_blocks_nobody(jobs: Any, control: JobControl, key: str) -> None:
     """The key does not depend on what the result backend keeps."""
     first = jobs.work.send(key)
-    steering.started(key)
-    steering.order(key)
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
-    for each in steering.client.scan_iter("dramatiq-results:*"):
-        steering.client.delete(each)
+    control.started(key)
+    control.send(key)
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+    for each in control.client.scan_iter("dramatiq-results:*"):
+        control.client.delete(each)
     second = jobs.work.send(key)
-    assert steering.started(key).id == second.message_id != first.message_id
-    steering.order(key)
+    assert control.started(key).id == second.message_id != first.message_id
+    control.send(key)
     assert ended(second) == key
 
 
-def test_an_actor_that_is_called_is_not_guarded(jobs: Any, steering: Steering, key: str) -> None:
+def test_an_actor_that_is_called_is_not_guarded(jobs: Any, control: JobControl, key: str) -> None:
     """Nothing was sent, so nothing can be a duplicate of it."""
     jobs.waiting.send(key)
-    steering.order(key)
+    control.send(key)
     assert jobs.work(key) == key
 
 

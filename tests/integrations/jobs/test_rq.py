@@ -19,14 +19,14 @@ from dibs import Dibs, Unavailable, UsageError
 from dibs.integrations.rq import UniqueQueue, unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import loaded_anew, running
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in RQ
 
 WORKER = """
 import sys, redis, rq
-from tests.integrations.jobs import rq_app, steering
-connection = redis.Redis.from_url(steering.URL)
+from tests.integrations.jobs import job_control, rq_app
+connection = redis.Redis.from_url(job_control.URL)
 rq.Worker(sys.argv[1:], connection=connection).work(logging_level="ERROR")
 """
 
@@ -42,7 +42,7 @@ def connection(broker: Server) -> Iterator[Any]:
 def jobs(broker: Server) -> Iterator[Any]:
     """The functions, and workers that run them."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     rq_app = loaded_anew("rq_app")
     with (
         running(broker, "-c", WORKER, "default"),
@@ -89,133 +89,133 @@ def test_a_second_job_in_the_queue_is_the_first(
 
 
 def test_a_job_is_unique_until_it_ends(
-    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """A second one while it runs is the first; after its end another one runs."""
     first = queue.enqueue(jobs.work, key)
-    assert steering.started(key).id == first.id
+    assert control.started(key).id == first.id
     assert queue.enqueue(jobs.work, key).id == first.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
     second = queue.enqueue(jobs.work_on_a_loop, key)
-    assert steering.started(key).id == second.id != first.id
+    assert control.started(key).id == second.id != first.id
     assert queue.enqueue(jobs.work, key).id == second.id
-    steering.order(key)
+    control.send(key)
     assert ended(second) == key
 
 
 def test_a_job_can_be_unique_until_it_starts(
-    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """While it runs, one more may wait; a third is that one."""
     first = queue.enqueue(jobs.until_started, key)
-    steering.started(key)
+    control.started(key)
     second = nobody.enqueue(jobs.until_started, key)
     assert second.id != first.id
     assert queue.enqueue(jobs.until_started, key).id == second.id
-    steering.order(key, "retry")
-    assert steering.started(key).id == first.id, "a retry runs, whoever waits"
-    steering.order(key)
+    control.send(key, "retry")
+    assert control.started(key).id == first.id, "a retry runs, whoever waits"
+    control.send(key)
     assert ended(first) == key
 
 
 def test_a_job_can_be_unique_for_a_window(
-    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """After its end, another one is the first, while the window is open; not after a failure."""
     failed = queue.enqueue(jobs.hourly, key)
-    steering.started(key)
-    steering.order(key, "fail")
+    control.started(key)
+    control.send(key, "fail")
     ended(failed)
     first = queue.enqueue(jobs.hourly, key)
-    assert steering.started(key).id == first.id != failed.id
-    steering.order(key)
+    assert control.started(key).id == first.id != failed.id
+    control.send(key)
     assert ended(first) == key
     assert queue.enqueue(jobs.hourly, key).id == first.id
 
 
 @pytest.mark.parametrize("victim", ["the job's process", "the worker"])
 def test_a_job_that_is_killed_frees_its_key(
-    jobs: Any, queue: UniqueQueue, connection: Any, steering: Steering, key: str, victim: str
+    jobs: Any, queue: UniqueQueue, connection: Any, control: JobControl, key: str, victim: str
 ) -> None:
     """After one lease another one runs."""
     doomed = victim == "the worker"
     where = UniqueQueue("doomed", connection=connection) if doomed else queue
     first = where.enqueue(jobs.work, key)
-    pid = steering.started(key).pid
+    pid = control.started(key).pid
     if doomed:
         jobs.doomed.kill()
     os.kill(pid, signal.SIGKILL)
     assert queue.enqueue(jobs.work, key).id == first.id
     eventually(lambda: queue.enqueue(jobs.work, key).id != first.id, within=90)
-    assert steering.started(key).id != first.id
-    steering.order(key)
+    assert control.started(key).id != first.id
+    control.send(key)
 
 
 @pytest.mark.parametrize("way", ["raised", "returned", "killed"])
 def test_a_job_that_is_tried_again_keeps_its_key(
-    jobs: Any, queue: UniqueQueue, steering: Steering, key: str, way: str
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str, way: str
 ) -> None:
     """It is no duplicate of itself: by Retry, returned or given, and after a crash."""
     first = queue.enqueue(jobs.work, key, retry=None if way == "returned" else Retry(max=1))
-    pid = steering.started(key).pid
+    pid = control.started(key).pid
     if way == "killed":
         os.kill(pid, signal.SIGKILL)
     else:
-        steering.order(key, "fail" if way == "raised" else "retry")
+        control.send(key, "fail" if way == "raised" else "retry")
     assert queue.enqueue(jobs.work, key).id == first.id
-    assert steering.started(key).id == first.id
+    assert control.started(key).id == first.id
     assert queue.enqueue(jobs.work, key).id == first.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key
-    assert steering.runs(key) == [first.id] * 2
-    eventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [first.id] * 2
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 def test_a_cancelled_job_frees_its_key(
-    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """The next one takes its key."""
     first = nobody.enqueue(jobs.work, key)
     first.cancel()
     second = queue.enqueue(jobs.work, key)
-    assert steering.started(key).id == second.id != first.id
-    steering.order(key)
+    assert control.started(key).id == second.id != first.id
+    control.send(key)
     assert ended(second) == key
 
 
 def test_a_job_that_waits_too_long_does_not_block(
-    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """After `queued`, another one takes its place; the late one says so, and does not run."""
     late = nobody.enqueue(jobs.impatient, key)
-    eventually(lambda: not steering.client.exists(f"unique:short:{key}"))
+    eventually(lambda: not control.client.exists(f"unique:short:{key}"))
     second = queue.enqueue(jobs.until_started, key)
-    assert steering.started(key).id == second.id
+    assert control.started(key).id == second.id
     with jobs.dibs.claim(f"short:{key}", window=60, note="another"):
         queue.push_job_id(late.id)
-        steering.order(key)
+        control.send(key)
         assert ended(late) is None
     assert late.get_meta()["duplicate_of"] == "another"
-    assert steering.runs(key) == [second.id]
+    assert control.runs(key) == [second.id]
 
 
 def test_a_lost_result_of_a_job_blocks_nobody(
-    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """The key does not depend on what RQ keeps of a job."""
     first = queue.enqueue(jobs.work, key, result_ttl=0)
-    steering.started(key)
-    steering.order(key)
+    control.started(key)
+    control.send(key)
     eventually(lambda: not Job.exists(first.id, queue.connection), within=90)
     second = queue.enqueue(jobs.work, key)
-    assert steering.started(key).id == second.id != first.id
-    steering.order(key)
+    assert control.started(key).id == second.id != first.id
+    control.send(key)
     ended(second)
 
 
 def test_arguments_that_the_serializer_changes_do_not_change_the_key(
-    jobs: Any, connection: Any, steering: Steering, key: str
+    jobs: Any, connection: Any, control: JobControl, key: str
 ) -> None:
     """JSON has no numbers as keys: the worker continues the claim of the producer all the same."""
     queue = UniqueQueue("json", connection=connection, serializer=JSONSerializer)
@@ -224,19 +224,19 @@ def test_arguments_that_the_serializer_changes_do_not_change_the_key(
     worker = SimpleWorker([queue], connection=connection, serializer=JSONSerializer)
     worker.work(burst=True, logging_level="ERROR")
     assert ended(first) == key
-    assert not list(steering.client.scan_iter(f"unique:filtered:{key}:*"))
+    assert not list(control.client.scan_iter(f"unique:filtered:{key}:*"))
 
 
 def test_a_function_with_another_decorator_is_guarded_as_well(
-    jobs: Any, queue: UniqueQueue, steering: Steering, key: str
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """Above `unique`, as long as it keeps what functools.wraps copies."""
     first = queue.enqueue(jobs.decorated, key)
-    steering.started(key)
+    control.started(key)
     assert queue.enqueue(jobs.decorated, key).id == first.id
-    steering.order(key)
+    control.send(key)
     assert ended(first) == key.upper()
-    assert not steering.client.exists(f"unique:shouted:{key}")
+    assert not control.client.exists(f"unique:shouted:{key}")
 
 
 def test_a_job_that_does_not_exist_yet_or_any_more_is_there_all_the_same(
@@ -249,17 +249,17 @@ def test_a_job_that_does_not_exist_yet_or_any_more_is_there_all_the_same(
 
 
 def test_a_function_that_is_called_is_not_guarded(
-    jobs: Any, nobody: UniqueQueue, steering: Steering, key: str
+    jobs: Any, nobody: UniqueQueue, control: JobControl, key: str
 ) -> None:
     """Neither is a job in a queue that does not wait for a worker a duplicate of itself."""
     waiting = nobody.enqueue(jobs.work, key)
-    steering.order(key)
+    control.send(key)
     assert jobs.work(key) == key
     waiting.cancel()
     at_once = UniqueQueue(connection=nobody.connection, is_async=False)
-    steering.order(key)
+    control.send(key)
     assert at_once.enqueue(jobs.work, key).return_value() == key
-    assert not steering.client.exists(f"unique:work:{key}")
+    assert not control.client.exists(f"unique:work:{key}")
 
 
 def test_an_outage_of_the_store_of_a_queue_follows_the_policy(nobody: UniqueQueue) -> None:

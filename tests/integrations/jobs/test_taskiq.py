@@ -17,7 +17,7 @@ from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.taskiq import unique
 from dibs.testing import Server, aeventually
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.steering import Steering
+from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -38,7 +38,7 @@ async def opened(broker: Server) -> AsyncGenerator[Any]:
     import importlib
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.integrations.jobs.steering.URL", broker.url)
+    patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     from tests.integrations.jobs import taskiq_app
 
     app = importlib.reload(taskiq_app)
@@ -74,92 +74,92 @@ async def test_a_second_task_is_the_one_that_waits(broker: Server, key: str) -> 
 
 
 async def test_a_task_of_taskiq_is_unique_until_it_ends(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """A second one while it runs is the first; after its end another one runs."""
     async with opened(broker) as app:
         first = await app.work.kiq(key)
-        assert steering.started(key).id == first.task_id
+        assert control.started(key).id == first.task_id
         second = await app.work.kiq(key)
         assert second.task_id == first.task_id
-        steering.order(key)
+        control.send(key)
         assert await ended(second) == key
         third = await app.work_in_a_thread.kiq(key)
-        assert steering.started(key).id == third.task_id != first.task_id
+        assert control.started(key).id == third.task_id != first.task_id
         assert (await app.work.kiq(key)).task_id == third.task_id
-        steering.order(key)
+        control.send(key)
         assert await ended(third) == "finish"
 
 
 async def test_a_task_of_taskiq_can_be_unique_until_it_starts_or_for_a_window(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """While it runs, one more may wait; or after its end none is sent, while the window is open."""
     async with opened(broker) as app:
         first = await app.until_started.kiq(key)
-        steering.started(key)
+        control.started(key)
         waiting = app.until_started.kicker().with_labels(queue_name="nobody")
         second = await waiting.kiq(key)
         assert second.task_id != first.task_id
         assert (await app.until_started.kiq(key)).task_id == second.task_id
-        steering.order(key)
+        control.send(key)
         assert await ended(first) == key
         first = await app.hourly.kiq(key)
-        steering.started(key)
-        steering.order(key)
+        control.started(key)
+        control.send(key)
         assert await ended(first) == key
         assert (await app.hourly.kiq(key)).task_id == first.task_id
 
 
 async def test_a_task_of_taskiq_that_is_tried_again_keeps_its_key(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """It is no duplicate of itself; a failure without a retry frees the key."""
     async with opened(broker) as app:
         first = await app.work.kiq(key)
-        for order in ("retry", "retry", "fail"):
-            assert steering.started(key).id == first.task_id
+        for command in ("retry", "retry", "fail"):
+            assert control.started(key).id == first.task_id
             assert (await app.work.kiq(key)).task_id == first.task_id
-            steering.order(key, order)
-        assert steering.runs(key) == [first.task_id] * 3
-        await aeventually(lambda: not steering.client.exists(f"unique:work:{key}"))
+            control.send(key, command)
+        assert control.runs(key) == [first.task_id] * 3
+        await aeventually(lambda: not control.client.exists(f"unique:work:{key}"))
 
 
 async def test_of_two_deliveries_by_taskiq_one_runs(
-    workers: Any, broker: Server, steering: Steering, key: str
+    workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
     """While it runs, and after its end."""
     async with opened(broker) as app:
         first = await app.work.kicker().with_labels(queue_name="nobody").kiq(key)
-        [(_, message)] = steering.client.xrevrange("nobody", count=1)
-        steering.client.xadd("default", message)
-        assert steering.started(key).id == first.task_id
-        steering.client.xadd("default", message)
-        steering.order(key)
+        [(_, message)] = control.client.xrevrange("nobody", count=1)
+        control.client.xadd("default", message)
+        assert control.started(key).id == first.task_id
+        control.client.xadd("default", message)
+        control.send(key)
         assert await ended(first) == key
-        steering.client.xadd("default", message)
+        control.client.xadd("default", message)
         assert await ended(await app.plain.kiq(key)) == key
-        pending = functools.partial(steering.client.xpending, "default", "default")
+        pending = functools.partial(control.client.xpending, "default", "default")
         await aeventually(lambda: not pending()["pending"], within=90)
-        assert steering.runs(key) == [first.task_id]
+        assert control.runs(key) == [first.task_id]
 
 
 async def test_a_task_of_a_killed_worker_runs_in_another(
-    workers: list[Any], broker: Server, steering: Steering, key: str
+    workers: list[Any], broker: Server, control: JobControl, key: str
 ) -> None:
     """Its second delivery is no duplicate of the first delivery, which died."""
     async with opened(broker) as app:
         first = await app.work.kiq(key)
-        assert steering.started(key).id == first.task_id
+        assert control.started(key).id == first.task_id
         workers.pop().kill()
         assert (await app.work.kiq(key)).task_id == first.task_id
-        [(_, message)] = steering.client.xrevrange("default", count=1)
+        [(_, message)] = control.client.xrevrange("default", count=1)
         with running(broker, *WORKER):
-            steering.client.xadd("default", message)  # as the broker does, later
-            await aeventually(lambda: _is_taken(steering, message), within=90)
-            assert steering.started(key).id == first.task_id
+            control.client.xadd("default", message)  # as the broker does, later
+            await aeventually(lambda: _is_taken(control, message), within=90)
+            assert control.started(key).id == first.task_id
             assert (await app.work.kiq(key)).task_id == first.task_id
-            steering.order(key)
+            control.send(key)
             assert await ended(first) == key
 
 
@@ -197,12 +197,12 @@ async def test_a_delivery_by_taskiq_that_meets_its_own_run_comes_again(broker: S
         assert runs == ["a"] and len(queue.sent) == 2
 
 
-def _is_taken(steering: Steering, message: Any) -> bool:
+def _is_taken(control: JobControl, message: Any) -> bool:
     """Whether a worker that lives has got it; the server may still feed the one that was killed."""
-    [group] = steering.client.xinfo_groups("default")
+    [group] = control.client.xinfo_groups("default")
     if group["consumers"] < 2:
         return False
-    steering.client.xadd("default", message)
+    control.client.xadd("default", message)
     return True
 
 

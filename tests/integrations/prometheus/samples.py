@@ -20,7 +20,7 @@ class Counted:
         self.registry = CollectorRegistry()
         self.listener = PrometheusListener(self.registry, **options)
 
-    def hear(self, kind: Any, name: str = "order:{id}", *, times: int = 1, **facts: Any) -> None:
+    def emit(self, kind: Any, name: str = "order:{id}", *, times: int = 1, **facts: Any) -> None:
         for _ in range(times):
             self.listener(Event(kind=kind, name=name, at=0.0, **facts))
 
@@ -34,7 +34,7 @@ class Counted:
 
 
 def ends(counted: Counted, *, ok: int = 0, late: int = 0, leaked: int = 0) -> None:
-    counted.hear("claimed", times=ok + late + leaked, guarded=True)
-    counted.hear("completed", times=ok, held=1.0, guarded=True)
-    counted.hear("late", times=late, held=1.0, guarded=True)
-    counted.hear("leaked", times=leaked, held=1.0, cause="cleared")
+    counted.emit("claimed", times=ok + late + leaked, guarded=True)
+    counted.emit("completed", times=ok, held=1.0, guarded=True)
+    counted.emit("late", times=late, held=1.0, guarded=True)
+    counted.emit("leaked", times=leaked, held=1.0, cause="cleared")

@@ -26,7 +26,7 @@ def everything_once(counted: Counted, name: str = "order:{id}") -> None:
     """Every metric has a series: what an expression asks for is there, or will never be."""
     facts = {"guarded": True, "held": 0.1, "waited": 0.1, "took": 0.1, "lasted": 0.1}
     for kind in get_args(Kind):
-        counted.hear(kind, LONG.get(kind, name), cause="cleared", **facts)
+        counted.emit(kind, LONG.get(kind, name), cause="cleared", **facts)
 
 
 def evaluated(expression: str, counted: Counted, happens: Callable[[], object]) -> Vector:
@@ -102,29 +102,29 @@ FIRING: list[tuple[str, str, Happening, float | None]] = [
     (
         "DibsLongHolds",
         "quick",
-        lambda c: c.hear("released", times=99, held=0.2, guarded=True),
+        lambda c: c.emit("released", times=99, held=0.2, guarded=True),
         None,
     ),
-    ("DibsLongHolds", "one", lambda c: c.hear("released", held=299.0, guarded=True), None),
+    ("DibsLongHolds", "one", lambda c: c.emit("released", held=299.0, guarded=True), None),
     (
         "DibsLongHolds",
         "one slow stream of holds",
-        lambda c: c.hear("released", times=15, held=60.0, guarded=True),
+        lambda c: c.emit("released", times=15, held=60.0, guarded=True),
         60,
     ),
     (
         "DibsLongHolds",
         "30 s",
-        lambda c: c.hear("released", times=20, held=30.0, guarded=True),
+        lambda c: c.emit("released", times=20, held=30.0, guarded=True),
         None,
     ),
-    ("DibsLongHolds", "31 s", lambda c: c.hear("completed", times=20, held=31.0, guarded=True), 31),
+    ("DibsLongHolds", "31 s", lambda c: c.emit("completed", times=20, held=31.0, guarded=True), 31),
     ("DibsLeakedClaims", "1000", lambda c: ends(c, leaked=1000), None),
     ("DibsLeakedClaims", "1001", lambda c: ends(c, leaked=1001), 1001),
-    ("DibsStoreOut", "out", lambda c: c.hear("outage", cause="x"), 1),
-    ("DibsStoreOut", "and back", lambda c: (c.hear("outage"), c.hear("recovered", "*")), None),
-    ("DibsUnguarded", "guarded", lambda c: c.hear("acquired", guarded=True), None),
-    ("DibsUnguarded", "one is not", lambda c: c.hear("acquired", guarded=False), 1),
+    ("DibsStoreOut", "out", lambda c: c.emit("outage", cause="x"), 1),
+    ("DibsStoreOut", "and back", lambda c: (c.emit("outage"), c.emit("recovered", "*")), None),
+    ("DibsUnguarded", "guarded", lambda c: c.emit("acquired", guarded=True), None),
+    ("DibsUnguarded", "one is not", lambda c: c.emit("acquired", guarded=False), 1),
 ]
 
 
@@ -188,20 +188,22 @@ FIGURES = dict(re.findall(r"^# (.*)\n((?:(?!#).+\n)+)", BLOCKS, re.MULTILINE))
 
 def a_busy_hour(counted: Counted) -> None:
     """100 submissions: 80 were set, 15 duplicates, 3 replays, 1 mismatch, 1 in an outage."""
-    counted.hear("claimed", times=80, guarded=True)
-    counted.hear("duplicate", times=15, retry_after=1.0, state="done")
-    counted.hear("replayed", times=3)
-    counted.hear("mismatch")
-    counted.hear("claimed", guarded=False)
-    counted.hear("completed", times=60, held=0.5, guarded=True)
-    counted.hear("released", times=16, held=2.0, guarded=True)
-    counted.hear("late", times=2, held=9.0, guarded=True)
-    counted.hear("released", held=99.0, guarded=False)
-    counted.hear("leaked", cause="cleared", held=1.0)
-    counted.hear("leaked", cause="something new", held=1.0)
-    counted.hear("hit", times=7)
-    counted.hear("local_hit")
-    counted.hear("miss", times=2)
+    counted.emit("claimed", times=80, guarded=True)
+    counted.emit("duplicate", times=15, retry_after=1.0, state="done")
+    counted.emit("replayed", times=3)
+    counted.emit("mismatch")
+    counted.emit("claimed", guarded=False)
+    counted.emit("outage", cause="silent")
+    counted.emit("outage", times=4, cause="silent", guarded=True)
+    counted.emit("completed", times=60, held=0.5, guarded=True)
+    counted.emit("released", times=16, held=2.0, guarded=True)
+    counted.emit("late", times=2, held=9.0, guarded=True)
+    counted.emit("released", held=99.0, guarded=False)
+    counted.emit("leaked", cause="cleared", held=1.0)
+    counted.emit("leaked", cause="something new", held=1.0)
+    counted.emit("hit", times=7)
+    counted.emit("local_hit")
+    counted.emit("miss", times=2)
 
 
 EXPECTED = {
@@ -213,6 +215,7 @@ EXPECTED = {
     "share of duplicates": {"order:{id}": 15 / 100},
     "hit rate of a cache": {"order:{id}": 8 / 10},
     "unguarded calls per second": {"order:{id}": 1 / 300},
+    "calls refused in outages, within an hour": {"order:{id}": 4},
 }
 
 

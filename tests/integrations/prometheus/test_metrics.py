@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 import dibs.claims
-from dibs import AsyncDibs, Busy, Dibs, Duplicate, Event, Mismatch, UsageError
+from dibs import AsyncDibs, Busy, Dibs, Duplicate, Event, Mismatch, Unavailable, UsageError
 from dibs.events import Kind
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Server, eventually
@@ -35,7 +35,7 @@ def ended(counted: Counted, outcome: str, name: str) -> float | None:
 def test_every_kind_is_counted_by_name(counted: Counted) -> None:
     """Whatever can happen has a counter, and what is shown can be read by Prometheus."""
     for number, kind in enumerate(get_args(Kind), 1):
-        counted.hear(kind, "a:{x}", times=number)
+        counted.emit(kind, "a:{x}", times=number)
     for number, kind in enumerate(get_args(Kind), 1):
         assert counted.get("dibs_events_total", kind=kind, name="a:{x}") == number
     families = {family.name for family in text_string_to_metric_families(counted.text)}
@@ -60,6 +60,16 @@ def test_leases_on_a_real_server(valkey: Server, counted: Counted) -> None:
     assert waited is not None and 0.05 <= waited < 5
     assert "dibs_claims_set_total{" not in counted.text  # a lease is no claim
     assert "report:7" not in counted.text
+
+
+def test_the_first_hold_of_a_name_is_an_increase(counted: Counted) -> None:
+    """Its series begin at 0 when it is acquired: what Prometheus sees first is no increase."""
+    counted.emit("acquired", "export:*", guarded=True)
+    counted.emit("claimed", "payment:*", guarded=True)
+    for name in ("export:*", "payment:*"):
+        assert counted.get("dibs_hold_seconds_count", name=name) == 0
+    counted.emit("elected", "indexer", guarded=True)
+    assert counted.get("dibs_hold_seconds_count", name="indexer") is None
 
 
 async def test_claims_on_a_real_server(valkey: Server, counted: Counted) -> None:
@@ -163,10 +173,10 @@ def test_scheduled_functions_are_measured(valkey: Server, counted: Counted) -> N
 
 def test_a_name_that_is_held_and_then_claimed(counted: Counted) -> None:
     """Ends count as those of claims from the first claim on."""
-    counted.hear("released", held=1.0, guarded=True)
+    counted.emit("released", held=1.0, guarded=True)
     assert ended(counted, "ok", "order:{id}") is None
-    counted.hear("claimed", guarded=True)
-    counted.hear("released", held=1.0, guarded=True)
+    counted.emit("claimed", guarded=True)
+    counted.emit("released", held=1.0, guarded=True)
     assert ended(counted, "ok", "order:{id}") == 1
 
 
@@ -207,6 +217,26 @@ def test_an_outage_and_its_end(own_server: Server, counted: Counted) -> None:
     assert counted.get("dibs_hold_seconds_count", name="report:*") == 0
 
 
+def test_what_is_refused_in_an_outage_is_counted_by_name(
+    own_server: Server, counted: Counted
+) -> None:
+    """As `dibs_refused_total`: whoever got Unavailable, not a claim whose end was not delivered."""
+    with Dibs(own_server.url, listeners=[counted.listener], on_outage="closed") as ours:
+        with ours.claim("order:1", window=9):
+            assert counted.get("dibs_refused_total", name="order:*") == 0
+            own_server.kill()
+        for key in ("order:1", "order:2"):
+            with pytest.raises(Unavailable), ours.claim(key, window=9):
+                pass
+        with pytest.raises(Unavailable), ours.hold("report:1", ttl=9):
+            pass
+        with ours.hold("report:1", ttl=9, on_outage="open"):
+            pass
+    assert counted.get("dibs_refused_total", name="order:*") == 2
+    assert counted.get("dibs_refused_total", name="report:*") == 1
+    assert counted.get("dibs_unguarded_total", name="report:*") == 1
+
+
 def test_a_server_that_cannot_serve_is_no_outage_for_ever(
     start_server: StartServer, counted: Counted
 ) -> None:
@@ -225,14 +255,14 @@ def test_a_server_that_cannot_serve_is_no_outage_for_ever(
 
 def test_a_refusal_is_no_sign_of_life(counted: Counted) -> None:
     """It may come from this very process: only an answer of the store ends an outage."""
-    counted.hear("outage", cause="no answer")
-    counted.hear("busy", retry_after=1.0, waited=0.0)
-    counted.hear("duplicate", retry_after=1.0, state="running")
-    counted.hear("local_hit")
-    counted.hear("claimed", guarded=False)
-    counted.hear("released", guarded=False, held=1.0)
+    counted.emit("outage", cause="no answer")
+    counted.emit("busy", retry_after=1.0, waited=0.0)
+    counted.emit("duplicate", retry_after=1.0, state="running")
+    counted.emit("local_hit")
+    counted.emit("claimed", guarded=False)
+    counted.emit("released", guarded=False, held=1.0)
     assert counted.get("dibs_outage") == 1
-    counted.hear("claimed", guarded=True)
+    counted.emit("claimed", guarded=True)
     assert counted.get("dibs_outage") == 0
 
 
@@ -243,8 +273,8 @@ def test_names_without_end_are_counted_together() -> None:
     """The first ones by name, all others as one: nothing grows, no event is lost."""
     counted = Counted(most_names=3)
     for number in range(1000):
-        counted.hear("claimed", f"order {number}", guarded=True)
-        counted.hear("released", f"order {number}", guarded=True, held=0.1)
+        counted.emit("claimed", f"order {number}", guarded=True)
+        counted.emit("released", f"order {number}", guarded=True, held=0.1)
     names = set(re.findall(r'name="([^"]*)"', counted.text))
     assert names == {"order 0", "order 1", "order 2", "other"}
     assert counted.get("dibs_events_total", kind="claimed", name="other") == 997
@@ -255,7 +285,7 @@ def test_names_without_end_are_counted_together() -> None:
 @pytest.mark.parametrize("name", ["\ud800", "", 'a"b\\c\nd', "x" * 10_000, "訂單:{id}"])
 def test_any_name_can_be_shown(counted: Counted, name: str) -> None:
     """Also one that is no text, empty, or very long: showing the metrics never fails."""
-    counted.hear("hit", name)
+    counted.emit("hit", name)
     families = text_string_to_metric_families(counted.text)
     samples = [each for family in families for each in family.samples]
     assert sum(each.value for each in samples if each.name == "dibs_events_total") == 1
@@ -265,16 +295,16 @@ def test_any_name_can_be_shown(counted: Counted, name: str) -> None:
 def test_it_never_raises(counted: Counted, caplog: pytest.LogCaptureFixture) -> None:
     """What cannot be counted is logged once, and hurts nobody."""
     for _ in range(3):
-        counted.hear("released", guarded=True, held="long")  # type: ignore[arg-type]
+        counted.emit("released", guarded=True, held="long")  # type: ignore[arg-type]
         assert counted.text
     assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 1
-    counted.hear("released", guarded=True, held=1.0)
+    counted.emit("released", guarded=True, held=1.0)
     assert counted.get("dibs_hold_seconds_sum", name="order:{id}") == 1.0
 
 
 def test_a_listener_that_is_never_read_keeps_little(counted: Counted) -> None:
     """Events are added to the metrics together, a thousand at most."""
-    counted.hear("acquired", "report:*", times=2500, guarded=True, waited=0.5)
+    counted.emit("acquired", "report:*", times=2500, guarded=True, waited=0.5)
     counter = counted.listener.counter("acquired", "report:*", guarded=True)
     kept = gc.get_referents(counter.__self__)  # type: ignore[attr-defined]
     assert max(len(each) for each in kept if isinstance(each, list)) < 1000
@@ -284,7 +314,7 @@ def test_a_listener_that_is_never_read_keeps_little(counted: Counted) -> None:
 
 def test_one_metric_that_is_read_alone_is_up_to_date(counted: Counted) -> None:
     """`/metrics?name[]=dibs_events_total`."""
-    counted.hear("released", "a:{x}", guarded=True, held=1.0)
+    counted.emit("released", "a:{x}", guarded=True, held=1.0)
     for name in ("dibs_events_total", "dibs_hold_seconds_count"):
         [family] = counted.registry.restricted_registry([name]).collect()
         assert [sample.value for sample in family.samples] == [1.0]
@@ -292,10 +322,10 @@ def test_one_metric_that_is_read_alone_is_up_to_date(counted: Counted) -> None:
 
 def test_an_outage_that_begins_after_replies_that_were_not_added_yet(counted: Counted) -> None:
     """What Redis answered before it does not end it; what it answers afterwards does."""
-    counted.hear("acquired", "a:{x}", guarded=True, waited=0.0)
-    counted.hear("outage", "a:{x}", cause="silent")
+    counted.emit("acquired", "a:{x}", guarded=True, waited=0.0)
+    counted.emit("outage", "a:{x}", cause="silent")
     assert counted.get("dibs_outage") == 1
-    counted.hear("acquired", "a:{x}", guarded=True, waited=0.0)
+    counted.emit("acquired", "a:{x}", guarded=True, waited=0.0)
     assert counted.get("dibs_outage") == 0
 
 
@@ -305,9 +335,9 @@ def test_many_threads_lose_nothing(counted: Counted) -> None:
     def work() -> None:
         for number in range(500):
             name = f"n{number % 7}"
-            counted.hear("claimed", name, guarded=True)
-            counted.hear("completed", name, guarded=True, held=0.01)
-            counted.hear("outage", name, cause="x")
+            counted.emit("claimed", name, guarded=True)
+            counted.emit("completed", name, guarded=True, held=0.01)
+            counted.emit("outage", name, cause="x")
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -317,7 +347,7 @@ def test_many_threads_lose_nothing(counted: Counted) -> None:
     names = [f"n{number}" for number in range(7)]
     assert sum(ended(counted, "ok", name) or 0 for name in names) == 4000
     assert sum(counted.get("dibs_hold_seconds_count", name=name) or 0 for name in names) == 4000
-    counted.hear("recovered", "*", cause="x", lasted=1.0)
+    counted.emit("recovered", "*", cause="x", lasted=1.0)
     assert counted.get("dibs_outage") == 0
 
 

@@ -65,3 +65,51 @@ def test_processes_are_added_up(tmp_path: Path, valkey: Server, spawn: Spawn) ->
     assert [worker.line(within=60) for worker in workers] == ["done", "done"]
     seen = spawn(_collected, str(tmp_path)).result()
     assert (seen["open"], seen["outage"]) == (0, 0)
+
+
+def test_a_killed_worker_is_forgotten_when_another_one_starts(
+    tmp_path: Path, valkey: Server, spawn: Spawn
+) -> None:
+    """Its open claims and its outage would be reported for ever; its counters are kept."""
+    killed, other = [
+        spawn(_count_in_a_process, str(tmp_path), valkey.url, str(number), number == 0)
+        for number in range(2)
+    ]
+    assert [worker.line(within=60) for worker in (killed, other)] == ["open", "open"]
+    killed.kill()
+    started = spawn(_count_in_a_process, str(tmp_path), valkey.url, "2", False)
+    assert started.line(within=60) == "open"
+    seen = spawn(_collected, str(tmp_path)).result()
+    assert seen == {"set": 3, "held": 3, "open": 2, "outage": 0}
+
+
+def _start_with_the_file_of_a_predecessor(folder: str) -> dict[str, float]:
+    """A container that was started again: its first process has the same id as before."""
+    import os
+    import subprocess
+    import sys
+
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    code = (
+        "import os, sys; os.getpid = lambda: int(sys.argv[1]);"
+        "from dibs.integrations.prometheus import PrometheusListener;"
+        "from dibs import Event;"
+        "PrometheusListener()(Event(kind='outage', name='n', at=0.0, cause='refused'))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(os.getpid())], check=True)
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    from dibs.integrations.prometheus import PrometheusListener
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    before = registry.get_sample_value("dibs_outage")
+    PrometheusListener()
+    return {"before": before, "after": registry.get_sample_value("dibs_outage")}
+
+
+def test_a_worker_with_the_id_of_a_killed_one_begins_anew(tmp_path: Path, spawn: Spawn) -> None:
+    """Where the folder was not emptied: an outage of the former process is not its own."""
+    seen = spawn(_start_with_the_file_of_a_predecessor, str(tmp_path)).result()
+    assert seen == {"before": 1, "after": 0}

@@ -65,7 +65,7 @@ class Person:
 
 
 class Accounts:
-    """Everybody of whom the platform has heard."""
+    """All users that the platform knows."""
 
     def __init__(self) -> None:
         self._people: dict[str, Person] = {}

@@ -19,7 +19,7 @@ class Entry:
     message: Json
     at: float
     event_id: str | None = None
-    """The event by which the bot heard of it."""
+    """The event with which it was sent to the bot."""
     via: str | None = None
     """`reply`, `push`, `multicast` …, for what the bot said."""
     user_id: str | None = None

@@ -185,7 +185,7 @@ def account_link(nonce: str, *, is_ok: bool = True) -> Draft:
 
 
 def anything(type: str, *, is_replyable: bool = False, **content: Any) -> Draft:
-    """An event of any kind, also of one that nobody has heard of yet."""
+    """An event of any kind, also of one that is not known yet."""
     return Draft(type, content, is_replyable=is_replyable)
 
 

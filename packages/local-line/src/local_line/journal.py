@@ -108,7 +108,7 @@ class News:
 
 
 class Window:
-    """Where one page hears what happens in its chats."""
+    """The subscription of one page to what happens in its chats."""
 
     def __init__(self, chat_ids: Collection[str]) -> None:
         self._chat_ids = chat_ids
@@ -117,7 +117,7 @@ class Window:
         """True: it was too slow, and should look at everything again."""
 
     def show(self, news: News) -> None:
-        """Heard, if it concerns this window and there is room."""
+        """Queue it, if it concerns this window and there is room."""
         if news.chat_id is not None and news.chat_id not in self._chat_ids:
             return
         if self._queue.qsize() >= _BACKLOG:
@@ -130,7 +130,7 @@ class Window:
         return await self._queue.get()
 
     def end(self) -> None:
-        """After what it has heard so far, it is over."""
+        """End the subscription after what is queued so far."""
         self._queue.put_nowait(None)
 
     def clear(self) -> None:
@@ -181,7 +181,7 @@ class Journal:
         return mine[-most:]
 
     def tell(self, news: News) -> None:
-        """Everybody whom it concerns hears of it; nothing is written down."""
+        """Pass it on to every subscriber that it concerns; nothing is written down."""
         for window in self._windows:
             window.show(news)
 

@@ -18,7 +18,7 @@ from .panel import ChatPanel
 from .platform import Platform
 from .routes import create_page
 
-_FAREWELL = 2.0
+_SHUTDOWN_LIMIT = 2.0
 """The most that answers under way may take at the end, in seconds."""
 _LOOK = 0.005
 """Between two looks whether they are given: not the tenth of a second that uvicorn takes."""
@@ -117,7 +117,7 @@ class _Server(uvicorn.Server):
 
     async def _settle(self) -> None:
         """Answers under way are given, or given up."""
-        looks = int(_FAREWELL / _LOOK)
+        looks = int(_SHUTDOWN_LIMIT / _LOOK)
         for _ in range(looks):
             if not self.server_state.connections and not self.server_state.tasks:
                 break

@@ -112,7 +112,7 @@ class LoginApi:
         return self._platform.accounts.person(user_id)
 
     async def link_account(self, asked: Asked) -> Response:
-        """The bot hears that an account was linked. 400: nobody knows the token, or it is old."""
+        """Send the bot an event that an account was linked. 400: the token is unknown or old."""
         token, nonce = asked.query("linkToken") or "", asked.query("nonce") or ""
         user_id = self._platform.link_tokens.spend(token, self._platform.clock())
         if user_id is None or not nonce:

@@ -93,7 +93,7 @@ class MessagingApi:
     # ---- to many
 
     async def multicast(self, asked: Asked) -> Response:
-        """The messages are in the chats of those users; nobody hears who is none."""
+        """The messages are in the chats of those users; who is none is not reported."""
         body = await asked.json()
         users, messages, units = _users(body), check_messages(body), _units(body)
         key = self._new_retry_key(asked)

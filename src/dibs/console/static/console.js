@@ -9,7 +9,7 @@ const POLL = 2000;
 const SILENT = 4000;
 const live = document.body.dataset.updates === "stream";
 
-let heard = Date.now();
+let receivedAt = Date.now();
 let stream = null;
 let timer = null;
 let asking = 0;
@@ -18,7 +18,7 @@ let since = null;
 // ---- what the console says
 
 function draw(state) {
-  heard = Date.now();
+  receivedAt = Date.now();
   const named = state.namespace ? `, namespace ${state.namespace}` : "";
   write($("where"), `console for ${state.target}${named}`);
   drawServer(state);
@@ -44,7 +44,7 @@ function say(text) {
 
 setInterval(() => {
   tickServer();
-  if (Date.now() - heard > SILENT) {
+  if (Date.now() - receivedAt > SILENT) {
     say("This page gets no answer from its application. It goes on by itself when the application is back.");
   }
 }, 250);
@@ -88,7 +88,7 @@ document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
     asking++;
   } else {
-    heard = Date.now();
+    receivedAt = Date.now();
     connect();
   }
 });

@@ -5,7 +5,7 @@ message, as a token; in the queue nobody renews it, so `queued` bounds it. The w
 claim, renews it while the job runs, and ends it: a job that is lost with its worker frees its key
 after one lease. A retry takes the claim along in its own message.
 
-Brokers deliver a message again if they do not hear that it was handled. So each run also claims
+Brokers deliver a message again if it is not acknowledged. So each run also claims
 the id of its job, and leaves that behind: of all deliveries of a message, one runs. One that meets
 an earlier one that still runs is sent once more, for later: that run may be lost. Of several such
 deliveries one is, so that they do not multiply.

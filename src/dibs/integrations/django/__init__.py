@@ -5,6 +5,7 @@
     DIBS_OPTIONS = {"budget": 0.5}             # optional: further arguments of Dibs
     DIBS_USER = "shop.people.tenant_of"        # optional: a function of the request
     DIBS_SERVICE = "shop"                      # optional; default: ROOT_URLCONF
+    DIBS_REFUSED = "shop.pages.refused"        # optional: a page in place of the JSON of a refusal
     DIBS_POLICIES = [Policy("POST /orders/", window=86400, after="replay", key="required")]
     MIDDLEWARE = [..., "dibs.integrations.django.DibsMiddleware"]     # after authentication
 
@@ -23,6 +24,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -36,13 +38,16 @@ from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
-from ..._http.policy import Once, Policy, PreventDuplicateSubmit, check_routes, find
+from ..._http.decorators import Once, PreventDuplicateSubmit
+from ..._http.policy import Policy, check_routes, find
+from ..._http.problems import is_refusal
 from ..._http.responses import Recording, Response
 from ...errors import UsageError
 from .._claims import aclaim, aend, applied, claim, end
 from .._django_requests import (
     aidentity_of,
     identity_of,
+    imported,
     is_unguarded,
     plain_request,
     submission_for,
@@ -158,7 +163,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
     submission = submission_for(policy, name, request, identity_of(request))
     outcome = claim(_dibs(), policy, name, submission)
     if isinstance(outcome, Response):
-        return _response(outcome)
+        return _answer(request, outcome)
     policy = applied(policy, submission)
     response = _worked(outcome, work)
     _end_with(response, policy, functools.partial(end, outcome, policy), outcome.fail)
@@ -185,10 +190,10 @@ async def _arun(
         return await work()
     submission = submission_for(policy, name, request, await aidentity_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
-        return await _arun_in_threads(policy, name, submission, work)
+        return await _arun_in_threads(policy, name, request, submission, work)
     outcome = await aclaim(_made(AsyncDibs), policy, name, submission)
     if isinstance(outcome, Response):
-        return _response(outcome)
+        return _answer(request, outcome)
     return await _finished(_aworked(applied(policy, submission), outcome, work))
 
 
@@ -241,14 +246,14 @@ async def _wait_for(task: "asyncio.Task[Any]") -> None:
 
 
 async def _arun_in_threads(
-    policy: Policy, name: str, submission: Any, work: Callable[[], Awaitable[Any]]
+    policy: Policy, name: str, request: Any, submission: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
     """An async view under WSGI has an event loop of its own, which ends with the view: the claim
     is made by a `Dibs` in a thread instead.
     """
     held = await sync_to_async(claim, thread_sensitive=False)(_dibs(), policy, name, submission)
     if isinstance(held, Response):
-        return _response(held)
+        return _answer(request, held)
     try:
         response = await work()
     except BaseException as error:
@@ -328,6 +333,22 @@ def _recorded(policy: Policy, response: object) -> Recording:
     elif policy.after == "replay":
         recording.add(response.content)
     return recording
+
+
+def _answer(request: Any, response: Response) -> HttpResponseBase:
+    """The response in place of the view's: a replay, a refusal, or what DIBS_REFUSED makes of it.
+
+    Its page gets the headers of a refusal that it does not set itself.
+    """
+    path = getattr(settings, "DIBS_REFUSED", None)
+    if path and is_refusal(response):
+        page = imported(path)(request, json.loads(response.body))
+        if page is not None:
+            for name, value in response.headers:
+                if name in ("retry-after", "cache-control"):
+                    page.setdefault(name, value)
+            return page
+    return _response(response)
 
 
 def _response(response: Response) -> HttpResponse:

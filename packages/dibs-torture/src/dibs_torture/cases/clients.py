@@ -41,18 +41,18 @@ async def _left_early(harness: Harness, *, send_raises: bool) -> None:
 @case()
 async def disconnect_is_true(harness: Harness) -> None:
     """In a guarded request the app gets http.disconnect when the client has left, not earlier."""
-    await _told_the_truth(harness, lambda: harness.start_request())
+    await _disconnect_is_reported(harness, lambda: harness.start_request())
 
 
 @case()
 async def disconnect_is_true_elsewhere(harness: Harness) -> None:
     """In a request that is not guarded, a second receive() waits for what really comes next."""
-    await _told_the_truth(
+    await _disconnect_is_reported(
         harness, lambda: harness.start_request(route=harness.adapter.open, keys=[], body=[b""])
     )
 
 
-async def _told_the_truth(harness: Harness, begin: Callable[[], Exchange]) -> None:
+async def _disconnect_is_reported(harness: Harness, begin: Callable[[], Exchange]) -> None:
     async def handler(call: Call) -> None:
         await call.read()
         harness.mark("listening")

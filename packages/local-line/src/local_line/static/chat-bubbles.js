@@ -55,7 +55,7 @@ function foot(entry) {
   return make("span", "foot", make("span", "mark"), time);
 }
 
-/** Whether the bot has heard of it. */
+/** Whether the bot got an event for it. */
 export function mark(row, hasArrived) {
   if (!row.classList.contains("mine")) return;
   row.classList.toggle("lost", !hasArrived);

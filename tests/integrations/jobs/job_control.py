@@ -1,4 +1,4 @@
-"""Jobs that a test steers: each says that it has started, and does what it is told.
+"""Jobs that a test controls: each reports that it has started, and runs the command of the test.
 
 Everything goes through lists on the server that is the broker as well, so that nobody sleeps.
 """
@@ -23,8 +23,8 @@ class Started(NamedTuple):
     pid: int
 
 
-class TriedAgain(Exception):
-    """What a job raises that is told to fail."""
+class JobFailed(Exception):
+    """What a job raises if the command is to fail."""
 
 
 def client_of(url: str) -> Any:
@@ -32,19 +32,22 @@ def client_of(url: str) -> Any:
     return redis.Redis.from_url(url, decode_responses=True, socket_timeout=PATIENCE + 5)
 
 
-def obey(key: str, job_id: str | None) -> str:
-    """Inside a job: say that it has started; the order of the test ("finish", "fail", "retry")."""
+def wait_for_command(key: str, job_id: str | None) -> str:
+    """Inside a job: report that it has started; the command of the test ("finish", "retry").
+
+    JobFailed: the command is "fail".
+    """
     with client_of(URL) as client:
         client.rpush(f"every:{key}", str(job_id))  # first: a test may kill us after the next one
         client.rpush(f"started:{key}", f"{job_id} {os.getpid()}")
-        order: Any = client.blpop([f"orders:{key}"], PATIENCE)
-    if order is None or order[1] == "fail":
-        raise TriedAgain(f"{key} was told to fail")
-    return order[1]
+        command: Any = client.blpop([f"commands:{key}"], PATIENCE)
+    if command is None or command[1] == "fail":
+        raise JobFailed(f"the command for {key} was to fail")
+    return command[1]
 
 
-class Steering:
-    """A test's side: waits for jobs to start, and tells them what to do."""
+class JobControl:
+    """A test's side: waits for jobs to start, and sends them commands."""
 
     def __init__(self, url: str) -> None:
         self.client = client_of(url)
@@ -56,9 +59,9 @@ class Steering:
         job_id, pid = found[1].split()
         return Started(job_id, int(pid))
 
-    def order(self, key: str, order: str = "finish") -> None:
-        """Tell the job that runs, or the next one, what to do."""
-        self.client.rpush(f"orders:{key}", order)
+    def send(self, key: str, command: str = "finish") -> None:
+        """Send a command to the job that runs, or to the next one."""
+        self.client.rpush(f"commands:{key}", command)
 
     def runs(self, key: str) -> list[str]:
         """The ids of all runs so far."""

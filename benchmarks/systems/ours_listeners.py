@@ -13,22 +13,22 @@ from . import TTL
 from .ours import Tasks
 
 
-class _HeardTasks(Tasks, ABC):
+class _ListenedTasks(Tasks, ABC):
     def __init__(self, port: int, callers: int) -> None:
         url = f"redis://127.0.0.1:{port}"
         self.client = AsyncDibs(url, on_outage="closed", listeners=[self.listener()])
 
     @abstractmethod
     def listener(self) -> Any:
-        """What hears the events of the client."""
+        """What is called with the events of the client."""
 
 
-class NothingTasks(_HeardTasks):
+class NothingTasks(_ListenedTasks):
     def listener(self) -> Any:
         return lambda event: None
 
 
-class PrometheusTasks(_HeardTasks):
+class PrometheusTasks(_ListenedTasks):
     def listener(self) -> Any:
         from prometheus_client import CollectorRegistry
 
@@ -37,14 +37,14 @@ class PrometheusTasks(_HeardTasks):
         return PrometheusListener(CollectorRegistry())
 
 
-class ConsoleTasks(_HeardTasks):
+class ConsoleTasks(_ListenedTasks):
     def listener(self) -> Any:
         from dibs.console.statistics import Statistics
 
         return Statistics()
 
 
-class LoggingTasks(_HeardTasks):
+class LoggingTasks(_ListenedTasks):
     """As it is: INFO is enabled, so that what concerns one call alone is not logged."""
 
     def listener(self) -> Any:
@@ -53,7 +53,7 @@ class LoggingTasks(_HeardTasks):
         return LoggingListener(_silent_logger(logging.INFO))
 
 
-class AllLoggingTasks(_HeardTasks):
+class AllLoggingTasks(_ListenedTasks):
     def listener(self) -> Any:
         from dibs.integrations.logging import LoggingListener
 
@@ -68,7 +68,7 @@ def _silent_logger(level: int) -> logging.Logger:
     return logger
 
 
-class StructlogTasks(_HeardTasks):
+class StructlogTasks(_ListenedTasks):
     level = logging.INFO
 
     def listener(self) -> Any:
@@ -88,7 +88,7 @@ class AllStructlogTasks(StructlogTasks):
     level = logging.DEBUG
 
 
-class SentryTasks(_HeardTasks):
+class SentryTasks(_ListenedTasks):
     def listener(self) -> Any:
         import sentry_sdk
         from sentry_sdk.transport import Transport
@@ -103,7 +103,7 @@ class SentryTasks(_HeardTasks):
         return SentryListener()
 
 
-class OpenTelemetryTasks(_HeardTasks):
+class OpenTelemetryTasks(_ListenedTasks):
     """Without an SDK: what a library pays in a program that does not use OpenTelemetry."""
 
     def listener(self) -> Any:
@@ -112,7 +112,7 @@ class OpenTelemetryTasks(_HeardTasks):
         return OpenTelemetryListener()
 
 
-class UnsampledTasks(_HeardTasks):
+class UnsampledTasks(_ListenedTasks):
     ratio = 0.0
 
     def listener(self) -> Any:

@@ -1,0 +1,100 @@
+"""The decorators that guard a view, the same for every framework; and views that escape them.
+
+`@once(…)` above `@app.post(…)` would guard nothing: the framework has registered the plain function
+by then. So the decorators remember what they were applied to, and an application that would call
+such a function itself is an error.
+"""
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, Unpack, overload
+
+from .._core.keys import Seconds
+from ..errors import UsageError
+from .policy import Policy, PolicyKeywords
+
+F = TypeVar("F", bound=Callable[..., Any])
+Guard = Callable[[Policy, Callable[..., Any]], Callable[..., Any]]
+
+_inside: "weakref.WeakSet[Callable[..., Any]]" = weakref.WeakSet()
+"""The functions that guards were applied to, and those that they wrap."""
+
+
+def check_registered(views: Iterable[object]) -> None:
+    """UsageError: one of these *views*, which an application calls, is inside of a guard."""
+    for view in views:
+        if is_inside_of_a_guard(view):
+            name = getattr(view, "__qualname__", repr(view))
+            order = "write its route above @once or @prevent_duplicate_submit, not below"
+            raise UsageError(f"{name!r} is registered without its guard: {order}")
+
+
+def is_inside_of_a_guard(view: Any) -> bool:
+    """True: a guard was applied to this function, so that whoever calls it passes the guard by."""
+    try:
+        return view in _inside
+    except TypeError:  # not hashable, or without weak references: no function
+        return False
+
+
+def _remember(view: Any) -> None:
+    while view is not None:
+        try:
+            _inside.add(view)
+        except TypeError:
+            return
+        view = getattr(view, "__wrapped__", None)
+
+
+class Once:
+    """The decorator `@once(window=…)` or `@once(policy)`: run a view once for each submission."""
+
+    def __init__(self, guard: Guard) -> None:
+        """*guard*: how the framework wraps a view."""
+        self._guard = guard
+
+    @overload
+    def __call__(self, policy: Policy) -> Callable[[F], F]: ...
+    @overload
+    def __call__(self, **options: Unpack[PolicyKeywords]) -> Callable[[F], F]: ...
+    def __call__(self, policy: Policy | None = None, **options: Any) -> Callable[[F], F]:
+        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid."""
+        return functools.partial(self._apply, _policy_of(policy, options))
+
+    def _apply(self, policy: Policy, view: Any) -> Any:
+        guarded = self._guard(policy, view)
+        _remember(view)
+        return guarded
+
+
+def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
+    if policy is None:
+        unknown = options.keys() - PolicyKeywords.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"once() has no option {min(unknown)!r}")
+        return Policy(**options)
+    if options:
+        raise UsageError("pass a Policy or its options, not both")
+    if policy.route or policy.exempt:
+        raise UsageError("the policy of a decorator has no route: the view has one already")
+    return policy
+
+
+class PreventDuplicateSubmit:
+    """The decorator `@prevent_duplicate_submit(interval=…)`: refuse a second concurrent submit."""
+
+    def __init__(self, guard: Guard) -> None:
+        """*guard*: how the framework wraps a view."""
+        self._once = Once(guard)
+
+    def __call__(
+        self, *, interval: Seconds, message: str | None = None, by: Iterable[str] = ()
+    ) -> Callable[[F], F]:
+        """Refuse a duplicate with a 429 while the first submission of the same user is running.
+
+        *interval*: after how many seconds the key is free again if the process dies. While the
+        view runs the key is renewed, and when the view returns the key is released. *message*,
+        *by*: as in a `Policy`.
+        """
+        return self._once(window=interval, message=message, by=by)

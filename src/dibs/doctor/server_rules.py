@@ -144,8 +144,9 @@ def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         "persistence",
         "note",
         f"After a restart the server has {kept}: appendonly is no.",
-        f"The server forgets leases when it is restarted: {_TWO_HOLDERS}.",
-        "If that matters, switch it on, also in the configuration file; or use fences:",
+        "The server forgets leases and what `once` has stored when it is restarted: "
+        f"{_TWO_HOLDERS}, and a request that was completed before may be processed again.",
+        "If that matters, switch it on, also in the configuration file; leases can use fences:",
         ("CONFIG SET appendonly yes",),
     )
 

@@ -29,6 +29,6 @@ def test_an_item_without_a_value_is_remembered_as_such() -> None:
     assert isinstance(absent, Absent)
     other = load_error(failure_of(type("Absent", (Exception,), {})()), "menu:{x}")
     assert not isinstance(other, Absent)
-    told = absent.told()
-    assert type(told) is Unavailable
-    assert (told.cause, told.failure) == ("load_failed", "KeyError")
+    error = absent.as_unavailable()
+    assert type(error) is Unavailable
+    assert (error.cause, error.failure) == ("load_failed", "KeyError")

@@ -159,7 +159,7 @@ def _member(module: str, name: str) -> Iterator[str]:
     yield f"## `{name}`\n"
     if not callable(thing) or get_origin(thing):
         value = signatures.short_type(thing) if get_origin(thing) else repr(thing)
-        yield f"```{{py:data}} {name}\n:module: {module}\n:value: {value}\n```\n"
+        yield f"```{{py:data}} {name}\n:module: {module}\n:value: {_quoted(value)}\n```\n"
         return
     kind = "py:class" if isinstance(thing, type) else "py:function"
     yield from _single(kind, module, name, thing)
@@ -168,6 +168,11 @@ def _member(module: str, name: str) -> Iterator[str]:
         for method, function in _methods(thing):
             yield f"### `{name}.{method}`\n"
             yield from _single("py:method", module, f"{name}.{method}", function)
+
+
+def _quoted(value: str) -> str:
+    """As the value of a directive's option, also if it begins with a quote."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _record(declared: Any) -> Iterator[str]:

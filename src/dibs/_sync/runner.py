@@ -13,6 +13,7 @@ from .._core.request import Request
 from .._core.schedule import (
     Step,
     begin_request,
+    has_begun,
     kept_ms,
     last_request,
     next_step,
@@ -229,7 +230,9 @@ class Runner:
             self._last = latest
             kept = kept_ms(scheduled.rule, latest)
             request = begin_request(scheduled.last_key, latest, self._holder, kept)
-            self._ask(request)
+            if has_begun(self._ask(request)):
+                said = "%s: a new schedule, Redis has no record of it: nothing is made up"
+                _log.info(said, scheduled.key)
 
     def _refresh(self) -> None:
         """Learn which fires are over by now."""

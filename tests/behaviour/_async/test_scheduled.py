@@ -90,6 +90,29 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
     assert runs[0].isoformat() == "2026-11-13T03:00:00+08:00"
 
 
+async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its record and in one line of the log. Later, no machine takes it for new."""
+    caplog.set_level(logging.INFO, "dibs")
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="tick")
+            async def tick() -> None: ...
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "tick"))
+            assert valkey.client().get("scheduled-last:tick").endswith(b" new")
+            async with clock.scheduler(two):
+                clock.set(NOON + 60)
+                await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+        assert not valkey.client().get("scheduled-last:tick").endswith(b" new")
+    said = [line for line in caplog.messages if "new schedule" in line]
+    assert len(said) == 1 and said[0].startswith("tick: a new schedule")
+
+
 async def test_fires_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
     """missed="once": the last of them runs late, with its own time; the others are counted."""
     runs: list[datetime] = []

@@ -123,6 +123,15 @@ def test_a_string_is_told_by_its_key_and_its_beginning(
     assert (found.kind, found.of) == (kind, of)
 
 
+def test_the_first_record_of_a_schedule_is_no_run() -> None:
+    """Written at the start of a new schedule: it has no age, for no fire was run."""
+    found = seen("scheduled-last:nightly", b"1799999990000 web-1:77 new")
+    assert (found.kind, found.state, found.holder) == ("schedule", "new", "web-1:77")
+    assert found.age is None
+    found = seen("scheduled-last:nightly", b"1799999990000 web-1:77")
+    assert (found.state, found.holder, found.age) == ("recorded", "web-1:77", 10.0)
+
+
 def test_permits_are_listed_with_their_holders() -> None:
     """Flat as in RESP2, and nested as in RESP3; a sorted set of another program is foreign."""
     score = NOW * 1000 + 4000

@@ -10,7 +10,7 @@ from .keys import hash_tag
 from .lease import holder_in, note_in, secret_of
 from .once import read_record, since_in
 from .request import ErrorReply, Reply
-from .schedule import read_last
+from .schedule import NEW, read_last
 
 Kind = Literal[
     "lease", "permits", "claim", "done", "cached", "lock", "schedule", "fence", "tag", "foreign"
@@ -45,12 +45,13 @@ class Entry(NamedTuple):
     kind: Kind
     state: str
     """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
-    lock: loading or resting (a load has just failed); schedule: recorded; fence: counter;
-    tag: version; foreign: the type that the server names, or denied (by the ACL)."""
+    lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
+    over yet); fence: counter; tag: version; foreign: the type that the server
+    names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
-    """lease, claim, lock: who has it; schedule: who recorded the last fire."""
+    """lease, claim, lock: who has it; schedule: who recorded the last fire, or the beginning."""
     age: float | None = None
     """Seconds since it was claimed, loaded or fired (by its holder's clock); None: not known."""
     size: int | None = None
@@ -177,9 +178,7 @@ def _string(namespace: str, key: str, head: bytes, now: float) -> Entry:
     if hint is not None:
         return _held(namespace, key, head, hint, now)
     if key.startswith("scheduled-last:") and _FIRE.match(head):
-        who = head.partition(b" ")[2].decode(errors="replace")
-        fired = (read_last(head) or 0) / 1000
-        return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now))
+        return _schedule(key, head, now)
     whose = _owner(namespace, key)
     if whose is not None and key.startswith("fence:") and _COUNTER.fullmatch(head):
         number = int(head)
@@ -189,6 +188,15 @@ def _string(namespace: str, key: str, head: bytes, now: float) -> Entry:
     if key.startswith("tag:") and _VERSION.fullmatch(head):
         return Entry(key, "tag", "version")
     return Entry(key, "foreign", "string", token_hint=foreign_hint(head))
+
+
+def _schedule(key: str, head: bytes, now: float) -> Entry:
+    """The last fire of a schedule that is over; or that it is new, and none is."""
+    who = head.removesuffix(NEW).partition(b" ")[2].decode(errors="replace")
+    if head.endswith(NEW):
+        return Entry(key, "schedule", "new", holder=who)
+    fired = (read_last(head) or 0) / 1000
+    return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now))
 
 
 def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> Entry:

@@ -34,6 +34,8 @@ MOST_COUNTED = 1000
 """Missed fires of a cron expression are counted up to this number."""
 _SOON = 1_767_225_600_000
 """Some moment (the beginning of 2026), to see whether an expression ever fires."""
+NEW: Final = b" new"
+"""How the record of a schedule ends of which no fire is over yet."""
 
 
 # ---- rules
@@ -265,7 +267,13 @@ def last_request(key: bytes) -> Request:
 
 def begin_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
     """Record *fire* as the last one, if the store knows none: the schedule is new."""
-    return Request(pack("SET", key, b"%d %b" % (fire, holder), "NX", "PX", kept_ms), 1, key)
+    record = b"%d %b%b" % (fire, holder, NEW)
+    return Request(pack("SET", key, record, "NX", "PX", kept_ms), 1, key)
+
+
+def has_begun(reply: Reply) -> bool:
+    """Whether `begin_request` has made the record; False: another machine has, or an outage."""
+    return reply in (b"OK", "OK")
 
 
 def record_request(

@@ -13,6 +13,7 @@ from .._core.request import Request
 from .._core.schedule import (
     Step,
     begin_request,
+    has_begun,
     kept_ms,
     last_request,
     next_step,
@@ -53,6 +54,9 @@ class Runner:
         """The last fire that is over, as far as is known here; None: the store was not asked."""
         self._awaited: int | None = None
         """The fire that this machine runs, or waits to take over."""
+        self._before: str | None = None
+        """Who had the lease when this machine last asked for it, since `_last` has changed."""
+        self._is_loss_logged = False
         self._is_delayed = False
         """A fire is due, Redis is unavailable, and that was logged."""
         self._is_started = self._stopping = False
@@ -147,6 +151,7 @@ class Runner:
         taken = self._leases.waiters.take(self._scheduled.call, attempt)
         if taken is None or isinstance(taken, Holding):
             return  # it is over, we are stopped, or somebody still runs it: look at the clock
+        self._is_loss_logged = False
         try:
             with Hold(self._leases, self._scheduled.call, taken) as lease:
                 self._refresh()
@@ -154,9 +159,7 @@ class Runner:
                 if step.run is not None and not self._stopping:
                     self._execute(step.run, step.missed, lease, taken)
         except LeaseLost:
-            _log.warning(
-                "%s: its lease was lost; another machine may take over", self._scheduled.key
-            )
+            self._report_loss("%s: its lease was lost; another machine may take over")
 
     def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
         """One try to get *fire*. None: there is nothing to get."""
@@ -165,7 +168,10 @@ class Runner:
         self._refresh()
         if self._last is not None and self._last >= fire:
             return None
-        return self._leases.attempt(call)
+        taken = self._leases.attempt(call)
+        if isinstance(taken, Holding):
+            self._before = taken.holder
+        return taken
 
     # ---- running a fire
 
@@ -180,6 +186,7 @@ class Runner:
             if is_end or lease.lost:  # or `check()` raised: another machine takes over
                 code = "lease_lost" if lease.lost else "stopped"
                 self._report_end("failed", fire, since, cause=cause_for(code))
+                self._is_loss_logged = lease.lost
                 if is_end:
                     raise
                 return
@@ -187,8 +194,9 @@ class Runner:
         else:
             self._report_end("finished", fire, since)
             if lease.lost:  # a thread, which cannot be cancelled
-                said = "%s: its lease was lost while it ran; another machine may have run it, too"
-                _log.warning(said, self._scheduled.key)
+                self._report_loss(
+                    "%s: its lease was lost while it ran; another machine may have run it, too"
+                )
         self._record(fire)
         self._keep(lease, state)
 
@@ -229,19 +237,21 @@ class Runner:
             self._last = latest
             kept = kept_ms(scheduled.rule, latest)
             request = begin_request(scheduled.last_key, latest, self._holder, kept)
-            self._ask(request)
+            if has_begun(self._ask(request)):
+                said = "%s: a new schedule, Redis has no record of it: nothing is made up"
+                _log.info(said, scheduled.key)
 
     def _refresh(self) -> None:
         """Learn which fires are over by now."""
         reply = self._ask(last_request(self._scheduled.last_key))
         last = plausible(read_last(reply), self._now())
         if last is not None and (self._last is None or last > self._last):
-            self._last, self._awaited = last, None
+            self._last, self._awaited, self._before = last, None, None
 
     def _record(self, fire: int) -> None:
         """*fire* is over."""
         scheduled, now = self._scheduled, monotonic()
-        self._last, self._awaited = max(self._last or 0, fire), None
+        self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)
         request = record_request(
             scheduled.last_key, fire, self._holder, kept, self._now(), now + _DELIVER_FOR
@@ -276,7 +286,10 @@ class Runner:
     def _report_fired(self, fire: int, lease: Lease) -> None:
         key, delay = self._scheduled.key, max(self._now() - fire, 0) / 1000
         moment = self._scheduled.moment(fire).isoformat()
-        _log.info("%s: running the fire of %s, %.1f s after it", key, moment, delay)
+        # With at_least, a lease is kept when its fire is over: nothing is taken over then.
+        before = None if self._scheduled.options.at_least else self._before
+        taking_over = f"taking over from {before}: " if before else ""
+        _log.info("%s: %srunning the fire of %s, %.1f s after it", key, taking_over, moment, delay)
         facts = {"guarded": lease.guarded, "fence": lease.fence}
         self._leases.events.emit("fired", key, delay=delay, **facts)
 
@@ -292,6 +305,12 @@ class Runner:
             said = "%s: the fire of %s failed after %.1f s: %s"
             _log.log(level, said, key, moment, took, facts["cause"], exc_info=error)
         self._leases.events.emit(kind, key, took=took, **facts)
+
+    def _report_loss(self, said: str) -> None:
+        """One WARNING for a lease that was lost, wherever that is noticed first."""
+        if not self._is_loss_logged:
+            self._is_loss_logged = True
+            _log.warning(said, self._scheduled.key)
 
     def _report_missed(self, count: int) -> None:
         if count > 0:

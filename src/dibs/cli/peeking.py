@@ -5,7 +5,7 @@ import argparse
 from .._interface import printable
 from .connecting import add_server, add_show_keys, connected, find
 from .terminal import default_terminal
-from .text import as_object, facts, meaning
+from .text import as_object, facts, is_new_schedule, meaning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show one key. Returns 0, or 1: there is no such key."""
+    """Show one key. Returns 0, or 1: there is no such key, or a schedule that has not run yet."""
     terminal = default_terminal()
     with connected(args) as dibs:
         _, entry = find(dibs, args.key)
@@ -29,4 +29,4 @@ def run(args: argparse.Namespace) -> int:
         terminal.title(printable(entry.key if args.show_keys else args.key))
         terminal.facts(facts(entry, whole=args.show_keys))
         terminal.line(meaning(entry))
-    return 1 if entry is None else 0
+    return 1 if entry is None or is_new_schedule(entry) else 0

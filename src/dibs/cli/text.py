@@ -218,8 +218,15 @@ def meaning(entry: Entry) -> str:
             return _meaning_of_record(entry)
 
 
+def is_new_schedule(entry: Entry) -> bool:
+    """Whether it is the record of a schedule of which no fire is over."""
+    return entry.kind == "schedule" and entry.state == "new"
+
+
 def _meaning_of_record(entry: Entry) -> str:
     match entry.kind:
+        case "schedule" if is_new_schedule(entry):
+            return "No fire is over yet: the schedule is new, or the server has lost its data."
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "fence":

@@ -90,6 +90,95 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
     assert runs[0].isoformat() == "2026-11-13T03:00:00+08:00"
 
 
+async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its record and in one line of the log. Later, no machine takes it for new."""
+    caplog.set_level(logging.INFO, "dibs")
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        for dibs in (one, two):
+
+            @dibs.scheduled(every=60, key="tick")
+            async def tick() -> None: ...
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "tick"))
+            assert valkey.client().get("scheduled-last:tick").endswith(b" new")
+            async with clock.scheduler(two):
+                clock.set(NOON + 60)
+                await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+        assert not valkey.client().get("scheduled-last:tick").endswith(b" new")
+    said = [line for line in caplog.messages if "new schedule" in line]
+    assert len(said) == 1 and said[0].startswith("tick: a new schedule")
+
+
+async def test_a_takeover_names_the_machine_that_had_the_fire(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a second run: the log says so, and the loss is one WARNING on the first machine."""
+    caplog.set_level(logging.INFO, "dibs")
+    runs: list[str] = []
+    going: list[bool] = [True]
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+
+        @one.scheduled(every=60, key="tick", ttl=1)
+        async def long(fire: Any) -> None:
+            runs.append("one")
+            while going[0]:
+                await sleep(0.01)
+                fire.lease.check()
+
+        @two.scheduled(every=60, key="tick")
+        async def late() -> None:
+            runs.append("two")
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["one"])
+            async with clock.scheduler(two):
+                await eventually(lambda: two._leases.waiters.queues != {})
+                await eventually(lambda: _looked(two))
+                valkey.client().delete("scheduled:tick")  # as if the server had lost its data
+                await eventually(lambda: runs == ["one", "two"])
+            await eventually(lambda: any("failed" in line for line in caplog.messages))
+    going[0] = False
+    [taken] = [line for line in caplog.messages if "taking over" in line]
+    assert f"from {one._leases.identity.holder}" in taken and "the fire of " in taken
+    lost = [each for each in caplog.records if "lease was lost" in each.getMessage()]
+    assert [each.levelno for each in lost] == [logging.WARNING]
+
+
+def _looked(dibs: AsyncDibs) -> bool:
+    """Whether a machine knows who has the fire."""
+    queues = [queue for each in dibs._leases.waiters.queues.values() for queue in each]
+    return any(queue.holding is not None for queue in queues)
+
+
+async def test_a_run_after_another_one_is_no_takeover(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """at_least: the next fire waits for a lease whose fire is over."""
+    caplog.set_level(logging.INFO, "dibs")
+    clock = Clock()
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", at_least=30)
+        async def tick() -> None: ...
+
+        async with clock.scheduler(dibs):
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: 20_000 < valkey.client().pttl("scheduled:tick") <= 30_000)
+            clock.set(NOON + 120)
+            await eventually(lambda: _looked(dibs))
+            valkey.client().delete("scheduled:tick")
+            await eventually(lambda: _last(valkey, "tick") == int(NOON + 120) * 1000)
+    assert not any("taking over" in line for line in caplog.messages)
+
+
 async def test_fires_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
     """missed="once": the last of them runs late, with its own time; the others are counted."""
     runs: list[datetime] = []

@@ -6,6 +6,7 @@ configure a framework for the whole process, run in a process of their own.
 
 import ast
 import functools
+import os
 import pickle
 import re
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from local_line import BlockingLine
 
 from dibs import Busy, Dibs, Unavailable, UsageError
 from dibs.testing import Server, eventually
@@ -147,6 +149,40 @@ def status(url: str, body: bytes | None = None) -> int:
     except OSError:
         time.sleep(0.05)
         return 0
+
+
+@pytest.mark.only_on("linux", "darwin")
+def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
+    valkey: Server, tmp_path: Path
+) -> None:
+    """gunicorn as the page about LINE starts it: SIGTERM after the 200, and the forecast comes."""
+    write_files("line.md", tmp_path, valkey.url)  # of the two programs, the later one
+    assert "from flask" in (tmp_path / "bot.py").read_text("utf-8")
+    page, port = (DOCS / "line.md").read_text("utf-8"), free_port()
+    [words] = re.findall(r"`gunicorn (bot:app --bind [^`]*)`", page)
+    command = [sys.executable, "-m", "gunicorn", *words.replace("5000", str(port)).split()]
+    with BlockingLine(webhook_timeout=30.0) as line:
+        names = {"LINE_CHANNEL_SECRET": line.secret, "LINE_API": line.api_base}
+        named = os.environ | names | {"LINE_CHANNEL_ACCESS_TOKEN": line.access_token}
+        with subprocess.Popen(command, cwd=tmp_path, env=named) as process:
+            try:
+                eventually(lambda: status(f"http://127.0.0.1:{port}/nothing") == 404, within=90)
+                line.webhook_url = f"http://127.0.0.1:{port}/webhook"
+                assert line.say("板橋").is_ok
+                process.terminate()
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+        assert line.chat().texts == ["板橋: 28 °C"]
+
+
+def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
+    """mybot.py and test_bot.py, as they stand on the page."""
+    write_files("line.md", tmp_path, valkey.url)
+    options = "def local_line_options(): return {'webhook_timeout': 30.0}"  # for a busy machine
+    (tmp_path / "conftest.py").write_text(f"import pytest\n@pytest.fixture\n{options}\n")
+    run = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:xdist', 'test_bot.py']))"
+    assert "3 passed" in run_in(tmp_path, run)
 
 
 def test_the_code_for_redis_py_on_its_migration_page_runs(valkey: Server) -> None:

@@ -17,7 +17,7 @@ from linebot.v3.messaging import Configuration, TextMessage
 from linebot.v3.webhooks import FollowEvent, MessageEvent, PostbackEvent, TextMessageContent
 from local_line import BlockingLine
 
-from dibs import AsyncDibs, Dibs, UsageError
+from dibs import AsyncDibs, Dibs, Duplicate, Unavailable, UsageError
 from dibs.integrations.linebot import Dispatcher, ThreadDispatcher
 from dibs.testing import Server, aeventually, eventually
 
@@ -379,3 +379,63 @@ def test_handlers_of_the_other_world_are_refused(valkey: Server) -> None:
 
             @threads.on("message")
             async def later(event: Any, reply: Any) -> None: ...
+
+
+# ---- what the log says of an event that failed
+
+
+async def test_the_log_says_why_the_server_refuses_everybody(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """dibs' own sentence, which names the setting to correct."""
+    own_server.client().config_set("requirepass", "right")
+    outcomes = list[str]()
+    async with AsyncDibs(own_server.url, budget=5) as dibs:
+        dispatcher = Dispatcher(dibs, **parts(outcomes))
+
+        @dispatcher.on("message")
+        async def text(event: Any, reply: Any) -> None: ...
+
+        dispatcher.receive(*signed("a"))
+        await dispatcher.aclose()
+    assert outcomes == ["failed"]
+    assert "failed with UsageError: the server refused the credentials; check user" in caplog.text
+
+
+def test_the_log_has_the_status_with_which_line_refuses(
+    bot: Bot, local_line: BlockingLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """401 for a wrong channel access token; what the bot and LINE wrote is not there."""
+    local_line.fail_next("/v2/bot/message/reply", status=401)
+    assert local_line.say("my secret").is_ok
+    eventually(lambda: bot.outcomes == ["failed"], within=60)
+    assert "Exception: HTTP status 401\n" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UsageError("ttl must be seconds, not 'my secret'"), "UsageError: ttl must be seconds\n"),
+        (Duplicate("my secret", 1, "done", "my secret"), "Duplicate\n"),
+        (Duplicate("my secret", 1, "done"), "Duplicate: the key was processed already; try again"),
+        (Unavailable("it is silent", "chat:*"), "Unavailable: chat:* is unavailable: it is silent"),
+        (RuntimeError("my secret"), "RuntimeError\n"),
+        (type("Of", (UsageError,), {})("my secret"), "Of\n"),
+    ],
+)
+async def test_the_log_has_no_words_but_those_of_dibs(
+    valkey: Server, caplog: pytest.LogCaptureFixture, error: Exception, said: str
+) -> None:
+    """Neither a value that dibs quotes, nor a sentence that the bot's author has written."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        dispatcher = Dispatcher(dibs, **parts([]))
+
+        @dispatcher.on("message")
+        async def text(event: Any, reply: Any) -> None:
+            raise error
+
+        dispatcher.receive(*signed("a"))
+        await dispatcher.aclose()
+    assert f"an event failed with {said}" in caplog.text
+    assert "secret" not in caplog.text

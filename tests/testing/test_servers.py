@@ -150,6 +150,17 @@ def test_a_server_that_refuses_to_start_says_why() -> None:
     assert caught.value.engine == "valkey"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [("--requirepass", "x"), ("--user", "default", "on", ">x", "+@all")],
+    ids=["requirepass", "user"],
+)
+def test_a_server_that_asks_for_a_password_is_refused_at_once(config: tuple[str, ...]) -> None:
+    """Not after a minute of waiting; the error says when the password can be set."""
+    with pytest.raises(ServerFailed, match="set the password after the start"):
+        Server.start(config=config)
+
+
 def test_workers_of_a_test_run_do_not_take_ports_from_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

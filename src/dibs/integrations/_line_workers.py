@@ -13,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
+from .. import DibsError
+
 LONGEST = 50.0
 """What one event may take, in seconds: its reply token is good for about a minute."""
 _log = logging.getLogger("dibs.linebot")
@@ -196,10 +198,20 @@ def _refuse(ended: Ended, number: int, *, is_draining: bool) -> None:
 
 
 def _failed(error: Exception) -> str:
-    # Where it happened, and not its words: they may quote what somebody wrote.
     where = "".join(traceback.format_tb(error.__traceback__))
-    _log.error("an event failed with %s:\n%s", type(error).__name__, where)
+    _log.error("an event failed with %s\n%s", _described(error), where)
     return "failed"
+
+
+def _described(error: Exception) -> str:
+    """Its type, and what is known to quote nothing that somebody wrote: most errors may do so."""
+    kind, status = type(error), getattr(error, "status", None)
+    if kind.__module__ == DibsError.__module__:
+        sentence = "" if getattr(error, "message", None) else str(error).partition(", not ")[0]
+        return f"{kind.__name__}: {sentence}" if sentence else kind.__name__
+    if kind.__module__.startswith("linebot.") and isinstance(status, int):
+        return f"{kind.__name__}: HTTP status {status}"
+    return kind.__name__
 
 
 def _nothing(*_: object) -> None: ...

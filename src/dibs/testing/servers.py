@@ -24,6 +24,10 @@ CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcomman
 MAX_STARTS = 20  # attempts, because another process may take the port before the server does
 READY_WITHIN = 60.0
 ANSWER_WITHIN = 5.0
+PASSWORD = (
+    "A Server asks its process without a password, so `config` cannot demand one; "
+    'set the password after the start: server.client().config_set("requirepass", …)'
+)
 
 
 class ServerFailed(RuntimeError):
@@ -76,7 +80,7 @@ class Server(Closeable):
         not know. `tls` opens a second port for TLS, behind a proxy where the program itself cannot;
         "mutual" asks clients for a certificate. It needs the package trustme. Raises ServerMissing
         if there is no program for the engine, ServerFailed, with the server's log, if it refuses
-        to start.
+        to start or if `config` demands a password, which can be set afterwards only.
         """
         server = cls(engine, config=config, hidden=hidden)
         try:
@@ -237,11 +241,24 @@ class Server(Closeable):
         with (self._path / "log").open("w") as log:
             self._process = process = Process(dying_with_us(self._command()), stdout=log)
         # Over the Unix socket, which nobody else can own; the server binds the port before it.
-        if wait_until_ready(self.unix_path, lambda: process.code is not None, READY_WITHIN):
+        if wait_until_ready(self.unix_path, lambda: self._has_failed(process), READY_WITHIN):
+            why = PASSWORD if self._wants_password() else ""
             process.kill()
-            raise ServerFailed(self.engine, self.log)
+            raise ServerFailed(self.engine, self.log + why)
         self._own_commands.clear()  # Valkey runs commands of its own when it starts
         self._own_commands.update(self.command_counts())
+
+    def _has_failed(self, process: Process) -> bool:
+        return process.code is not None or self._wants_password()
+
+    def _wants_password(self) -> bool:
+        try:
+            ask(self.unix_path, "PING", within=ANSWER_WITHIN)
+        except NoReply as error:
+            return str(error).startswith("-NOAUTH")
+        except OSError:
+            pass  # it does not listen yet
+        return False
 
     def _command(self) -> list[str]:
         options = {

@@ -23,14 +23,15 @@ class BlockingLine:
     The options are those of `LocalLine`. Safe to use from any thread.
     """
 
+    line: LocalLine
+    """The platform itself, for what has no verb here; it belongs to the thread's loop."""
+
     def __init__(self, **options: Any) -> None:
-        self._options = options
+        """TypeError, ValueError: an option that `LocalLine` does not take."""
+        self.line = LocalLine(**options)
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="local-line", daemon=True)
         self._open = AsyncExitStack()
-
-    line: LocalLine
-    """The platform itself, for what has no verb here; it belongs to the thread's loop."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -39,7 +40,7 @@ class BlockingLine:
         """OSError: the port is taken."""
         self._thread.start()
         try:
-            self.line = self._run(self._start())
+            self._run(self._open.enter_async_context(self.line))
         except BaseException:
             self._end()
             raise
@@ -50,9 +51,6 @@ class BlockingLine:
             self._run(self._open.aclose())
         finally:
             self._end()
-
-    async def _start(self) -> LocalLine:
-        return await self._open.enter_async_context(LocalLine(**self._options))
 
     def _end(self) -> None:
         self._run(_cancel_others())
@@ -101,7 +99,10 @@ class BlockingLine:
         self.line.webhook_url = url
 
     def connect(self, app: Any, path: str = "/callback") -> str:
-        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*."""
+        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
+
+        Returns its address. OSError: it does not start. TypeError: it is no app.
+        """
         return self._run(self.line.connect(app, path))
 
     # ---- what people do
@@ -138,6 +139,24 @@ class BlockingLine:
         """Somebody blocks the bot."""
         return self._run(self.line.unfollow(source=source))
 
+    def join(self, *, source: Source) -> Delivery:
+        """The bot is invited to that group or room."""
+        return self._run(self.line.join(source=source))
+
+    def leave(self, *, source: Source) -> Delivery:
+        """The bot is removed from that group or room."""
+        return self._run(self.line.leave(source=source))
+
+    def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
+        """Somebody takes back what they have sent."""
+        return self._run(self.line.unsend(message_id, source=source))
+
+    def link_account(
+        self, link_token: str, nonce: str, *, source: Source | None = None
+    ) -> Delivery:
+        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        return self._run(self.line.link_account(link_token, nonce, source=source))
+
     def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
         """Anything of `events`, in a webhook of its own."""
         return self._run(self.line.send(draft, source=source))
@@ -150,9 +169,13 @@ class BlockingLine:
         """The same event again, *is_flagged* as such or not. KeyError: there was none."""
         return self._run(self.line.redeliver(event_id, is_flagged=is_flagged))
 
-    def log_in(self, source: Source | None = None) -> Login:
+    def verify(self, url: str | None = None) -> Delivery:
+        """The button in LINE's console: a webhook without events. Not in the journal."""
+        return self._run(self.line.verify(url))
+
+    def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
         """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
-        return self._do(lambda: self.line.log_in(source))
+        return self._do(lambda: self.line.log_in(source, nonce=nonce))
 
     # ---- what can be seen of it
 

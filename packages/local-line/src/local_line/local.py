@@ -76,12 +76,20 @@ class LocalLine(Platform):
     async def connect(self, app: Any, path: str = "/callback") -> str:
         """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
 
-        Returns its address. OSError: it does not start.
+        Returns its address. OSError: it does not start. TypeError: it is no app.
         """
+        _check_app(app)
         bot = served(app, lifespan="auto") if is_asgi(app) else served_wsgi(app)
         url = await self._serving.enter_async_context(bot)
         self.webhook_url = url + path
         return self.webhook_url
+
+
+def _check_app(app: Any) -> None:
+    if isinstance(app, str):
+        raise TypeError(f"connect() takes an app; for a bot elsewhere set webhook_url = {app!r}")
+    if not callable(app):
+        raise TypeError(f"connect() takes an ASGI or WSGI app, not {type(app).__name__}")
 
 
 class _Server(uvicorn.Server):

@@ -26,6 +26,7 @@ from .richmenus import RichMenus
 from .sendings import Sendings
 from .sources import Source, new_id
 from .tokens import LinkTokens, ReplyTokens, RetryKeys
+from .troubles import too_few
 
 REDELIVERED_AFTER = (1.0, 5.0, 20.0)
 """Seconds until a webhook that failed is sent again, and again; LINE does not tell its own."""
@@ -234,6 +235,8 @@ class Platform:
             async with asyncio.timeout(within):
                 while len(chat.sent) < number:
                     await window.next()
+        except TimeoutError:
+            raise TimeoutError(too_few(chat.texts, number, within, self.deliveries)) from None
         finally:
             self.journal.close_window(window)
         return chat.sent

@@ -1,5 +1,7 @@
 """What a bot's author should know about a webhook or a call that failed, in one line."""
 
+from collections.abc import Sequence
+
 from .journal import Call, Delivery
 
 
@@ -32,3 +34,12 @@ def _of_call(row: Call) -> str | None:
     if row.status == 401:
         return f"call: {row.method} {row.route}: 401. Does the bot have the same access token?"
     return None
+
+
+def too_few(texts: Sequence[str], wanted: int, within: float, webhooks: Sequence[Delivery]) -> str:
+    """What there is of the messages that a test waited for, and how the bot took the webhook."""
+    said = "no webhook was answered"
+    if webhooks:
+        last = webhooks[-1]
+        said = f"the last webhook: {last.reason} {last.status or ''}".rstrip()
+    return f"{len(texts)} of {wanted} messages within {within:g} s: {list(texts)}; {said}"

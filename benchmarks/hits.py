@@ -102,7 +102,7 @@ def ratio(cell: Cell | None, other: Cell | None) -> float | None:
 # What runs inside a worker.
 
 
-class Shelf:
+class ValueLoader:
     """What is behind the cache; once it is closed, nothing is loaded any more."""
 
     def __init__(self, value: str) -> None:
@@ -128,10 +128,10 @@ def hits_in_threads(
     opener: Any, port: int, *, callers: int, keys: int, value: str, seconds: float
 ) -> dict[str, float]:
     """Hits by that many threads that share one client."""
-    client, shelf = opener(port, callers), Shelf(value)
+    client, loader = opener(port, callers), ValueLoader(value)
     try:
-        read, names = client.cached(shelf.load), [f"{value}:{number}" for number in range(keys)]
-        shelf.close([read(name) for _ in range(WARM) for name in names])
+        read, names = client.cached(loader.load), [f"{value}:{number}" for number in range(keys)]
+        loader.close([read(name) for _ in range(WARM) for name in names])
         steps = [partial(read, names[number % keys]) for number in range(callers)]
         return concurrent_callers.in_threads(
             [partial(_itself, step) for step in steps], seconds
@@ -150,11 +150,11 @@ def hits_in_asyncio(
     """Hits by that many tasks that share one client."""
 
     async def hits() -> dict[str, float]:
-        client, shelf = await opener.open(port, callers), Shelf(value)
+        client, loader = await opener.open(port, callers), ValueLoader(value)
         try:
-            read = client.cached(shelf.load_async)
+            read = client.cached(loader.load_async)
             names = [f"{value}:{number}" for number in range(keys)]
-            shelf.close([await read(name) for _ in range(WARM) for name in names])
+            loader.close([await read(name) for _ in range(WARM) for name in names])
             steps = [partial(read, names[number % keys]) for number in range(callers)]
             return (await concurrent_callers.in_tasks(steps, seconds)).as_dict()
         finally:

@@ -49,7 +49,7 @@ def _ask(
 # What runs inside a worker.
 
 
-class Shelf:
+class ValueLoader:
     """What is behind the cache, and how often it was asked."""
 
     def __init__(self) -> None:
@@ -98,17 +98,17 @@ def _check(found: dict[str, Any], names: list[str]) -> None:
 
 def many_in_threads(opener: Any, port: int, *, times: int, label: str) -> dict[str, float]:
     """Calls by one thread."""
-    client, shelf, watch = opener(port, 1), Shelf(), Stopwatch()
+    client, loader, watch = opener(port, 1), ValueLoader(), Stopwatch()
     try:
-        read = client.many(shelf.load)
+        read = client.many(loader.load)
         read([f"warm{number}" for number in range(WARM)])
-        shelf.calls = 0
+        loader.calls = 0
         for names in _asked(times, label):
             watch.start()
             found = read(names)
             watch.stop()
             _check(found, names)
-        return watch.figures(times, shelf.calls)
+        return watch.figures(times, loader.calls)
     finally:
         client.close()
 
@@ -117,17 +117,17 @@ def many_in_asyncio(opener: Any, port: int, *, times: int, label: str) -> dict[s
     """Calls by one task."""
 
     async def calls() -> dict[str, float]:
-        client, shelf, watch = await opener.open(port, 1), Shelf(), Stopwatch()
+        client, loader, watch = await opener.open(port, 1), ValueLoader(), Stopwatch()
         try:
-            read = client.many(shelf.load_async)
+            read = client.many(loader.load_async)
             await read([f"warm{number}" for number in range(WARM)])
-            shelf.calls = 0
+            loader.calls = 0
             for names in _asked(times, label):
                 watch.start()
                 found = await read(names)
                 watch.stop()
                 _check(found, names)
-            return watch.figures(times, shelf.calls)
+            return watch.figures(times, loader.calls)
         finally:
             await client.aclose()
 

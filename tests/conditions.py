@@ -23,7 +23,7 @@ from typing import Any, cast
 from dibs import AsyncDibs, Dibs
 from dibs.testing import Certificates, Engine, FaultProxy, Server
 from dibs.testing.engines import OWN
-from dibs.testing.processes import Process, dying_with_us
+from dibs.testing.processes import Process, ended_with_parent
 from tests.outside import URL, OutsideServer
 
 CONDITIONS = {
@@ -345,7 +345,7 @@ def _busy_interpreter() -> Iterator[None]:
 
 @contextmanager
 def _stopped_again_and_again() -> Iterator[None]:
-    helper = Process(dying_with_us([sys.executable, "-I", "-S", "-c", STOP_AND_CONTINUE]))
+    helper = Process(ended_with_parent([sys.executable, "-I", "-S", "-c", STOP_AND_CONTINUE]))
     try:
         yield
     finally:

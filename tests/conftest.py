@@ -200,10 +200,10 @@ def _no_other_loop() -> Iterator[None]:
 
 
 async def _watched(body: Any, complaints: list[str]) -> None:
-    def complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def report_problems(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         complaints.append(f"{context['message']}: {context.get('exception')!r}")
 
-    asyncio.get_running_loop().set_exception_handler(complain)
+    asyncio.get_running_loop().set_exception_handler(report_problems)
     await body
     await _nothing_left()
 

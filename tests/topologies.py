@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from dibs.testing import Server, eventually
 from dibs.testing.engines import find
-from dibs.testing.processes import Process, dying_with_us
+from dibs.testing.processes import Process, ended_with_parent
 from dibs.testing.servers import free_port
 
 StartServer = Callable[..., Server]
@@ -138,7 +138,7 @@ class Sentinel:
             "sentinel failover-timeout main 3000\n"
             f"{config}"
         )
-        self._process = Process(dying_with_us([str(find("valkey")), str(file), "--sentinel"]))
+        self._process = Process(ended_with_parent([str(find("valkey")), str(file), "--sentinel"]))
         self._client: redis.Redis | None = None
 
     def __enter__(self) -> "Sentinel":

@@ -64,7 +64,7 @@ export function addFaults(box, { kill: [killLabel, kill], language = 0 }) {
   left.setAttribute("aria-hidden", "true"); // a status that counts would be read over and over
   const undo = make("button", { type: "button", className: "undo", textContent: word("undo"), hidden: true });
   undo.addEventListener("click", () => { buttons[0].focus(); send(bar, "/faults/", "DELETE"); });
-  const bar = { language, buttons, says, left, undo, complaint: "" };
+  const bar = { language, buttons, says, left, undo, problem: "" };
   box.append(titled, make("div", { className: "buttons" }, ...buttons), make("p", { className: "fault-state" }, says, " ", left, " ", undo));
   box.setAttribute("aria-labelledby", titled.id);
   bars.push(bar);
@@ -72,11 +72,11 @@ export function addFaults(box, { kill: [killLabel, kill], language = 0 }) {
 }
 
 async function send(bar, work, method = "POST") {
-  bar.complaint = "";
+  bar.problem = "";
   if (typeof work === "function") { work(); return; }
   try {
     const answer = await fetch(work, { method });
-    if (!answer.ok && answer.status !== 404) bar.complaint = (await answer.json()).error;
+    if (!answer.ok && answer.status !== 404) bar.problem = (await answer.json()).error;
   } catch {
     // The other streams notice, too, and say so.
   }
@@ -90,7 +90,7 @@ stream.addEventListener("faults", (message) => {
   const before = state?.fault?.kind;
   state = JSON.parse(message.data);
   heardAt = now();
-  if (before !== state.fault?.kind) for (const bar of bars) bar.complaint = "";
+  if (before !== state.fault?.kind) for (const bar of bars) bar.problem = "";
   draw();
 });
 addEventListener("pagehide", () => stream.close()); // what this page broke is undone
@@ -100,7 +100,7 @@ function draw() {
   for (const bar of bars) drawBar(bar);
 }
 
-function drawBar({ language, buttons, says, left, undo, complaint }) {
+function drawBar({ language, buttons, says, left, undo, problem }) {
   const { fault, last, master } = state;
   for (const button of buttons) {
     button.setAttribute("aria-disabled", Boolean(fault));
@@ -108,8 +108,8 @@ function drawBar({ language, buttons, says, left, undo, complaint }) {
   }
   const well = last ? WAS[last.kind][language](last, master) : WELL[language](master);
   const whose = fault && !fault.mine ? ` ${WORDS.other[language]}` : "";
-  write(says, complaint || (fault ? BROKEN[fault.kind][language](fault, master) + whose : well));
-  says.parentElement.classList.toggle("broken", Boolean(fault || complaint));
+  write(says, problem || (fault ? BROKEN[fault.kind][language](fault, master) + whose : well));
+  says.parentElement.classList.toggle("broken", Boolean(fault || problem));
   const seconds = fault ? Math.max(fault.left - (now() - heardAt), 0) : 0;
   write(left, seconds ? WORDS.left[language](seconds.toFixed(1)) : "");
   undo.hidden = !fault?.undo;

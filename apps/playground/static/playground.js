@@ -25,7 +25,7 @@ async function send(method, path, body) {
   try {
     const answer = await fetch(path, options);
     // 404: it had ended before the click arrived. 409: Busy, and the stream says so.
-    if (![200, 202, 404, 409].includes(answer.status)) complain((await answer.json()).error);
+    if (![200, 202, 404, 409].includes(answer.status)) showProblem((await answer.json()).error);
   } catch {
     // The stream notices, too, and says so.
   }
@@ -210,12 +210,12 @@ function drawServer() {
   const { held, answers } = state;
   write($("#key"), state.key);
   write($("#held"), !answers ? "– no answer" : held && left(held.remaining) > 0 ? `is held by ${holder() ?? held.holder} for ${seconds(left(held.remaining))}\u00a0s` : "is free");
-  write($("#note"), now() < complaint.until ? complaint.text : broken() === "stop" ? ADVICE : "");
+  write($("#note"), now() < problem.until ? problem.text : broken() === "stop" ? ADVICE : "");
 }
 
 const ADVICE = "Let Ann or Ben ask now: they are answered all the same, and correctly.";
-let complaint = { text: "", until: 0 };
-function complain(text) { complaint = { text, until: now() + 6 }; }
+let problem = { text: "", until: 0 };
+function showProblem(text) { problem = { text, until: now() + 6 }; }
 
 // ---- the timeline: the last twenty seconds, and what is promised of the next ten
 

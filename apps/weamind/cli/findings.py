@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .complaints import FAILED
+from .problems import FAILED
 
 Status = Literal["ok", "degraded", "failed", "skipped"]
 SIGNS: dict[Status, str] = {"ok": "✓", "failed": "✗", "degraded": "–", "skipped": "–"}

@@ -8,7 +8,7 @@ from ..richmenu.buttons import BUTTONS
 from ..richmenu.channel import Channel, LineError
 from ..richmenu.definition import is_own, name
 from ..richmenu.plan import Menu, State
-from .complaints import FAILED, MISTAKEN, complain
+from .problems import FAILED, MISTAKEN, report_problems
 
 
 def richmenu(verb: str) -> int:
@@ -16,14 +16,14 @@ def richmenu(verb: str) -> int:
     try:
         settings = read_settings()
     except SettingsError as error:
-        return complain(error.mistakes, MISTAKEN)
+        return report_problems(error.mistakes, MISTAKEN)
     token = settings.line_channel_access_token.get_secret_value()
     try:
         return asyncio.run(_do(verb, settings.line_api_base, token))
     except LineError as error:
-        return complain([str(error)], FAILED)
+        return report_problems([str(error)], FAILED)
     except KeyboardInterrupt:
-        return complain(["interrupted"], FAILED)
+        return report_problems(["interrupted"], FAILED)
 
 
 async def _do(verb: str, api_base: str, token: str) -> int:
@@ -36,7 +36,7 @@ async def _do(verb: str, api_base: str, token: str) -> int:
     print(result_line(verb, done))
     if done.left:
         what = f"{done.left} older menus could not be removed: run it again"
-        return complain([what], FAILED)
+        return report_problems([what], FAILED)
     return 0
 
 

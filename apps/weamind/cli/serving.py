@@ -13,7 +13,7 @@ from ..core.config import Settings, SettingsError, read_settings
 from ..core.logs import log_to_stderr
 from ..core.metrics import metrics
 from ..main import Weamind
-from .complaints import FAILED, MISTAKEN, complain
+from .problems import FAILED, MISTAKEN, report_problems
 
 _SHUTDOWN_LIMIT = 5
 """The most that webhooks under way may take at the end, in seconds; events have their own time."""
@@ -41,16 +41,16 @@ def serve(host: str, port: int) -> int:
     try:
         settings = read_settings()
     except SettingsError as error:
-        return complain(error.mistakes, MISTAKEN)
+        return report_problems(error.mistakes, MISTAKEN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_to_stderr(settings.log_level)
     try:
         with listen(host, port) as listener:
             asyncio.run(_serve(listener, settings))
     except SettingsError as error:  # what only turns out at the start: the database
-        return complain(error.mistakes, FAILED)
+        return report_problems(error.mistakes, FAILED)
     except OSError as error:
-        return complain([str(error)], FAILED)
+        return report_problems([str(error)], FAILED)
     except KeyboardInterrupt:
         pass  # stopped before it could serve, or twice
     return 0

@@ -8,8 +8,8 @@ from ..places.atlas import by_code
 from ..places.place import Place
 from ..user.database import Person
 from ..user.users import UsersUnavailable
-from ..weather.apology import apology
 from ..weather.cards import forecast_message
+from ..weather.failure_text import failure_text
 from ..weather.forecast import TAIPEI, Forecast
 from ..weather.provider import WeatherUnavailable
 from .answer import answer_line
@@ -62,7 +62,7 @@ def _messages(
     if not isinstance(found, Forecast):
         asked = question_fields(question)
         again = tap("🔄 再試一次", "weather", type="place", place=place.code, **asked)
-        return [text_message(apology(found), [again, *items])]
+        return [text_message(failure_text(found), [again, *items])]
     now = datetime.now(TAIPEI)
     card = forecast_message(found, now=now, quick_reply=items or None)
     line = answer_line(found, question, now=now)

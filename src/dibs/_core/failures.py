@@ -9,7 +9,7 @@ from .codec import NO_VALUE
 
 
 class Absent(KeyError):
-    """A load of many values returned none for this one. Callers get what `told` returns."""
+    """A load of many values returned none for this one. Callers get `as_unavailable()`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

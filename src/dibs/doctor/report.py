@@ -180,8 +180,8 @@ def _unknown(facts: Facts) -> Iterator[str]:
 
 def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
     counts = [(sum(each.severity == name for each in found), name) for name in ORDER]
-    told = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
-    result = ", ".join(told) or "No finding"
+    parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
+    result = ", ".join(parts) or "No finding"
     yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1")
     if any(server.is_answering for server in facts.servers):
         probe = f"commands were tried on the key {facts.asked.probe}, which does not exist"

@@ -190,7 +190,7 @@ def _name(address: Address) -> str:
 def _engine(reply: Reply) -> Any:
     try:
         return read_engine(reply)
-    except ConnectionError:  # LOADING, BUSY …: told by every other reply as well
+    except ConnectionError:  # LOADING, BUSY …: every other reply says so as well
         return OLDEST
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .closeable import Closeable
-from .processes import Process, dying_with_us
+from .processes import Process, ended_with_parent
 
 CALL = """
 import asyncio, inspect, json, sys
@@ -39,7 +39,7 @@ class Child(Closeable):
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         self._killed = False
         self._process = Process(
-            dying_with_us([sys.executable, "-c", _source(work), json.dumps(arguments)]),
+            ended_with_parent([sys.executable, "-c", _source(work), json.dumps(arguments)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

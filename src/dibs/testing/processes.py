@@ -69,7 +69,7 @@ class Process:
         self._frozen = False
 
 
-def dying_with_us(command: list[str]) -> list[str]:
+def ended_with_parent(command: list[str]) -> list[str]:
     """Return a command that runs *command* and, on Linux, is killed when this process ends.
 
     In any thread but the main one, *command* is returned as it is: the kernel would kill it when

@@ -18,7 +18,7 @@ from .closeable import Closeable
 from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
 from .ports import free_port, kept_port
-from .processes import Process, dying_with_us
+from .processes import Process, ended_with_parent
 
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
 MAX_STARTS = 20  # attempts, because another process may take the port before the server does
@@ -239,7 +239,7 @@ class Server(Closeable):
     def _launch(self) -> None:
         self.release_port()
         with (self._path / "log").open("w") as log:
-            self._process = process = Process(dying_with_us(self._command()), stdout=log)
+            self._process = process = Process(ended_with_parent(self._command()), stdout=log)
         # Over the Unix socket, which nobody else can own; the server binds the port before it.
         if wait_until_ready(self.unix_path, lambda: self._has_failed(process), READY_WITHIN):
             why = PASSWORD if self._wants_password() else ""

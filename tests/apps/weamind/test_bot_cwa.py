@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from apps.weamind.weather.apology import apology
 from apps.weamind.weather.cwa import Cwa
+from apps.weamind.weather.failure_text import failure_text
 from apps.weamind.weather.forecast import TAIPEI
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
 
@@ -76,7 +76,7 @@ async def test_cwa_is_broken(
     async with bot_on(run_bot, monkeypatch, behaviour, deadline=deadline) as bot:
         await bot.line.say("板橋")
         [said] = await bot.line.wait_for_messages(1)
-        assert said["text"] == apology(WeatherUnavailable("", reason))
+        assert said["text"] == failure_text(WeatherUnavailable("", reason))
 
 
 @pytest.mark.parametrize("missing", MISSING)
@@ -95,7 +95,7 @@ async def test_cwa_leaves_something_out(
 
 
 async def test_cwa_has_no_values_at_all(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every element is there and empty: an apology, not an empty card."""
+    """Every element is there and empty: a sentence, not an empty card."""
     body = copy.deepcopy(TOWNSHIP)
     for element in elements(body):
         element["Time"] = []

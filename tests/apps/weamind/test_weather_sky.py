@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.weamind.weather.apology import apology
+from apps.weamind.weather.failure_text import failure_text
 from apps.weamind.weather.forecast import TAIPEI, Sky
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
 from apps.weamind.weather.sky import from_cwa, from_wmo, worst
@@ -146,10 +146,10 @@ def test_times_are_taiwans_where_nothing_else_is_said(raw: Any, hour: int | None
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_failure_has_an_apology(reason: Reason) -> None:
+def test_every_failure_has_a_sentence(reason: Reason) -> None:
     """A sentence in Chinese, without an internal word."""
     error = WeatherUnavailable("open-meteo", reason, status=503, retry_after=90)
-    words = apology(error)
+    words = failure_text(error)
     assert words.startswith("😥 抱歉") and words.endswith("。") and len(words) < 60
     for internal in ("open-meteo", "503", "HTTP", "key", "{", reason.value):
         assert internal not in words
@@ -159,7 +159,7 @@ def test_when_to_come_again() -> None:
     """In words, as far as it is known."""
 
     def sorry(seconds: float | None) -> str:
-        return apology(WeatherUnavailable("cwa", Reason.RATE_LIMITED, retry_after=seconds))
+        return failure_text(WeatherUnavailable("cwa", Reason.RATE_LIMITED, retry_after=seconds))
 
     assert "過一分鐘再試" in sorry(None) and "過一分鐘再試" in sorry(5)
     assert "過 5 分鐘再試" in sorry(300) and "過一小時再試" in sorry(3600)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dibs.testing import Server
-from dibs.testing.processes import Process, dying_with_us
+from dibs.testing.processes import Process, ended_with_parent
 from tests.integrations.jobs.job_control import JobControl
 
 StartWorker = Callable[..., Process]
@@ -49,7 +49,7 @@ def running(broker: Server, *command: str) -> Iterator[Process]:
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path])),
         "PYTHONWARNINGS": "ignore",
     }
-    process = Process(dying_with_us([sys.executable, *command]), environment=environment)
+    process = Process(ended_with_parent([sys.executable, *command]), environment=environment)
     try:
         yield process
     finally:

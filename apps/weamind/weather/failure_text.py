@@ -14,7 +14,7 @@ _SORRY = {
 }
 
 
-def apology(error: WeatherUnavailable) -> str:
+def failure_text(error: WeatherUnavailable) -> str:
     """A sentence or two in Traditional Chinese, for whoever asked."""
     return f"😥 抱歉，{_SORRY[error.reason].format(when=_when(error.retry_after))}"
 

@@ -7,7 +7,7 @@ FAILED = 1
 MISTAKEN = 2
 
 
-def complain(problems: Iterable[str], code: int) -> int:
+def report_problems(problems: Iterable[str], code: int) -> int:
     """Each of *problems* on a line of its own; returns *code*."""
     for problem in problems:
         print(f"weamind: {problem}", file=sys.stderr)

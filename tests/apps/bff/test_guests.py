@@ -184,7 +184,7 @@ def test_a_store_service_that_hangs(run: Run, valkey: Server) -> None:
     store.child.freeze()
     answers, took = asyncio.run(rush(bff, guests=10))
     assert {answer.status_code for answer in answers} == {503}
-    assert LONGEST - 0.5 < took < LONGEST + 3
+    assert LONGEST - 0.5 < took < 3 * LONGEST  # one after the other: ten times as long
     assert not has_menu(valkey)
     store.child.thaw()
     eventually(lambda: bff.read().status_code == 200)

@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_the_generated_half_of_this_checkout_is_up_to_date():
-    """Whoever changes the async half and forgets `make generate` is told here."""
+    """A change of the async half without `make generate` fails here."""
     assert unasync.problems(ROOT) == []
 
 

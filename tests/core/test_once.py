@@ -157,7 +157,7 @@ def test_a_mismatch_needs_two_payloads(mine: bytes, theirs: bytes, is_done: bool
 
 @pytest.mark.parametrize("value", [None, 0, "", {}, [], False, 0.0, {"order": [17]}])
 def test_a_result_is_replayed_whatever_it_is(value: Any) -> None:
-    """Falsy or not; to those who asked for it, the others are told that it is done."""
+    """Falsy or not, with after="replay"; otherwise it is a Duplicate that is done."""
     assert verdict(done(value), after="replay") == Replay(value)
     for after in ("release", "hold"):
         got = verdict(done(value), after=after)

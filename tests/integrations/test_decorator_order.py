@@ -97,7 +97,7 @@ WRONG_IN_FASTAPI = [
 
 @pytest.mark.parametrize("write", WRONG_IN_FASTAPI)
 def test_a_guard_above_its_route_keeps_a_fastapi_app_from_starting(write: Any) -> None:
-    """The server is told that the startup has failed, and why; no request is served."""
+    """The startup fails, with the reason; no request is served."""
     app = FastAPI()
     fastapi.install(app, AsyncDibs("redis://nowhere.invalid"))
     write(app)

@@ -282,7 +282,7 @@ class Batches:
     def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
-        *since*: when they were claimed. No old value that was there then is for those who called_at
+        *since*: when they were claimed. No old value that was there then is for those who came
         later: it may have been deleted.
         """
         items = list(claims)

@@ -294,7 +294,7 @@ class Cache:
     def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> Answer:
         """A value, whatever it takes: somebody else's, our own load, or an old one.
 
-        *since*: when the caller called_at, who may have waited for another flight already.
+        *since*: when the caller came, who may have waited for another flight already.
         """
         options, keys = request.options, request.keys
         token = self._leases.new_token()

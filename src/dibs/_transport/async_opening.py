@@ -125,5 +125,5 @@ def _error_of(attempt: "asyncio.Task[AsyncConnection]") -> BaseException | None:
     if attempt.cancelled():
         return TimeoutError()
     error = attempt.exception()
-    # The server may have closed it since: nobody would be told again.
+    # The server may have closed it since, and `lost` was called before anybody used it.
     return EOFError() if error is None and attempt.result().is_closing else error

@@ -117,7 +117,7 @@ class Window:
         """True: it was too slow, and should look at everything again."""
 
     def show(self, news: News) -> None:
-        """Queue it, if it concerns this window and there is room."""
+        """Queue it, if it concerns this window and the queue is not full."""
         if news.chat_id is not None and news.chat_id not in self._chat_ids:
             return
         if self._queue.qsize() >= _BACKLOG:

@@ -6,7 +6,17 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.entries import KINDS, Entry, Kind, Permit, is_shortened, printable, shorten
+from ._core.entries import (
+    KINDS,
+    MOST_SHOWN,
+    Entry,
+    Kind,
+    Permit,
+    cut,
+    is_shortened,
+    printable,
+    shorten,
+)
 from ._core.fingerprint import fingerprint
 from ._core.handover import UNGUARDED, token_for
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
@@ -26,10 +36,11 @@ if TYPE_CHECKING:
     from ._sync.inspector import Inspector
 
     __all__ = [
-        "KINDS", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim", "ClaimOptions",
+        "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim",
+        "ClaimOptions",
         "ClaimRequest", "Entry", "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome",
         "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
-        "claiming", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
+        "claiming", "cut", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
         "printable", "seconds", "shorten",
     ]  # fmt: skip
 

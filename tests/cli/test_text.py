@@ -2,10 +2,10 @@
 
 import pytest
 
-from dibs._interface import Entry, Permit, printable
+from dibs._interface import MOST_SHOWN, Entry, Permit, printable
 from dibs.cli.changes import changes
 from dibs.cli.table import plain
-from dibs.cli.text import LONGEST, as_object, duration, facts, meaning, risk, row, size, who
+from dibs.cli.text import as_object, duration, facts, meaning, risk, row, size, who
 
 LEASE = Entry("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 
@@ -35,8 +35,8 @@ def test_a_very_long_key_is_cut(key: str) -> None:
     """dibs has none, but others may; every row of the table would be as wide."""
     entry = Entry(key, "lock", "loading", 3.0, of=key)
     for whole in (True, False):
-        assert len("".join(row(entry, whole=whole))) < 2 * LONGEST + 100
-    assert len(str(as_object(entry, whole=False))) < 2 * LONGEST + 500
+        assert len("".join(row(entry, whole=whole))) < 2 * MOST_SHOWN + 100
+    assert len(str(as_object(entry, whole=False))) < 2 * MOST_SHOWN + 500
     assert as_object(entry, whole=True)["key"] == key  # a program asked for it
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dibs._interface import Entry, Page, Permit
-from dibs.console.survey import LONGEST, MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
+from dibs._interface import MOST_SHOWN, Entry, Page, Permit
+from dibs.console.survey import MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
 
 FIRST = View()
 
@@ -88,7 +88,7 @@ def test_a_very_long_key_is_cut_and_still_told_from_others() -> None:
     for keys_too in (False, True):
         rows = shown(survey, View("others"), keys=keys_too)["rows"]
         assert len({row["id"] for row in rows}) == len(rows) == 4
-        assert len(str(rows)) < 4 * 3 * LONGEST
+        assert len(str(rows)) < 4 * 3 * MOST_SHOWN
     assert survey.last is not None and survey.last.counts["others"] == 4
     assert shown(survey, View("others", text="BIG:xx"), keys=True)["matching"] == 1
 

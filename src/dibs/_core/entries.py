@@ -77,6 +77,15 @@ class Entry(NamedTuple):
 # ---- names
 
 
+MOST_SHOWN: Final = 1_500
+"""Characters of a key that are shown. Keys of dibs are shorter; others may have megabytes."""
+
+
+def cut(key: str) -> str:
+    """*key*, of which no more than that is shown."""
+    return key if len(key) <= MOST_SHOWN else f"{key[: MOST_SHOWN - 1]}…"
+
+
 def shorten(key: str) -> str:
     """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from .._interface import Entry, Permit, printable, shorten
+from .._interface import Entry, Permit, cut, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -46,10 +46,6 @@ def counted(number: int, word: str) -> str:
 
 # ---- keys
 
-LONGEST = 1_500
-"""Characters of a key that are shown. Keys of dibs are shorter; others may have megabytes, and all
-rows of a table would be as wide."""
-
 
 def shown_key(entry: Entry, *, whole: bool) -> str:
     """The key, shortened unless *whole*. Schedules are named in logs anyway."""
@@ -62,7 +58,7 @@ def _shown_owner(entry: Entry, *, whole: bool) -> str:
 
 def _shown(key: str, *, whole: bool) -> str:
     name = key if whole else shorten(key)
-    return printable(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+    return printable(cut(name))  # else all rows of a table would be as wide
 
 
 # ---- what a row says

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from .._interface import Entry, Page, ServerFacts, shorten
+from .._interface import MOST_SHOWN, Entry, Page, ServerFacts, cut, shorten
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "leases": ("lease",),
@@ -32,8 +32,6 @@ TOO_OLD = 120.0
 """Seconds after which a complete sweep is worth less than the beginning of the next one."""
 PAGE = 50
 """Rows on one page."""
-LONGEST = 1_500
-"""Characters of a key that are kept. Keys of dibs are shorter; others may have megabytes."""
 
 
 class Row:
@@ -43,10 +41,10 @@ class Row:
 
     def __init__(self, entry: Entry, read_at: float) -> None:
         self.read_at = read_at
-        self.short = _cut(shorten(entry.key))
+        self.short = cut(shorten(entry.key))
         self.id = id_of(entry.key)
-        of = None if entry.of is None else _cut(entry.of)
-        self.entry = entry._replace(key=_cut(entry.key), of=of)
+        of = None if entry.of is None else cut(entry.of)
+        self.entry = entry._replace(key=cut(entry.key), of=of)
         self._searched: dict[bool, str] = {}
 
     def has(self, text: str, *, keys: bool) -> bool:
@@ -71,10 +69,6 @@ def _searched(entry: Entry, short: str, *, keys: bool) -> str:
     """What a search looks through."""
     holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
     return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def id_of(key: str) -> str:
@@ -110,7 +104,7 @@ class Sweep:
     def _add(self, entry: Entry, now: float) -> None:
         group = _GROUP_OF[entry.kind]
         rows = self.rows[group]
-        name = entry.key if len(entry.key) <= LONGEST else id_of(entry.key)
+        name = entry.key if len(entry.key) <= MOST_SHOWN else id_of(entry.key)
         if name in rows:  # SCAN may name a key twice
             return
         self.counts[group] += 1
@@ -273,7 +267,7 @@ def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
-        "of": entry.of if keys or entry.of is None else _cut(shorten(entry.of)),
+        "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
     }  # fmt: skip
     facts["permits"] = [

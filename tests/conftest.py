@@ -33,6 +33,7 @@ from dibs.testing import (
     eventually,
 )
 from dibs.testing.engines import OWN
+from tests import fork_server
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -152,6 +153,13 @@ def spawn() -> Iterator[Spawn]:
         yield lambda work, *arguments: running.enter_context(Child(work, *arguments))
 
 
+@pytest.fixture
+def real_interpreters() -> Iterator[None]:
+    """Start every process by its command, as for tests of how an interpreter starts or ends."""
+    with fork_server.real_interpreters():
+        yield
+
+
 # ----------------------------------------------------------------------------------- async tests
 
 
@@ -250,6 +258,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
     config.stash[ASKED] = Conditions(config.getoption("--condition"))
+    if client := fork_server.install():
+        config.add_cleanup(client.close)
     # A shell starts background jobs with SIGINT ignored, and every process of a test inherits it.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

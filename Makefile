@@ -23,7 +23,7 @@ behaviour = $(foreach half,$(1),$(foreach name,$(EVERYWHERE),tests/behaviour/$(h
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
 # What runs tests, also behind a condition or on another client.
-UNDER = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+UNDER = $(BIN)/python -m pytest -q --workers $(WORKERS)
 # Named after the interpreter, so that another PYTHON makes the environment anew.
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 

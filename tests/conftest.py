@@ -35,6 +35,7 @@ from dibs.testing import (
 from dibs.testing.engines import OWN
 from tests import fork_server
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
+from tests.workers import pytest_runtestloop  # noqa: F401 - a hook
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
@@ -251,6 +252,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     meanings = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
     group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
+    group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
     of_sync = "the generated half only on it"
     group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)
 

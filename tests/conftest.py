@@ -35,6 +35,7 @@ from dibs.testing import (
 from dibs.testing.engines import OWN
 from tests import fork_server
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
+from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook
 from tests.workers import pytest_runtestloop  # noqa: F401 - a hook
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -253,6 +254,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
     group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
+    group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
+    group.addoption("--map", action="store_true", help="remember what each test reaches")
     of_sync = "the generated half only on it"
     group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)
 
@@ -260,6 +263,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
     config.stash[ASKED] = Conditions(config.getoption("--condition"))
+    config.pluginmanager.register(Map())
     if client := fork_server.install():
         config.add_cleanup(client.close)
     # A shell starts background jobs with SIGINT ignored, and every process of a test inherits it.

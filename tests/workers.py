@@ -8,9 +8,11 @@ fails the test that it ran, and another one goes on.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -97,6 +99,8 @@ class Run:
         self._workers: dict[Connection, Worker] = {}
         self._lasted: dict[str, float] = defaultdict(float)
         self._started = 0
+        limit = self._config.getoption("--for-seconds")
+        self._until = time.monotonic() + limit if limit else math.inf
 
     def run(self, count: int) -> None:
         """Until every test has been run, or pytest wants to stop."""
@@ -135,7 +139,8 @@ class Run:
             worker.connection.send(number)
 
     def _stops(self) -> bool:
-        return bool(self._session.shouldfail or self._session.shouldstop)
+        late = time.monotonic() >= self._until
+        return bool(late or self._session.shouldfail or self._session.shouldstop)
 
     def _read(self, worker: Worker) -> None:
         try:

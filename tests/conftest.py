@@ -14,6 +14,7 @@ import inspect
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -44,6 +45,7 @@ hypothesis.settings.load_profile("ci")
 Servers = Callable[[Engine], Server]
 Spawn = Callable[..., Child]
 ASKED = pytest.StashKey[Conditions]()
+MUCH = pytest.StashKey[bool]()  # there is much to look through for garbage
 MAIN = main_engine()
 OURS: Engine = MAIN if OWN in os.environ else "valkey"  # that we can start
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
@@ -178,7 +180,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         with conditions.for_a_test(coroutine=coroutine is not None):
             return (yield)
     finally:
+        _collect_garbage(pyfuncitem.config)
+
+
+def _collect_garbage(config: pytest.Config) -> None:
+    before = time.process_time()
+    gc.collect()
+    config.stash[MUCH] = time.process_time() - before > 0.005
+
+
+def _put_much_aside(config: pytest.Config) -> None:
+    """What a test has loaded for good, so that the next ones need not look through it."""
+    if config.stash.get(MUCH, False):
         gc.collect()
+        gc.freeze()
 
 
 def _coroutine_of(test: Any) -> Callable[..., Any] | None:
@@ -272,6 +287,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _put_much_aside(item.config)
     if _is_elsewhere(item):
         pytest.skip(f"not a test for {sys.platform}")
     if reason := _left_out(item):

@@ -24,6 +24,7 @@ import inspect
 import io
 import json
 import os
+import re
 import runpy
 import signal
 import socket
@@ -37,19 +38,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 # Nothing that reads the environment or the clock when it is imported: no prometheus_client.
-# fmt: off
+BASE = (
+    "asyncio", "redis.asyncio", "hiredis", "dibs._async.client", "dibs._sync.client",
+    "dibs._transport.multiplexed", "dibs._transport.pooled", "dibs.cli.program",
+)  # fmt: skip
 LIBRARIES = (
-    "asyncio", "redis", "redis.asyncio", "hiredis", "uvicorn.main", "uvicorn.lifespan.on",
-    "uvicorn.logging", "h11", "httptools", "uvloop", "websockets",
+    "uvicorn.main", "uvicorn.lifespan.on", "uvicorn.logging", "uvloop", "websockets",
     "uvicorn.protocols.http.httptools_impl", "uvicorn.loops.auto",
-    "uvicorn.protocols.websockets.auto", "fastapi", "starlette.testclient", "httpx", "jinja2",
-    "pydantic", "sqlalchemy.ext.asyncio", "psycopg", "django.core.handlers.asgi",
+    "uvicorn.protocols.websockets.auto", "fastapi", "httpx", "jinja2",
+    "sqlalchemy.ext.asyncio", "psycopg", "django.core.handlers.asgi",
     "django.core.handlers.wsgi", "django.core.management", "django.db.models",
     "django.db.migrations.executor", "flask", "gunicorn.app.wsgiapp", "linebot.v3.messaging",
-    "linebot.v3.webhooks", "celery.app", "rich", "dibs._async.client", "dibs._sync.client",
-    "dibs._transport.multiplexed", "dibs._transport.pooled",
-)
-# fmt: on
+    "linebot.v3.webhooks",
+)  # fmt: skip
+NEED_THE_BASE = re.compile(r"dibs(\.\w+)*$")
+NEED_LIBRARIES = re.compile(r"uvicorn|fastapi|starlette|django|flask|gunicorn|linebot|httpx|apps")
+"""Modules, and words in the source of a function."""
 ALSO_START_PROCESSES = ("apps.playground",)
 """Modules with a server for their own processes."""
 
@@ -99,6 +103,8 @@ class Client:
             return None
         with self._lock:
             if self._connection is None:
+                if request["words"][0] != sys.executable:  # not worth the start
+                    return None
                 self._connection, self._server = _started()
             try:
                 return self._ask(self._connection, message, fds)
@@ -190,6 +196,7 @@ def _request(options: dict[str, Any]) -> dict[str, Any] | None:
         return None
     return {
         "words": words,
+        "libraries": _needs_libraries(words),
         "parent": parent,
         "folder": folder,
         "environment": environment,
@@ -214,6 +221,14 @@ def _can_run(words: list[str], *, watched: bool) -> bool:
     return words[1] == "-m" or words[1].endswith(".py") or (words[1] == "-c" and watched)
 
 
+def _needs_libraries(words: list[str]) -> bool:
+    if words[0] != sys.executable:
+        return False
+    if words[1] == "-c":
+        return NEED_LIBRARIES.search(words[2]) is not None
+    return words[1] != "-m" or not NEED_THE_BASE.match(words[2])
+
+
 def _can_be(environment: dict[str, str]) -> bool:
     """Whether it says to an interpreter what it said to this one."""
     free = ("PYTHONPATH", "PYTHONUNBUFFERED")
@@ -231,11 +246,15 @@ def _can_be(environment: dict[str, str]) -> bool:
 def serve(connection: socket.socket) -> Callable[[], object]:
     """Fork for each request. Returns in each new process: what it has to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    whole = False
     while True:
         message, fds, *_ = socket.recv_fds(connection, MOST_BYTES + 1, 64)
         if not message:
             os._exit(0)
         request = json.loads(message)
+        if request["libraries"] and not whole:
+            _import(LIBRARIES)
+            whole = True
         pid = _forked(request, connection)
         if pid == 0:
             return functools.partial(_become, request, fds)
@@ -244,8 +263,8 @@ def serve(connection: socket.socket) -> Callable[[], object]:
         connection.send(str(pid).encode())
 
 
-def _import_libraries() -> None:
-    for name in LIBRARIES:
+def _import(names: tuple[str, ...]) -> None:
+    for name in names:
         with contextlib.suppress(ImportError):  # another environment has others
             importlib.import_module(name)
     gc.collect()
@@ -399,7 +418,7 @@ def _end(code: object) -> NoReturn:
 
 def main() -> None:
     """Serve; in each new process, do what was asked for."""
-    _import_libraries()
+    _import(BASE)
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     try:
         program()

@@ -93,9 +93,10 @@ class Map:
                 self._entered[report.nodeid] = value  # pyright: ignore[reportArgumentType]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if session.config.cache and self._entered:
-            known = session.config.cache.get(REACH, {"tests": [], "functions": {}})
-            session.config.cache.set(REACH, _as_stored(_by_test(known) | self._entered))
+        cache: Any = getattr(session.config, "cache", None)  # not with -p no:cacheprovider
+        if cache and self._entered:
+            known = cache.get(REACH, {"tests": [], "functions": {}})
+            cache.set(REACH, _as_stored(_by_test(known) | self._entered))
 
 
 def _by_test(stored: Any) -> dict[str, list[str]]:

@@ -93,8 +93,8 @@ class Run:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._config = session.config
-        cache = self._config.cache
-        self._durations: dict[str, float] = dict(cache.get(DURATIONS, {})) if cache else {}
+        self._cache: Any = getattr(self._config, "cache", None)  # not with -p no:cacheprovider
+        self._durations: dict[str, float] = self._cache.get(DURATIONS, {}) if self._cache else {}
         self._plan = Plan(session.items, self._durations)
         self._workers: dict[Connection, Worker] = {}
         self._lasted: dict[str, float] = defaultdict(float)
@@ -114,8 +114,8 @@ class Run:
         finally:
             for worker in list(self._workers.values()):
                 self._end(worker)
-            if cache := self._config.cache:
-                cache.set(DURATIONS, self._durations | self._lasted)
+            if self._cache:
+                self._cache.set(DURATIONS, self._durations | self._lasted)
 
     def _start(self) -> None:
         assert threading.active_count() == 1, "a thread would not be there in a fork"

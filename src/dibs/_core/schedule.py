@@ -5,16 +5,13 @@ every machine. For each schedule the store keeps the last fire that is over. Who
 holds the lease of the schedule, and a fire is run only if it is later than the last one.
 """
 
-import functools
 import inspect
-import itertools
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, tzinfo
-from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, Protocol, Required, TypedDict
+from datetime import UTC, tzinfo
+from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
+from .cron import Cron
 from .engine import run_whole_script
 from .keys import Seconds, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
@@ -30,10 +27,6 @@ KEPT_MS = 30 * 86_400_000
 """How long the last fire is remembered after the next one is due."""
 LONGEST_LOOK = 30.0
 """Seconds after which the clock is looked at again: it may be set, or the machine may sleep."""
-MOST_COUNTED = 1000
-"""Missed fires of a cron expression are counted up to this number."""
-_SOON = 1_767_225_600_000
-"""Some moment (the beginning of 2026), to see whether an expression ever fires."""
 NEW: Final = b" new"
 """How the record of a schedule ends of which no fire is over yet."""
 
@@ -83,68 +76,6 @@ class Interval:
 
     def __repr__(self) -> str:
         return f"every {self._step / 1000:g} s"
-
-
-class Cron:
-    """A cron expression, in a time zone. UsageError: it cannot be read, or never fires."""
-
-    def __init__(self, expression: str, zone: tzinfo) -> None:
-        self._expression = expression
-        self.zone = zone
-        self._fires: Callable[..., Iterator[datetime]] = functools.partial(
-            _cronsim().CronSim, expression
-        )
-        try:
-            self.following(_SOON)
-        except StopIteration:
-            raise UsageError(f"the cron expression {expression!r} never fires") from None
-        except Exception as error:
-            said = f"the cron expression {expression!r} cannot be read: {error}"
-            raise UsageError(said) from None
-
-    def latest(self, now: int) -> int:
-        """The last fire that is not after *now*; 0: there was none for fifty years."""
-        back = self._fires(self._moment(now), reverse=True)
-        # Where clocks are changed, an expression counts backwards a little differently: begin some
-        # fires earlier, and count as `following` does.
-        found: list[datetime] = list(itertools.islice(back, 3))
-        fire = _milliseconds(found[-1]) if found else _SOON
-        while (later := self.following(fire)) <= now:
-            fire = later
-        return fire if fire <= now else 0
-
-    def following(self, after: int) -> int:
-        """The first fire after *after*."""
-        fires = self._fires(self._moment(after))
-        # In the hour that comes twice, the first answer may be in its first half: not after it.
-        while (fire := _milliseconds(next(fires))) <= after:
-            pass
-        return fire
-
-    def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
-        number = 0
-        while number < MOST_COUNTED and (after := self.following(after)) <= until:
-            number += 1
-        return number
-
-    def _moment(self, time: int) -> datetime:
-        return datetime.fromtimestamp(time // 1000, self.zone)
-
-    def __repr__(self) -> str:
-        return f"{self._expression!r} in {self.zone}"
-
-
-def _cronsim() -> Any:
-    try:
-        return import_module("cronsim")
-    except ImportError:
-        said = "a cron expression needs the package cronsim: pip install 'dibs[cron]'"
-        raise UsageError(f"{said}; every= needs nothing") from None
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1000
 
 
 def _zone(timezone: str | tzinfo) -> tzinfo:

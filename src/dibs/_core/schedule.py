@@ -1,18 +1,20 @@
 """When a scheduled function is due, and what becomes of fires that nobody ran.
 
 A *fire* is a moment at which a function is due, as milliseconds since the epoch: the same number on
-every machine. For each schedule the store keeps the last fire that is over. Whoever runs a fire
-holds the lease of the schedule, and a fire is run only if it is later than the last one.
+every machine. For each schedule the store keeps the last fire that is over. A machine that runs a
+fire holds the lease of the schedule, and a fire is run only if it is later than the last one. What
+is due is judged by the server's clock.
 """
 
 import inspect
+from collections.abc import Callable
 from datetime import UTC, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
 from .cron import Cron
-from .engine import run_whole_script
+from .engine import run_script, run_whole_script
 from .keys import Seconds, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
 from .request import Reply, Request, pack
@@ -21,8 +23,10 @@ Missed = Literal["once", "skip"]
 
 GRACE_MS = 60_000
 """A fire that is late by less is not missed."""
+MOST_APART_MS = 60_000
+"""A machine whose clock differs from the server's by more runs no fires."""
 MOST_AHEAD_MS = 3_600_000
-"""A record that is further ahead of this machine's clock was made by a wrong clock."""
+"""A record that is further ahead of the server's clock was made by a wrong one."""
 KEPT_MS = 30 * 86_400_000
 """How long the last fire is remembered after the next one is due."""
 LONGEST_LOOK = 30.0
@@ -136,8 +140,9 @@ class ScheduleOptions:
         self.missed: Final[Missed] = missed
         self.at_least: Final = seconds(at_least, "at_least", zero=True)
         self.lease: Final = HoldOptions(
-            settings, ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True, on_outage=on_outage
-        )
+            settings.never_disabled(), ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True,
+            on_outage=on_outage,
+        )  # fmt: skip
         """How the key of the schedule is held while a fire runs."""
 
     def rule(self, cron: str | None) -> Rule:
@@ -188,12 +193,53 @@ def pause(look_at: int, now: int) -> float:
     return min(max((look_at - now) / 1000, 0.0), LONGEST_LOOK)
 
 
+# ---- the clock of this machine, and the server's
+
+
+def clock_offset(sent: int, received: int, server: int) -> int:
+    """What to add to the clock of this machine, to get the server's.
+
+    *server*: its time, of which is known only that it was read between *sent* and *received*, by
+    the clock of this machine. 0: the two may agree; else the least correction.
+    """
+    return min(max(server - received, 0), server - sent)
+
+
+def is_apart(offset: int) -> bool:
+    """Whether a machine with this *offset* runs no fires: its clock, or the server's, is wrong."""
+    return abs(offset) > MOST_APART_MS
+
+
+def offset_text(offset: int) -> str:
+    """The difference as a part of a sentence: "75 s behind"."""
+    return f"{abs(offset) / 1000:.0f} s {'behind' if offset > 0 else 'ahead of'}"
+
+
 # ---- the last fire, in the store
 
 
-def last_request(key: bytes) -> Request:
-    """Ask for the last fire that is over."""
-    return Request(pack("GET", key), 1, key)
+class Look(NamedTuple):
+    """What the store knows of a schedule."""
+
+    last: int | None
+    """The last fire that is over; None: it knows none, or one of a wrong clock."""
+    now: int
+    """The time by the server's clock."""
+
+
+def look_request(key: bytes) -> Request:
+    """Ask for the last fire that is over, and for the time."""
+    return Request(run_script("schedule_look", [key]), 1, key)
+
+
+def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look | None:
+    """What the store knows; None: it was not asked, because of an outage."""
+    if not isinstance(reply, list):
+        return None
+    record, time = reply
+    assert isinstance(time, int)
+    now = server_time(time)
+    return Look(plausible(read_last(record), now), now)
 
 
 def begin_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
@@ -207,11 +253,9 @@ def has_begun(reply: Reply) -> bool:
     return reply in (b"OK", "OK")
 
 
-def record_request(
-    key: bytes, fire: int, holder: bytes, kept_ms: int, now: int, until: float
-) -> Request:
+def record_request(key: bytes, fire: int, holder: bytes, kept_ms: int, until: float) -> Request:
     """Record that *fire* is over; worth delivering until the (local) time *until*."""
-    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, now + MOST_AHEAD_MS)
+    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, MOST_AHEAD_MS)
     return Request(script, 1, key, until)
 
 
@@ -227,7 +271,7 @@ def read_last(reply: Reply) -> int | None:
 
 
 def plausible(last: int | None, now: int) -> int | None:
-    """*last*, unless it was recorded by a machine whose clock is wrong."""
+    """*last*, unless it is too far ahead of *now*, by the server's clock."""
     return None if last is None or last > now + MOST_AHEAD_MS else last
 
 

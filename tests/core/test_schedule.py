@@ -17,13 +17,18 @@ from dibs._core.schedule import (
     KEPT_MS,
     MOST_AHEAD_MS,
     Interval,
+    Look,
     Rule,
     ScheduleOptions,
+    clock_offset,
+    is_apart,
     kept_ms,
     next_step,
+    offset_text,
     pause,
     plausible,
     read_last,
+    read_look,
     takes_fire,
 )
 
@@ -213,6 +218,38 @@ def test_what_is_recorded_can_be_read() -> None:
     assert read_last(b"1763208000000 web-1:4711") == 1763208000000
     for odd in (None, b"", b"x", b"-5 a", 17, [b"1"]):
         assert read_last(odd) is None
+
+
+@given(st.integers(-200_000, 200_000), st.integers(0, 90_000), st.integers(0, 90_000))
+def test_a_clock_is_corrected_by_as_little_as_the_evidence_asks_for(
+    ahead: int, before: int, after: int
+) -> None:
+    """The server is asked, and answers at some moment between: never in the wrong direction."""
+    server = NOON
+    offset = clock_offset(server + ahead + after, before + after, server)
+    right = -ahead
+    assert abs(offset) <= abs(right) and offset * right >= 0
+    assert abs(right - offset) <= before + after
+    if before == after == 0:
+        assert offset == right
+
+
+def test_a_machine_that_is_more_than_a_minute_apart_stands_aside() -> None:
+    """Ahead or behind; what may be the delay of a reply does not count."""
+    assert not is_apart(clock_offset(NOON + 60_000, 0, NOON))
+    assert is_apart(clock_offset(NOON + 60_001, 0, NOON))
+    assert is_apart(clock_offset(NOON - 60_001, 0, NOON))
+    assert not is_apart(clock_offset(NOON + 7_200_000, 7_200_000, NOON))
+    assert offset_text(clock_offset(NOON + 90_000, 0, NOON)) == "90 s ahead of"
+    assert offset_text(clock_offset(NOON - 7_200_000, 5, NOON)) == "7200 s behind"
+
+
+def test_what_the_store_knows_of_a_schedule_is_read() -> None:
+    """A record, and the time; a record that is ahead of that time by too much is none."""
+    assert read_look([b"%d a" % NOON, NOON + 5], int) == Look(NOON, NOON + 5)
+    assert read_look([None, NOON], int) == Look(None, NOON)
+    assert read_look([b"%d a" % (NOON + 2 * HOUR), NOON], int) == Look(None, NOON)
+    assert read_look(None, int) is None
 
 
 def test_a_record_of_a_wrong_clock_is_not_believed() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from .._core.breaker import Outage
 from .._core.causes import cause_for
+from .._core.endings import How, is_fire_over
+from .._core.keys import milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.request import Request
 from .._core.schedule import (
@@ -66,9 +68,10 @@ class MachineClock:
         """The time by the server's clock, as far as is known."""
         return self.own() + self._offset
 
-    def compare(self, sent: int, server: int) -> None:
-        """The server said that it was *server*; it was asked at *sent*, by our clock."""
-        offset = clock_offset(sent, self.own(), server)
+    def compare(self, server: int, since: float) -> None:
+        """The server said that it was *server*; it was asked at *since*."""
+        elapsed = milliseconds(monotonic() - since)  # our wall clock may have been set meanwhile
+        offset = clock_offset(self.own(), elapsed, server)
         with self._guard:
             was_apart, self.is_apart = self.is_apart, is_apart(offset)
             self._offset = offset
@@ -218,24 +221,24 @@ class AsyncRunner:
         self._report_missed(missed)
         self._report_fired(fire, lease)
         since = monotonic()
+        how: How = "returned"
+        error: BaseException | None = None
         try:
             await self._call(AsyncFire(self._scheduled.moment(fire), lease))
-        except BaseException as error:
-            is_end = ends_task(error)
-            if is_end or lease.lost:
-                code = "lease_lost" if lease.lost else "stopped"
-                self._report_unfinished(fire, since, code)
-                if is_end:
-                    raise
-                return
-            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
-        else:
-            if lease.lost:  # it may have returned because it saw that
-                self._report_unfinished(fire, since, "lease_lost")
-                return
-            self._report_end("finished", fire, since)
-        await self._record(fire)
-        await self._keep(lease, state)
+        except BaseException as raised:
+            how, error = ("cancelled" if ends_task(raised) else "raised"), raised
+        lost = lease.lost
+        if is_fire_over(how, lost=lost):
+            self._report_over(fire, since, error)
+            await self._record(fire)
+            await self._keep(lease, state)
+            return
+        self._is_loss_logged = lost
+        self._report_end(
+            "failed", fire, since, cause=cause_for("lease_lost" if lost else "stopped")
+        )
+        if error is not None and how == "cancelled":
+            raise error
 
     async def _call(self, fire: AsyncFire) -> None:
         events, run = self._leases.events, functools.partial(self._scheduled, fire)
@@ -280,12 +283,12 @@ class AsyncRunner:
 
     async def _refresh(self) -> None:
         """Learn which fires are over by now, and what time it is."""
-        sent = self._clock.own()
+        since = monotonic()
         reply = await self._ask(look_request(self._scheduled.last_key))
         look = read_look(reply, self._clock.server_time)
         if look is None:
             return
-        self._clock.compare(sent, look.now)
+        self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
 
@@ -334,6 +337,12 @@ class AsyncRunner:
         facts = {"guarded": lease.guarded, "fence": lease.fence}
         self._leases.events.emit("fired", key, delay=delay, **facts)
 
+    def _report_over(self, fire: int, since: float, error: BaseException | None) -> None:
+        if error is None:
+            self._report_end("finished", fire, since)
+        else:
+            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
+
     def _report_end(
         self, kind: Kind, fire: int, since: float, error: BaseException | None = None, **facts: Any
     ) -> None:
@@ -346,11 +355,6 @@ class AsyncRunner:
             said = "%s: the fire of %s failed after %.1f s: %s"
             _log.log(level, said, key, moment, took, facts["cause"], exc_info=error)
         self._leases.events.emit(kind, key, took=took, **facts)
-
-    def _report_unfinished(self, fire: int, since: float, code: str) -> None:
-        """It is not over: another machine runs it from the beginning."""
-        self._report_end("failed", fire, since, cause=cause_for(code))
-        self._is_loss_logged = self._is_loss_logged or code == "lease_lost"
 
     def _report_loss(self, said: str) -> None:
         """One WARNING for a lease that was lost, wherever that is noticed first."""

@@ -196,13 +196,13 @@ def pause(look_at: int, now: int) -> float:
 # ---- the clock of this machine, and the server's
 
 
-def clock_offset(sent: int, received: int, server: int) -> int:
-    """What to add to the clock of this machine, to get the server's.
+def clock_offset(now: int, elapsed: int, server: int) -> int:
+    """What to add to the clock of this machine, which shows *now*, to get the server's.
 
-    *server*: its time, of which is known only that it was read between *sent* and *received*, by
-    the clock of this machine. 0: the two may agree; else the least correction.
+    *server*: what that showed at some moment of the last *elapsed* milliseconds. 0: the two may
+    agree; else the least correction.
     """
-    return min(max(server - received, 0), server - sent)
+    return min(max(server - now, 0), server - now + elapsed)
 
 
 def is_apart(offset: int) -> bool:

@@ -4,10 +4,10 @@
     python -m tests.fires --fires 100         fewer
 
 A machine is a process: its clock is the real one plus an offset, at most 15 s either way; one more
-is two hours behind, and must not run anything. Each runs `--schedules` functions, with periods from `--every` on; a function takes some time, and
-appends its fire to a file when it begins and when it ends. One machine after the other, at random,
-is killed (SIGKILL) and started anew. At the end, each fire since all machines were up must have
-ended exactly once.
+is two hours behind, and must not run anything. Each has `--schedules` functions, with periods from
+`--every` on; a function takes some time, and appends its fire to a file when it begins and when it
+ends. One machine after the other, at random, is killed (SIGKILL) and started again. At the end,
+each fire since all machines were up must have ended exactly once.
 """
 
 import argparse
@@ -43,9 +43,8 @@ async def machine(
     log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(what: str, key: str, fire: object) -> None:
-        line = (
-            f"{what} {key} {int(fire.at.timestamp())} {os.getpid()} {time.monotonic()} {offset}\n"  # type: ignore[attr-defined]
-        )
+        due = int(fire.at.timestamp())  # type: ignore[attr-defined]
+        line = f"{what} {key} {due} {os.getpid()} {time.monotonic()} {offset}\n"
         os.write(log, line.encode())
 
     dibs = AsyncDibs(url, budget=2)

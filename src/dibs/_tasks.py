@@ -28,7 +28,9 @@ __all__ = [
 
 Q = TypeVar("Q")
 sleep = asyncio.sleep
-WRONG_KIND = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
+WRONG_KIND = (
+    "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
+)
 
 
 class Signal:

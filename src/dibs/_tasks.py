@@ -6,7 +6,6 @@ import inspect
 import logging
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Coroutine
@@ -172,8 +171,9 @@ _BLOCKED = (
 
 
 def _watch_loops() -> None:
+    pause = threading.Event()
     while _watches:
-        time.sleep(_LOOK_EVERY)
+        pause.wait(_LOOK_EVERY)
         try:
             for watch in list(_watches):
                 watch.look()

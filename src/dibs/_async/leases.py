@@ -339,7 +339,10 @@ class AsyncLeases:
             value = record.value(write.left)
             request = write_request(engine, lease.call.key, record, write, value, lease.deadline)
             try:
-                met = read_write(record, value, await self._served(request, now))
+                reply = await store.transport.send(request, now)
+                if type(reply) is ErrorReply:
+                    reply = await self._served(request, reply, now)
+                met = read_write(record, value, reply)
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, error
             step = next_write(record, write, met)
@@ -352,14 +355,11 @@ class AsyncLeases:
                 raise refusal
             write, now = step, monotonic()
 
-    async def _served(self, request: Request, now: float) -> Reply:
-        """The reply. NoRoom: the same request would be refused again."""
-        reply = await self.store.transport.send(request, now)
-        if type(reply) is not ErrorReply:
-            return reply
-        if (refusal := no_room(reply)) is not None:
+    async def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
+        """The reply after *error*. NoRoom: the same request would be refused again."""
+        if (refusal := no_room(error)) is not None:
             raise refusal
-        return await self.store.check_reply(request, reply, now)
+        return await self.store.check_reply(request, error, now)
 
     def _complete_later(self, lease: LeaseState, record: Record) -> None:
         """Have *done* recorded when the store is back, whichever value the key has by then."""

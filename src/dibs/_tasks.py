@@ -25,9 +25,9 @@ from .errors import Unavailable
 
 __all__ = [
     "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "ends_task", "fits", "flight_here",
-    "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis", "result_of",
-    "returning_awaitables", "shutdown", "sleep", "within",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
@@ -475,3 +475,8 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
 
 def shutdown(connection: Any) -> None:
     """Nothing: a task that waits for a connection can be cancelled."""
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one whose task was cancelled: on the same connection."""
+    transport.post(request)

@@ -41,7 +41,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._tasks import monotonic, sleep
+from .._tasks import deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -310,12 +310,14 @@ class AsyncLeases:
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
             lease.is_undelivered = True
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
             return False
         except UsageError:
             raise
         except BaseException:  # cancelled, or a signal handler raised: it was done all the same
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
             raise
         finally:
             if self.waiters.queues:
@@ -361,12 +363,13 @@ class AsyncLeases:
             raise refusal
         return await self.store.check_reply(request, error, now)
 
-    def _complete_later(self, lease: LeaseState, record: Record) -> None:
-        """Have *done* recorded when the store is back, whichever value the key has by then."""
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
-        for claim in filter(None, (lease.token, lease.successor)):
-            done = done_request(lease.call.key, record._replace(claim=claim), until)
-            self.store.transport.deliver_later(done)
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     async def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

@@ -7,6 +7,7 @@ Each test runs twice: where the server ends the first connection on request, and
 from collections.abc import Iterator
 
 import pytest
+from redis import Redis
 
 from dibs import Dibs, Busy, Duplicate, Event
 from dibs.testing import FaultProxy, Server
@@ -225,6 +226,37 @@ def test_requests_of_an_outage_are_not_executed_after_it(
                 assert dibs.try_hold("user:1", ttl=60) is None
             arrive(line, server)
             assert server.keys() == []
+
+
+def test_connections_by_unix_socket_are_ended(valkey: Server) -> None:
+    """They have one address for all; the id is enough while the old one is open."""
+    with FaultProxy(valkey.unix_path) as line:
+        with Dibs(line.url, budget=BUDGET) as dibs:
+            with Dibs(valkey.url, budget=5) as other:
+                dibs.peek("warm:up")
+                with other.hold("user:1", ttl=60):
+                    line.hold_requests(match=b"user:1")
+                    assert dibs.try_hold("user:1", ttl=60) is None
+                arrive(line, valkey)
+                assert valkey.keys() == []
+
+
+def test_nobody_else_is_ended_after_a_restart(own_server: Server) -> None:
+    """The ids of a server begin anew: other clients have those of our old connections."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=0.25, listeners=[events.append]) as dibs:
+        with dibs.hold("user:1", ttl=60):
+            own_server.freeze()
+        own_server.kill()
+        own_server.restart()
+        clients = [Redis(port=own_server.port, single_connection_client=True) for _ in range(30)]
+        ids = [client.client_id() for client in clients]
+        eventually(lambda: "recovered" in kinds(events), within=90)
+        with dibs.hold("user:1", ttl=60) as lease:
+            assert lease.guarded
+        assert [client.client_id() for client in clients] == ids
+        for client in clients:
+            client.close()
 
 
 def test_a_load_of_an_outage_is_not_joined_after_it(server: Server, line: FaultProxy) -> None:

@@ -63,7 +63,7 @@ class Loader:
     def open(self) -> None:
         """Begin without loads; again in a forked child."""
         self.untracked_loads: dict[bytes, tuple[bytes, Versions]] = {}
-        """Key → token of a load, and its tags, where the server does not tell of changes."""
+        """Key → lock of a load, and its tags, where the server does not tell of changes."""
         self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._loop: object = None
 
@@ -188,7 +188,7 @@ class Loader:
     def _begin(self, claim: Claimed, since: float) -> Callable[[], None]:
         request = claim.request
         call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
-        lock = LeaseState(call, claim.token, since)
+        lock = LeaseState(call, claim.lock, since)
         self._leading[claim.token] = request, lock
         with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
             self._leases.renewer.keep(lock)
@@ -234,7 +234,7 @@ class Loader:
         if watching.remaining <= 0 or now != versions:
             forget()  # changed before we could watch it
         elif not watching.tracked or not all(tag.tracked for tag in tags):
-            self.untracked_loads[claim.request.keys.key] = claim.token, versions
+            self.untracked_loads[claim.request.keys.key] = claim.lock, versions
 
     def _begin_tags(self, claims: list[Claimed]) -> list[Versions]:
         """The versions of the tags of each value, before it is loaded. Outage: not known."""
@@ -265,7 +265,7 @@ class Loader:
             return True  # nobody can tell
         if isinstance(replies[0], Outage):
             return True
-        return read_validity(replies[0], token) and read_versions(replies[1:]) == versions
+        return read_validity(replies[0], lock) and read_versions(replies[1:]) == versions
 
     def end_orphaned(self) -> None:
         """End the loads of an event loop that was closed meanwhile: nobody else would."""

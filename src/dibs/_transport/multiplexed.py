@@ -65,6 +65,11 @@ class MultiplexedTransport(BaseTransport):
         """The circuit breaker of the server."""
         return [self._machine.breaker]
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return bool(self._machine.superseded)
+
     # ---- asking
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
@@ -87,7 +92,8 @@ class MultiplexedTransport(BaseTransport):
             return future
         connection.send((future, request))
         if machine.superseded and request.until:
-            self._follow(request)
+            # After the reply: executed there first, it would say here that nothing was released.
+            future.add_done_callback(lambda _: self._follow(request))
         if self._timer is None:
             self._start_looking()
         return future

@@ -58,14 +58,17 @@ class PooledTransport(BaseTransport):
         """The circuit breaker of the server."""
         return [self._circuit.breaker]
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return bool(self._superseded.connections)
+
     # ---- asking
 
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
         if self._circuit.breaker.opened_at is not None:
             raise self._refuse(request)
-        if self._superseded.connections and request.until:
-            self._superseded.follow(request)
         pool = self._pool
         idle = pool.idle
         if now > pool.sweep_at:
@@ -91,8 +94,13 @@ class PooledTransport(BaseTransport):
                 pool.put(connection)
             else:
                 idle.append(connection)
+            if self._superseded.connections and request.until:
+                # After the reply: executed there first, it would have nothing to release here.
+                self._superseded.follow(request)
             return reply
         # Not where it was caught: it would become the context of what is raised later.
+        if self._superseded.connections and request.until:
+            self._superseded.follow(request)
         return self._send_again(request, connection, failure)
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -201,8 +209,8 @@ class PooledTransport(BaseTransport):
                 if each is not None:
                     self._abandon(each)
             raise
-        if hanging is not None:
-            self._abandon(connection)
+        if hanging is not None:  # it may answer, and the copy on the other one arrive later
+            self._superseded.keep(request.key, connection)
         return self._last_look(request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:

@@ -11,7 +11,7 @@ from redis import Redis
 from dibs import AsyncDibs, Busy, Duplicate, Event
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Background, eventually, sleep
+from .._tasks import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -89,16 +89,16 @@ async def test_a_late_refused_acquire_takes_nothing(
     """Busy; the holder releases; then the first copy arrives: the key, or permit, is free."""
     async with AsyncDibs(url, budget=BUDGET) as dibs, AsyncDibs(server.url, budget=5) as other:
         assert await dibs.peek("warm:up") is None
-        holder = await other.try_hold("user:1", ttl=60, limit=limit)
+        holder = await other.try_hold("user:1", ttl=600, limit=limit)
         assert holder is not None
         line.hold_requests(match=b"user:1")
         with pytest.raises(Busy):
-            async with dibs.hold("user:1", ttl=60, limit=limit):
+            async with dibs.hold("user:1", ttl=600, limit=limit):
                 pytest.fail("two holders")
         assert line.triggered == 1
         assert await holder.release()
         arrive(line, server)
-        await eventually(lambda: server.keys() == [])
+        await eventually(lambda: server.keys() == [], within=10)
 
 
 async def test_a_late_refused_claim_takes_nothing(
@@ -108,14 +108,14 @@ async def test_a_late_refused_claim_takes_nothing(
     async with AsyncDibs(url, budget=BUDGET) as dibs, AsyncDibs(server.url, budget=5) as other:
         assert await dibs.peek("warm:up") is None
         with pytest.raises(LookupError):
-            async with other.claim("order:1", window=60):
+            async with other.claim("order:1", window=600, lease=600):
                 line.hold_requests(match=b"order:1")
                 with pytest.raises(Duplicate):
-                    async with dibs.claim("order:1", window=60):
+                    async with dibs.claim("order:1", window=600, lease=600):
                         pytest.fail("executed twice")
                 raise LookupError("the first one fails")
         arrive(line, server)
-        await eventually(lambda: server.keys() == [])
+        await eventually(lambda: server.keys() == [], within=10)
 
 
 async def test_a_late_second_copy_takes_nothing(server: Server, line: FaultProxy, url: str) -> None:
@@ -126,24 +126,23 @@ async def test_a_late_second_copy_takes_nothing(server: Server, line: FaultProxy
 
     async def hold() -> None:
         try:
-            async with dibs.hold("user:1", ttl=60):
+            async with dibs.hold("user:1", ttl=600):
                 pass
         except Busy:
             pass
 
     async with AsyncDibs(url, budget=2 * BUDGET) as dibs, AsyncDibs(server.url, budget=5) as other:
         assert await dibs.peek("warm:up") is None
-        holder = await other.try_hold("user:1", ttl=60)
+        holder = await other.try_hold("user:1", ttl=600)
         assert holder is not None
         line.hold_replies(match=b"user:1")
         line.hold_requests(match=b"user:1")
         caller = Background(hold)
         await eventually(lambda: line.triggered == 2)
         line.deliver(requests=False)
-        await sleep(0.1)
+        await caller.result()
         assert await holder.release()
         arrive(line, server)
-        await caller.result()
         await eventually(lambda: server.keys() == [], within=10)
 
 

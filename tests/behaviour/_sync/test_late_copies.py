@@ -12,7 +12,7 @@ from redis import Redis
 from dibs import Dibs, Busy, Duplicate, Event
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Background, eventually, sleep
+from .._threads import Background, eventually
 from ..events import kinds
 from .loaders import Loader
 
@@ -90,16 +90,16 @@ def test_a_late_refused_acquire_takes_nothing(
     """Busy; the holder releases; then the first copy arrives: the key, or permit, is free."""
     with Dibs(url, budget=BUDGET) as dibs, Dibs(server.url, budget=5) as other:
         assert dibs.peek("warm:up") is None
-        holder = other.try_hold("user:1", ttl=60, limit=limit)
+        holder = other.try_hold("user:1", ttl=600, limit=limit)
         assert holder is not None
         line.hold_requests(match=b"user:1")
         with pytest.raises(Busy):
-            with dibs.hold("user:1", ttl=60, limit=limit):
+            with dibs.hold("user:1", ttl=600, limit=limit):
                 pytest.fail("two holders")
         assert line.triggered == 1
         assert holder.release()
         arrive(line, server)
-        eventually(lambda: server.keys() == [])
+        eventually(lambda: server.keys() == [], within=10)
 
 
 def test_a_late_refused_claim_takes_nothing(
@@ -109,14 +109,14 @@ def test_a_late_refused_claim_takes_nothing(
     with Dibs(url, budget=BUDGET) as dibs, Dibs(server.url, budget=5) as other:
         assert dibs.peek("warm:up") is None
         with pytest.raises(LookupError):
-            with other.claim("order:1", window=60):
+            with other.claim("order:1", window=600, lease=600):
                 line.hold_requests(match=b"order:1")
                 with pytest.raises(Duplicate):
-                    with dibs.claim("order:1", window=60):
+                    with dibs.claim("order:1", window=600, lease=600):
                         pytest.fail("executed twice")
                 raise LookupError("the first one fails")
         arrive(line, server)
-        eventually(lambda: server.keys() == [])
+        eventually(lambda: server.keys() == [], within=10)
 
 
 def test_a_late_second_copy_takes_nothing(server: Server, line: FaultProxy, url: str) -> None:
@@ -127,24 +127,23 @@ def test_a_late_second_copy_takes_nothing(server: Server, line: FaultProxy, url:
 
     def hold() -> None:
         try:
-            with dibs.hold("user:1", ttl=60):
+            with dibs.hold("user:1", ttl=600):
                 pass
         except Busy:
             pass
 
     with Dibs(url, budget=2 * BUDGET) as dibs, Dibs(server.url, budget=5) as other:
         assert dibs.peek("warm:up") is None
-        holder = other.try_hold("user:1", ttl=60)
+        holder = other.try_hold("user:1", ttl=600)
         assert holder is not None
         line.hold_replies(match=b"user:1")
         line.hold_requests(match=b"user:1")
         caller = Background(hold)
         eventually(lambda: line.triggered == 2)
         line.deliver(requests=False)
-        sleep(0.1)
+        caller.result()
         assert holder.release()
         arrive(line, server)
-        caller.result()
         eventually(lambda: server.keys() == [], within=10)
 
 

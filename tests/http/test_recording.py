@@ -14,15 +14,16 @@ from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
     ("status", "replaying", "otherwise"),
     [
         (200, "finish", "finish"), (201, "finish", "finish"), (204, "finish", "finish"),
-        (302, "finish", "finish"), (400, "finish", "release"), (401, "release", "release"),
+        (302, "finish", "finish"), (400, "release", "release"), (401, "release", "release"),
         (403, "release", "release"), (404, "finish", "release"), (407, "release", "release"),
-        (408, "release", "release"), (409, "finish", "release"), (422, "finish", "release"),
+        (408, "release", "release"), (409, "finish", "release"), (422, "release", "release"),
+        (402, "finish", "release"), (410, "finish", "release"), (423, "release", "release"),
         (425, "release", "release"), (429, "release", "release"), (500, "fail", "fail"),
         (503, "fail", "fail"),
     ],
 )  # fmt: skip
 def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:
-    """A 4xx is kept where answers are, unless it says "log in" or "later"; else it is free."""
+    """A 4xx is kept where answers are, unless it says "correct it", "log in" or "later"."""
     assert Policy(window=1, after="replay").outcome(status) == replaying
     assert Policy(window=2, after="hold").outcome(status) == otherwise
     assert Policy(window=1, after="release").outcome(status) == otherwise

@@ -342,7 +342,7 @@ async def test_a_4xx_frees_a_cool_down(valkey: Server, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "runs"), [(400, 1), (409, 1), (422, 1), (401, 2), (403, 2), (408, 2), (429, 2)]
+    ("status", "runs"), [(402, 1), (409, 1), (410, 1), (401, 2), (403, 2), (408, 2), (429, 2)]
 )
 async def test_a_4xx_is_replayed_unless_it_says_log_in_or_later(
     valkey: Server, status: int, runs: int

@@ -3,7 +3,9 @@
 Async and sync side by side: too little to be generated.
 """
 
+import functools
 import hashlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, Claim
 
+_log = logging.getLogger("dibs")
 REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
@@ -52,8 +55,22 @@ def claim(
 
 
 def _request(submission: Submission, name: str) -> ClaimRequest:
-    key, payload, _, policy, _ = submission
+    key, payload, _, policy, _, is_login_unknown = submission
+    if is_login_unknown:
+        _warn_of_login(name)
     return ClaimRequest(f"once:{key}", policy.claim_options, payload, name)
+
+
+@functools.cache
+def _warn_of_login(name: str) -> None:
+    """Once for each route. Without the header, and without its scheme: some clients send the bare
+    credential in its place.
+    """
+    _log.warning(
+        "%s: the scheme of an Authorization header is not known to send the same header with a "
+        "retry, so it does not identify the user; say who submits with user= (Django: DIBS_USER)",
+        name,
+    )
 
 
 def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
@@ -80,7 +97,8 @@ class _Claim(Protocol):
 
 def _set_result(claim: _Claim, policy: Policy, recording: Recording) -> bool:
     """Hand the result to the claim. False: the request failed."""
-    outcome = policy.outcome(recording.status)
+    is_error = 400 <= recording.status < 500
+    outcome = policy.outcome(recording.status, is_later=is_error and recording.is_later)
     if outcome == "release":
         claim.release()
     elif outcome == "finish" and (response := recording.response) is not None:

@@ -220,7 +220,7 @@ async def test_an_optional_key_counts_where_it_is_sent(valkey: Server) -> None:
 
 async def test_nobody_gets_the_answer_of_somebody_else_under_asgi(valkey: Server) -> None:
     """The same key and the same body of another person is another submission."""
-    people = ["Bearer a", "Bearer b", "Basic a", "10.0.0.1", "session=a"]
+    people = ["Bearer a", "Bearer b", "Basic a", "Bearer 10.0.0.1", "Token session=a"]
     shop = Shop()
     async with guarding(shop, valkey, **REPLAY) as app:
         for login in people:

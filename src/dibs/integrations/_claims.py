@@ -6,7 +6,7 @@ Async and sync side by side: too little to be generated.
 import functools
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .._http.bodies import PIECE
@@ -15,13 +15,14 @@ from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
 from .._interface import ClaimRequest, claiming
-from ..errors import Duplicate, Mismatch, Unavailable
+from ..errors import Duplicate, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, Claim
 
 _log = logging.getLogger("dibs")
+_GUARDED = "dibs.guarded"
 REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
@@ -59,6 +60,22 @@ def _request(submission: Submission, name: str) -> ClaimRequest:
     if is_login_unknown:
         _warn_of_login(name)
     return ClaimRequest(f"once:{key}", policy.claim_options, payload, name)
+
+
+def mark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """UsageError: another guard has claimed this request; the second would refuse it.
+
+    *marks*: what all guards of one request see: its scope, or its environment.
+    """
+    if marks.get(_GUARDED):
+        rule = "use a decorator or a policy of a middleware, and exempt the route from the other"
+        raise UsageError(f"this request is guarded already: {rule}")
+    marks[_GUARDED] = True
+
+
+def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """The request has ended; a server or a middleware may use its scope again."""
+    marks.pop(_GUARDED, None)
 
 
 @functools.cache

@@ -13,13 +13,13 @@ from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
 @pytest.mark.parametrize(
     ("status", "replaying", "otherwise"),
     [
-        (200, "finish", "finish"), (201, "finish", "finish"), (204, "finish", "finish"),
-        (302, "finish", "finish"), (400, "release", "release"), (401, "release", "release"),
-        (403, "release", "release"), (404, "finish", "release"), (407, "release", "release"),
-        (408, "release", "release"), (409, "finish", "release"), (422, "release", "release"),
-        (402, "finish", "release"), (410, "finish", "release"), (423, "release", "release"),
-        (425, "release", "release"), (429, "release", "release"), (500, "fail", "fail"),
-        (503, "fail", "fail"),
+        (200, "returned", "returned"), (201, "returned", "returned"), (204, "returned", "returned"),
+        (302, "returned", "returned"), (400, "released", "released"), (401, "released", "released"),
+        (403, "released", "released"), (404, "returned", "released"), (407, "released", "released"),
+        (408, "released", "released"), (409, "returned", "released"), (422, "released", "released"),
+        (402, "returned", "released"), (410, "returned", "released"), (423, "released", "released"),
+        (425, "released", "released"), (429, "released", "released"), (500, "raised", "raised"),
+        (503, "raised", "raised"),
     ],
 )  # fmt: skip
 def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:

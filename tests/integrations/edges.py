@@ -81,6 +81,8 @@ class Shop:
         self.facts: dict[str, Any] = {}
         """What the answer says beside the number of the order."""
         self.gate: Gate | None = None
+        self.during: Callable[[], object] = lambda: None
+        """What happens while the endpoint runs; it may block."""
 
     async def aorder(self, body: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
         if self.gate is not None:
@@ -92,6 +94,7 @@ class Shop:
     ) -> tuple[int, dict[str, str], dict[str, Any]]:
         if self.gate is not None and not is_through:
             self.gate.pass_through()
+        self.during()
         self.runs.append(hashlib.sha256(body).hexdigest())
         if self.statuses:
             self.status = self.statuses.pop(0)

@@ -1,5 +1,6 @@
-"""Which answers are final, at every edge: only those are stored."""
+"""Which answers are final, at every edge: only those are stored, and none is forgotten."""
 
+import time
 from typing import Any
 
 import pytest
@@ -72,3 +73,60 @@ async def test_a_final_4xx_is_stored_without_a_word(valkey: Server, edge: str) -
             await shop.post(headers=keyed)
             is_stored = status != 404 or edge in DECORATORS
             assert (await shop.post(headers=keyed)).is_replay is is_stored, status
+
+
+# ---- what was done is not done again
+
+
+PAYMENTS: dict[str, Any] = {**REPLAY, "on_outage": "closed", "on_error": "hold", "window": 86400}
+
+
+def said(caplog: pytest.LogCaptureFixture) -> str:
+    """The one warning."""
+    warnings = [record.getMessage() for record in caplog.records if record.name == "dibs"]
+    assert len(warnings) == 1, warnings
+    return warnings[0]
+
+
+@every_edge
+async def test_an_answer_is_stored_although_its_lease_ran_out(
+    valkey: Server, edge: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has taken the key: the retry gets the answer, and a warning names the route."""
+    async with opened(edge, valkey, **PAYMENTS) as shop:
+        shop.during = valkey.flush
+        assert (await shop.post(headers=KEYED)).status == 201
+        again = await shop.post(headers=KEYED)
+        assert (again.status, again.is_replay, len(shop.runs)) == (201, True, 1)
+    assert said(caplog).startswith("POST ") and "its lease ran out" in said(caplog)
+
+
+@pytest.mark.parametrize("edge", ["asgi", "starlette", "fastapi"])
+async def test_an_async_endpoint_that_blocks_its_loop_is_done_once(
+    valkey: Server, edge: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For longer than its lease, so that nothing is renewed: a payment by a library that waits."""
+    async with opened(edge, valkey, lease=1, **PAYMENTS) as shop:
+        shop.during = lambda: time.sleep(1.5)
+        assert (await shop.post(headers=KEYED)).status == 201
+        again = await shop.post(headers=KEYED)
+        assert (again.status, again.is_replay, len(shop.runs)) == (201, True, 1)
+    assert "POST " in caplog.text
+
+
+@every_edge
+async def test_a_server_without_room_for_an_answer_knows_that_it_was_given(
+    own_server: Server, edge: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """*done* takes the place of the claim: 409, and the work is not repeated."""
+    client = own_server.client()
+    client.config_set("maxmemory-policy", "noeviction")
+    async with opened(edge, own_server, **PAYMENTS) as shop:
+        shop.during = lambda: client.config_set("maxmemory", 1)
+        assert (await shop.post(headers=KEYED)).status == 201
+        client.config_set("maxmemory", 0)
+        again = await shop.post(headers=KEYED)
+        assert (again.status, again.json["type"]) == (409, "urn:dibs:already-done")
+        assert "retry-after" not in again.headers and len(shop.runs) == 1
+        assert 86_000_000 < client.pttl(own_server.keys()[0]) <= 86_400_000
+    assert said(caplog).startswith("POST ") and "without it" in said(caplog)

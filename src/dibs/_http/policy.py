@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
+from .._core.endings import How
 from .._core.keys import Seconds, seconds
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
@@ -12,7 +13,6 @@ from .bodies import LIMIT
 from .responses import RESPONSE_CODEC
 
 KeyUse = Literal["never", "optional", "only", "required"]
-Outcome = Literal["finish", "release", "fail"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _URL = re.compile(r"[!#-;=?-\[\]-~]+")
@@ -208,19 +208,19 @@ class Policy:
         """The same policy for another route."""
         return replace(self, route=route)
 
-    def outcome(self, status: int, *, is_later: bool = False) -> Outcome:
+    def outcome(self, status: int, *, is_later: bool = False) -> How:
         """How a response with *status* ends the claim. *is_later*: it asks for a later attempt.
 
         5xx: like an exception. 4xx: the client may correct the request and try again; but where
         responses are stored, a final 4xx is stored as well: the same request gets the same one.
         """
         if status >= 500:
-            return "fail"
+            return "raised"
         if status < 400:
-            return "finish"
+            return "returned"
         if self.after != "replay" or is_later or status in _LATER:
-            return "release"
-        return "finish" if self._is_final(status) else "release"
+            return "released"
+        return "returned" if self._is_final(status) else "released"
 
     def _is_final(self, status: int) -> bool:
         """True: a 4xx that is stored. A middleware, which is a policy with a route, cannot know

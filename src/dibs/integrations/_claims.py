@@ -7,14 +7,14 @@ import functools
 import hashlib
 import logging
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
 from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, claiming
+from .._interface import ClaimRequest, How, claiming
 from ..errors import Duplicate, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -96,31 +96,24 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
 
 
 async def aend(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
-    """End the claim as the status of the response says."""
+    """End the claim by its response, as the core decides."""
     if claim.is_open:
-        await (claim.finish() if _set_result(claim, policy, recording) else claim.fail())
+        await claim.end(_ended(claim, policy, recording))
 
 
 def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
     """The same for `Dibs`."""
     if claim.is_open:
-        _ = claim.finish() if _set_result(claim, policy, recording) else claim.fail()
+        claim.end(_ended(claim, policy, recording))
 
 
-class _Claim(Protocol):
-    def release(self) -> None: ...
-    def complete(self, value: Response) -> Response: ...
-
-
-def _set_result(claim: _Claim, policy: Policy, recording: Recording) -> bool:
-    """Hand the result to the claim. False: the request failed."""
+def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
+    """How the request ended; a response that is to be stored is handed to the claim."""
     is_error = 400 <= recording.status < 500
-    outcome = policy.outcome(recording.status, is_later=is_error and recording.is_later)
-    if outcome == "release":
-        claim.release()
-    elif outcome == "finish" and (response := recording.response) is not None:
+    how = policy.outcome(recording.status, is_later=is_error and recording.is_later)
+    if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
-    return outcome != "fail"
+    return how
 
 
 # ---- reading a body that the framework has parsed, or that nobody wants

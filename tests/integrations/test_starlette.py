@@ -306,6 +306,8 @@ async def test_a_form_with_a_file_in_starlette(valkey: Server) -> None:
 # ---- names, mounts and values
 
 
+# Old versions of Starlette leave the file of a form open whose end is missing.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_form_of_unknown_length_is_limited_as_well(valkey: Server) -> None:
     """Sent in chunks, it says nothing about its length."""
     runs: list[int] = []

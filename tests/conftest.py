@@ -14,6 +14,7 @@ import inspect
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -32,7 +33,7 @@ from dibs.testing import (
     eventually,
 )
 from dibs.testing.engines import OWN
-from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine
+from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
@@ -97,8 +98,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
-    """Every engine in turn, empty. Shared: look, but do not freeze or kill."""
-    return _emptied(servers, request.param)
+    """Every engine in turn, empty. Shared: look, but do not freeze or kill.
+
+    If one is not installed, another stands in for it: tests/conditions.py says which.
+    """
+    return _emptied(servers, stand_in(request.param))
 
 
 @pytest.fixture
@@ -279,6 +283,17 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return _strict((yield))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each reason to skip, with the number of tests."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"SKIPPED [{count}] {reason}")
+    for engine in ENGINES:
+        if (other := stand_in(engine)) != engine:
+            terminalreporter.write_line(f"{engine} is not installed: its tests ran on {other}")
 
 
 def _strict(report: R) -> R:

@@ -6,13 +6,13 @@ import inspect
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from time import monotonic
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until

@@ -6,13 +6,14 @@ import math
 import socket
 import threading
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, TypeVar
 
 import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._system import monotonic
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Coroutine
-from time import time
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -23,6 +22,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
+from .._system import time
 from .._tasks import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, AsyncClaim

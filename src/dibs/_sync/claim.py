@@ -2,7 +2,6 @@
 """A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib
-from time import time
 from typing import Any, TypeVar
 
 from .. import claims
@@ -12,6 +11,7 @@ from .._core.keys import Seconds, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in
 from .._core.once import done_record, encoded_note, framed, with_note
 from .._core.options import ClaimOptions
+from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
 from .handover import detach, reattach

@@ -3,7 +3,6 @@
 
 import functools
 from collections.abc import Callable
-from time import time
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -24,6 +23,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
+from .._system import time
 from .._threads import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, Claim

@@ -2,8 +2,8 @@
 """Runs the scheduled functions of a client for the length of a `with` block."""
 
 from collections.abc import Callable
-from time import time
 
+from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
 from .leases import Leases

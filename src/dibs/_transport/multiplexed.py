@@ -8,7 +8,6 @@ sets timers.
 
 import asyncio
 import contextlib
-from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_EVERY, Breaker
@@ -27,6 +26,7 @@ from .._core.watch import (
     untracked,
     watch_request,
 )
+from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening

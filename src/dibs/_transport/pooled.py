@@ -8,7 +8,6 @@ first connection is looked at once more before giving up. The state machine
 
 import contextlib
 import threading
-from time import monotonic
 from typing import Any
 
 from .._core.breaker import Breaker, Outage
@@ -17,6 +16,7 @@ from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, apart, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
+from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport
 from .faults import CONNECTION_ERRORS, cause_of, settings_error

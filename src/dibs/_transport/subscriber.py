@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from collections import deque
-from time import monotonic
 from typing import Any
 
 import hiredis
@@ -12,6 +11,7 @@ from .._core.capabilities import NO_OP
 from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
 from .._core.watch import Tracked, read_tracked, tracked
+from .._system import monotonic
 from .faults import CONNECTION_ERRORS
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Watchers

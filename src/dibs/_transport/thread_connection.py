@@ -4,13 +4,13 @@ import contextlib
 import socket
 import struct
 import sys
-from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
 from .._core.connection import SLICES, TimeLimit, allowance
 from .._core.engine import Engine
 from .._core.request import MORE, Reply, Request, make_parser
+from .._system import monotonic
 from . import redis_internals
 from .sockets import is_interrupted_within, is_readable, undelivered
 

@@ -163,7 +163,8 @@ class Event:
     """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write, failed: why, as a code that does not change:
-    "silent", "refused", "readonly" … recovered: what the outage began with.
+    "silent", "refused", "readonly" … recovered: what the outage began with. completed: "expired",
+    its key was free; "not_stored", it is recorded without its result.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
     """The same as a sentence, for people."""

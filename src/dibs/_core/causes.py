@@ -49,6 +49,8 @@ SENTENCES = {
     "expired": "it was not renewed in time, or reached max_hold",
     "taken": "another holder has the key, or it was deleted",
     "denied": "the server refused to renew it",
+    # How a claim ended where its end was not the usual one ("expired": see above).
+    "not_stored": "its result could not be stored; it counts as done",
     # Why a load did not store its value.
     "load_failed": "the load failed",
     "load_cancelled": "the load was cancelled",

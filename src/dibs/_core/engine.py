@@ -31,6 +31,7 @@ SCRIPTS = (
     "cache_tag",
     "cache_unlock",
     "once_complete",
+    "once_record",
     "schedule_record",
 )
 

@@ -9,7 +9,7 @@ import pytest
 from dibs import Dibs, Duplicate, UsageError
 from dibs.testing import Server
 
-from .._threads import eventually, sleep
+from .._threads import eventually
 from .submissions import AFTER, Order, claimed, refused
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
@@ -97,23 +97,6 @@ def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
         claimed(dibs, after="replay")
         error = refused(dibs, after="replay")
         assert error.state == "done" and error.retry_after > 50
-
-
-def test_work_that_outlives_its_window_leaves_nothing(valkey: Server) -> None:
-    """The window counts from the claim: where it is over, there is nothing left to refuse."""
-    with Dibs(valkey.url, budget=5) as dibs:
-        for after in AFTER:
-            with dibs.claim("order:1", window=0.05, lease=5, after=after) as claim:
-                sleep(0.1)
-                assert (refused(dibs, window=0.05, after=after)).state == "running"
-                claim.complete(17)
-            assert valkey.keys() == []
-        for on_error in ("hold", "release"):
-            with pytest.raises(KeyError):
-                with dibs.claim("order:1", window=0.05, lease=5, on_error=on_error):
-                    sleep(0.1)
-                    raise KeyError("mine")
-            assert valkey.keys() == []
 
 
 def test_a_block_may_change_its_mind(server: Server) -> None:

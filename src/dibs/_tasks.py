@@ -20,14 +20,15 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "Signal",
-    "Transport", "current_loop", "ends_task", "fits", "flight_here", "gather", "gather_until",
-    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
-    "shutdown", "sleep", "within",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "Signal", "Transport", "current_loop", "ends_task", "fits", "flight_here", "gather",
+    "gather_until", "is_cancellation", "monotonic", "off_loop", "redis", "result_of",
+    "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 sleep = asyncio.sleep
+KIND = "asyncio"
 WRONG_KIND = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
 
 

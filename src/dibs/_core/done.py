@@ -355,7 +355,7 @@ def failure_of(error: BaseException) -> Failure | None:
     for _ in range(5):
         if seen is None:
             return None
-        found = _CODES.get(_code_of(seen)) or _sentence(seen)
+        found = next(filter(None, map(_CODES.get, _codes_of(seen))), None) or _sentence(seen)
         if found is not None:
             return found
         inner = getattr(seen, "orig", None)
@@ -363,13 +363,10 @@ def failure_of(error: BaseException) -> Failure | None:
     return None
 
 
-def _code_of(error: BaseException) -> str:
-    for name in ("sqlstate", "pgcode", "sqlite_errorname"):
-        code = getattr(error, name, None)
-        if isinstance(code, str):
-            return code
-    first = error.args[0] if error.args else None
-    return str(first) if isinstance(first, int) else ""
+def _codes_of(error: BaseException) -> list[str]:
+    names = ("sqlstate", "pgcode", "sqlite_errorname")
+    first = error.args[0] if error.args else None  # MySQL
+    return [str(code) for code in (first, *(getattr(error, name, None) for name in names)) if code]
 
 
 def _sentence(error: BaseException) -> Failure | None:

@@ -468,6 +468,8 @@ class Within:
                 raise UsageError(
                     f"there is no table dibs_done, and this user may not create it:\n{statements}"
                 ) from error
+            if failure == "readonly":
+                raise UsageError(READ_ONLY) from error
             if failure != "exists":  # another process was quicker
                 raise
 

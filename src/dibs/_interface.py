@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
         "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
-        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
-        "claiming", "cut", "ddl", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "printable", "seconds", "shorten",
+        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
+        "ServerFacts", "Template", "check_hold", "claiming", "cut", "ddl", "exactly",
+        "fingerprint", "fork_safe_lock", "inspector", "is_shortened", "printable", "seconds",
+        "shorten",
     ]  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def die_at(point: str, database: str, redis: str) -> None:
     with Dibs(redis) as dibs:
 
         @dibs.once("order:{customer}", window=60, after="replay", lease=1, within=begin)
-        def place(connection: Any, customer: str) -> str:
+        def place(connection: object, customer: str) -> str:
             values = {"customer": customer}
             connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
             if point == "worked":
@@ -138,7 +138,7 @@ def stop_inside(database: str, redis: str) -> None:
     with Dibs(redis) as dibs:
 
         @dibs.once("order:{customer}", window=60, after="replay", lease=1, within=engine.begin)
-        def place(connection: Any, customer: str) -> str:
+        def place(connection: object, customer: str) -> str:
             values = {"customer": customer}
             connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
             print("stopping", flush=True)

@@ -103,7 +103,7 @@ def test_when_the_window_is_over_one_of_many_runs_again(database: Database, engi
     assert count(database, "dibs_done") == 1
 
 
-def test_a_record_lasts_from_the_end_of_the_work(
+def test_a_row_lasts_from_the_end_of_the_work(
     database: Database, engine: Any, valkey: Server
 ) -> None:
     """By the clock of the database, and Redis keeps what is left of it."""

@@ -21,6 +21,8 @@ from .._core.handover import secret_in
 from .._core.keys import (
     LONGEST_TTL,
     Seconds,
+    check_fields,
+    check_ignored,
     checked_namespace,
     checked_paths,
     expand,
@@ -83,7 +85,8 @@ class AsyncDibs(AsyncCaching):
     that are called with every `Event`.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
-    proceeds at once, with `guarded` False, and cached functions are called. A WARNING is logged.
+    proceeds at once, with `guarded` False, and cached functions are called; leaders wait and
+    schedules pause. A WARNING is logged.
     """
 
     def __init__(
@@ -314,6 +317,7 @@ class AsyncDibs(AsyncCaching):
         duplicate: Callable[[Duplicate], Any] | None = None,
         within: None = None,
         retry: int = 0,
+        ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -326,6 +330,7 @@ class AsyncDibs(AsyncCaching):
         duplicate: Callable[[Duplicate], Any] | None = None,
         within: Callable[[], AbstractAsyncContextManager[None, Any]],
         retry: int = 0,
+        ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -338,6 +343,7 @@ class AsyncDibs(AsyncCaching):
         duplicate: Callable[[Duplicate], Any] | None = None,
         within: Callable[[], AbstractAsyncContextManager[X, Any]],
         retry: int = 0,
+        ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
     ) -> Callable[
         [Callable[Concatenate[X, P], Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]
@@ -352,6 +358,7 @@ class AsyncDibs(AsyncCaching):
         duplicate: Callable[[Duplicate], Any] | None = None,
         within: Callable[[], AbstractAsyncContextManager[Any, Any]] | None = None,
         retry: int = 0,
+        ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
     ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
@@ -359,10 +366,12 @@ class AsyncDibs(AsyncCaching):
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
         called in place of the function with the Duplicate that would be raised; its result is
-        returned. *within*: opens a transaction of your database, such as `sessionmaker.begin`; the
-        function gets what it yields as its first argument, and the record of the key commits with
-        its work. *retry*: how often the function is called again after a serialization failure or
-        deadlock. Duplicate: it was submitted before. UsageError: a field is missing.
+        returned. *ignore*: arguments that make no difference, where the template has no field.
+        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
+        gets what it yields as its first argument, and the record of the key commits with its work.
+        *retry*: how often the function is called again after a serialization failure or deadlock.
+        Duplicate: it was submitted before. UsageError: a field is missing; with "replay", the
+        template has none.
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
@@ -375,7 +384,10 @@ class AsyncDibs(AsyncCaching):
         ) -> Callable[..., Coroutine[Any, Any, Any]]:
             if not fits(function):
                 raise UsageError(WRONG_KIND)
-            made = chosen
+            shown = function if opener is None else opener.shown(function)
+            made, ignored = chosen, check_ignored(template, shown, ignore)
+            if chosen.after == "replay":
+                check_fields(template, shown, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
@@ -428,5 +440,6 @@ class AsyncDibs(AsyncCaching):
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:
     return HoldOptions(
-        settings, ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise", on_outage="closed"
-    )
+        settings.never_disabled(), ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise",
+        on_outage="closed",
+    )  # fmt: skip

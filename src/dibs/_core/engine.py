@@ -32,6 +32,7 @@ SCRIPTS = (
     "cache_unlock",
     "once_complete",
     "once_record",
+    "schedule_look",
     "schedule_record",
 )
 

@@ -347,9 +347,10 @@ class Leases:
         if lease.is_over or self.store.is_closed:
             return False
         now, record = monotonic(), Record(lease.token, result, ms)
+        self._close(lease, now)  # a renewal must not take the copy for another's
         if not lease.guarded or not self._is_copied(lease, record, now):
+            lease.is_over = False
             return self.end(lease)
-        self._close(lease, now)
         lease.is_lost = False
         if self.waiters.queues:
             self.waiters.wake_next(lease.call.key)
@@ -362,11 +363,14 @@ class Leases:
             engine = self.store.transport.engine or self.store.transport.ready(now)
             key = lease.call.key
             request = complete_request(engine, key, record.claim, value, record.ms, 0.0)
-            return read_complete(self._served(request, now), record.claim, value)
+            reply = self.store.transport.send(request, now)
+            if type(reply) is ErrorReply:
+                reply = self._served(request, reply, now)
+            return read_complete(reply, record.claim, value)
         except (Outage, UsageError):
             return False
         except BaseException:  # cancelled, or a signal handler raised
-            self.release_unused(lease)
+            self.release_later(lease.call, lease.token)
             raise
 
     def _write(self, lease: LeaseState, record: Record, now: float) -> Verdict:

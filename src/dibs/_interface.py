@@ -6,6 +6,7 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from ._core.done import DIALECTS, ddl
 from ._core.endings import How
 from ._core.entries import (
     KINDS,
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     from ._sync.inspector import Inspector
 
     __all__ = [
-        "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim",
-        "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector", "Kind",
-        "OutagePolicy", "Outcome",
-        "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
-        "claiming", "cut", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock",
-        "inspector", "is_shortened", "printable", "seconds", "shorten",
+        "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
+        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
+        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
+        "ServerFacts", "Template", "check_hold", "claiming", "cut", "ddl",
+        "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
+        "is_shortened", "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 

@@ -22,13 +22,14 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
     "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
     "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
     "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
+KIND = "threads"
 WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"

@@ -27,7 +27,15 @@ def _compiled(source: bytes) -> Any:
 def run(source: bytes, keys: list[bytes], arguments: list[bytes], call: Call) -> Any:
     """The reply of a script. ErrorReply, raised: a command in it has failed."""
     table = _machine().table_from
+
+    def protected(*words: Any) -> Any:
+        try:
+            return _to_lua(call([_word(each) for each in words]))
+        except ErrorReply as error:
+            return table({b"err": str(error).encode()})
+
     redis = {
+        b"pcall": protected,
         b"call": lambda *words: _to_lua(call([_word(each) for each in words])),
         b"error_reply": lambda text: table({b"err": text}),
         b"status_reply": lambda text: table({b"ok": text}),

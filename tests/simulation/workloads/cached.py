@@ -137,6 +137,8 @@ class Cached(Workload):
         self.ways = self.random.choice(
             (("invalidate",), ("set",), ("invalidate", "set", "refresh"))
         )
+        if not world.plan.may_kill:  # a late copy may replace a newer value: docs/guarantees.md
+            self.ways = ("invalidate",)
         self.registers = {item: Register(world, f"item {item}") for item in self.items}
         self.outages = Outages()
         self.functions: dict[Process, Any] = {}

@@ -32,8 +32,8 @@ class ThreadConnection:
     """A request out, its replies back. After any exception but `Silent` its state is unknown."""
 
     __slots__ = (
-from .._core.request import MORE, ClientInfo, Reply, Request, make_parser
-from .._system import monotonic
+        "__weakref__", "_connection", "_limit", "_parser", "_sock", "client", "engine",
+        "generation", "is_closed", "pushes", "unread", "waits_since",
     )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:

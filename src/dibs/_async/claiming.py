@@ -198,7 +198,7 @@ class AsyncClaiming:
         claim, self._claim = self._claim, None
         assert claim is not None
         if error is None:
-            await claim.finish()
+            await claim.end("returned")
             return
         try:
             await claim.fail()

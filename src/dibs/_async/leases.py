@@ -41,7 +41,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._tasks import monotonic, sleep
+from .._tasks import deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -143,6 +143,8 @@ class AsyncLeases:
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
+                if store.transport.may_arrive_late:
+                    self.release_later(call, token)
                 return outcome
             fence = outcome.fence
         lease = LeaseState(call, token, now)
@@ -196,12 +198,15 @@ class AsyncLeases:
     # ---- keeping
 
     async def extend(self, lease: LeaseState, ttl: float) -> bool:
-        """Keep it for *ttl* from now on. False: not kept. Unavailable: the policy says so."""
+        """Keep it for *ttl* from now on, or as long as it has, if that is longer.
+
+        False: not kept. Unavailable: the policy says so.
+        """
         now = monotonic()
         if lease.is_over or lease.is_lost_at(now) or self.store.is_closed:
             return False
         if not lease.guarded:
-            lease.deadline = now + ttl
+            lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
             return await self._extend(lease, ttl, now)
@@ -214,14 +219,15 @@ class AsyncLeases:
 
     async def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = await self.store.transport.ready(now)
-        request = keep_request(engine, lease, lease.token, milliseconds(ttl))
-        lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        until = max(now + ttl, lease.deadline)
+        request = keep_request(engine, lease, lease.token, milliseconds(until - now))
+        lease.asked_until = until  # a renewal that overtakes the reply must not cut it short
         try:
             is_ours = read_extend(await self.store.ask(request, now))
         finally:
             lease.asked_until = 0.0
         if is_ours:
-            lease.keep_until(now + ttl, monotonic())
+            lease.keep_until(until, monotonic())
         else:
             self.lose(lease, NOT_OURS)
         return is_ours
@@ -310,12 +316,14 @@ class AsyncLeases:
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
             lease.is_undelivered = True
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
             return False
         except UsageError:
             raise
         except BaseException:  # cancelled, or a signal handler raised: it was done all the same
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
             raise
         finally:
             if self.waiters.queues:
@@ -339,7 +347,10 @@ class AsyncLeases:
             value = record.value(write.left)
             request = write_request(engine, lease.call.key, record, write, value, lease.deadline)
             try:
-                met = read_write(record, value, await self._served(request, now))
+                reply = await store.transport.send(request, now)
+                if type(reply) is ErrorReply:
+                    reply = await self._served(request, reply, now)
+                met = read_write(record, value, reply)
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, error
             step = next_write(record, write, met)
@@ -352,21 +363,19 @@ class AsyncLeases:
                 raise refusal
             write, now = step, monotonic()
 
-    async def _served(self, request: Request, now: float) -> Reply:
-        """The reply. NoRoom: the same request would be refused again."""
-        reply = await self.store.transport.send(request, now)
-        if type(reply) is not ErrorReply:
-            return reply
-        if (refusal := no_room(reply)) is not None:
+    async def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
+        """The reply after *error*. NoRoom: the same request would be refused again."""
+        if (refusal := no_room(error)) is not None:
             raise refusal
-        return await self.store.check_reply(request, reply, now)
+        return await self.store.check_reply(request, error, now)
 
-    def _complete_later(self, lease: LeaseState, record: Record) -> None:
-        """Have *done* recorded when the store is back, whichever value the key has by then."""
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
-        for claim in filter(None, (lease.token, lease.successor)):
-            done = done_request(lease.call.key, record._replace(claim=claim), until)
-            self.store.transport.deliver_later(done)
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     async def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

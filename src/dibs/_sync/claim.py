@@ -118,15 +118,18 @@ class Claim:
 
     def end(self, how: How) -> bool:
         """End it now, as its body ended; `release` goes before that. For integrations."""
-        if not self._settled():
+        lease, options = self._lease, self._options
+        if lease is None or lease.is_over or (lease.successor and not self._settled()):
             return False
-        options = self._options
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
-            has_result=self.result is not NOTHING, work=options.work, lost=self.lost,
+            has_result=self.result is not NOTHING, work=options.work,
+            lost=options.work != "submission" and self.lost,
         )  # fmt: skip
-        if left in ("nothing", "untouched"):
-            return left == "nothing" and self._end(None)
+        if left == "nothing":
+            return self._end(None)
+        if left == "untouched":
+            return False
         result = b""
         if left == "result":
             try:

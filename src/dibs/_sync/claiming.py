@@ -199,7 +199,7 @@ class Claiming:
         claim, self._claim = self._claim, None
         assert claim is not None
         if error is None:
-            claim.finish()
+            claim.end("returned")
             return
         try:
             claim.fail()

@@ -42,7 +42,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import monotonic, sleep
+from .._threads import deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -144,6 +144,8 @@ class Leases:
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
+                if store.transport.may_arrive_late:
+                    self.release_later(call, token)
                 return outcome
             fence = outcome.fence
         lease = LeaseState(call, token, now)
@@ -197,12 +199,15 @@ class Leases:
     # ---- keeping
 
     def extend(self, lease: LeaseState, ttl: float) -> bool:
-        """Keep it for *ttl* from now on. False: not kept. Unavailable: the policy says so."""
+        """Keep it for *ttl* from now on, or as long as it has, if that is longer.
+
+        False: not kept. Unavailable: the policy says so.
+        """
         now = monotonic()
         if lease.is_over or lease.is_lost_at(now) or self.store.is_closed:
             return False
         if not lease.guarded:
-            lease.deadline = now + ttl
+            lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
             return self._extend(lease, ttl, now)
@@ -215,14 +220,15 @@ class Leases:
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = self.store.transport.ready(now)
-        request = keep_request(engine, lease, lease.token, milliseconds(ttl))
-        lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        until = max(now + ttl, lease.deadline)
+        request = keep_request(engine, lease, lease.token, milliseconds(until - now))
+        lease.asked_until = until  # a renewal that overtakes the reply must not cut it short
         try:
             is_ours = read_extend(self.store.ask(request, now))
         finally:
             lease.asked_until = 0.0
         if is_ours:
-            lease.keep_until(now + ttl, monotonic())
+            lease.keep_until(until, monotonic())
         else:
             self.lose(lease, NOT_OURS)
         return is_ours
@@ -311,12 +317,14 @@ class Leases:
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
             lease.is_undelivered = True
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
             return False
         except UsageError:
             raise
         except BaseException:  # cancelled, or a signal handler raised: it was done all the same
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
             raise
         finally:
             if self.waiters.queues:
@@ -340,7 +348,10 @@ class Leases:
             value = record.value(write.left)
             request = write_request(engine, lease.call.key, record, write, value, lease.deadline)
             try:
-                met = read_write(record, value, self._served(request, now))
+                reply = store.transport.send(request, now)
+                if type(reply) is ErrorReply:
+                    reply = self._served(request, reply, now)
+                met = read_write(record, value, reply)
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, error
             step = next_write(record, write, met)
@@ -353,21 +364,19 @@ class Leases:
                 raise refusal
             write, now = step, monotonic()
 
-    def _served(self, request: Request, now: float) -> Reply:
-        """The reply. NoRoom: the same request would be refused again."""
-        reply = self.store.transport.send(request, now)
-        if type(reply) is not ErrorReply:
-            return reply
-        if (refusal := no_room(reply)) is not None:
+    def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
+        """The reply after *error*. NoRoom: the same request would be refused again."""
+        if (refusal := no_room(error)) is not None:
             raise refusal
-        return self.store.check_reply(request, reply, now)
+        return self.store.check_reply(request, error, now)
 
-    def _complete_later(self, lease: LeaseState, record: Record) -> None:
-        """Have *done* recorded when the store is back, whichever value the key has by then."""
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
-        for claim in filter(None, (lease.token, lease.successor)):
-            done = done_request(lease.call.key, record._replace(claim=claim), until)
-            self.store.transport.deliver_later(done)
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

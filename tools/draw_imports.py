@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
     "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
-    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._core", "dibs._forks"},
+    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._server", "dibs._core", "dibs._forks"},
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},

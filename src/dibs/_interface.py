@@ -25,6 +25,7 @@ from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._forks import RenewedLock, fork_safe_lock
+from ._server.die_with_parent import ended_with_parent
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
         "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector", "Kind",
         "OutagePolicy", "Outcome",
         "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
-        "claiming", "cut", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
-        "printable", "seconds", "shorten",
+        "claiming", "cut", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock",
+        "inspector", "is_shortened", "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 

@@ -33,7 +33,9 @@ __all__ = [
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
-WRONG_KIND = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
+WRONG_KIND = (
+    "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
+)
 
 
 class Signal:

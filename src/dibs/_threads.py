@@ -29,7 +29,10 @@ __all__ = [
 ]  # fmt: skip
 
 Q = TypeVar("Q")
-WRONG_KIND = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
+WRONG_KIND = (
+    "Dibs wraps plain functions; async ones need an AsyncDibs, "
+    "generators and classes cannot be held"
+)
 
 
 class Signal:
@@ -325,6 +328,7 @@ def fits(function: Callable[..., Any]) -> bool:
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
+        or inspect.isclass(function)
     )
 
 

@@ -73,7 +73,8 @@ class AsyncDibs(AsyncCaching):
     that are called with every `Event`.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
-    proceeds at once, with `guarded` False, and cached functions are called. A WARNING is logged.
+    proceeds at once, with `guarded` False, and cached functions are called; leaders wait and
+    schedules pause. A WARNING is logged.
     """
 
     def __init__(
@@ -376,5 +377,6 @@ class AsyncDibs(AsyncCaching):
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:
     return HoldOptions(
-        settings, ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise", on_outage="closed"
-    )
+        settings.never_disabled(), ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise",
+        on_outage="closed",
+    )  # fmt: skip

@@ -221,7 +221,7 @@ def test_a_user_who_may_not_run_scripts(own_server: Server) -> None:
     """What only a script can record is not recorded; the work was done, so nothing is raised."""
     client = own_server.client()
     client.execute_command("ACL", "SETUSER", "shop", "on", ">pw", "~*", "+@all", "-@scripting")
-    url = own_server.url.replace("redis://", "redis://shop:pw@")
+    url = own_server.url.replace("//", "//shop:pw@", 1)
     with Dibs(url, budget=5) as dibs:
         for is_full in (False, True):
             with dibs.claim("order:1", window=60, after="replay") as claim:

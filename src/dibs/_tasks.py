@@ -24,7 +24,7 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
     "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
     "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
     "result_of", "returning_awaitables", "shutdown", "sleep", "within",
@@ -33,7 +33,6 @@ __all__ = [
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
-KIND = "asyncio"
 WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )
@@ -148,7 +147,7 @@ class LoopWatch:
             self._is_reported = False
         elif not self._is_reported and not self._answers():
             self._is_reported = True
-            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # no public name
+            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
             frame = frames.get(self._thread_id)
             stack = "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)

@@ -335,10 +335,10 @@ class AsyncLeases:
         lease.is_lost = verdict.kind == "late"
         if self.events.wants[verdict.kind]:
             held, name = now - lease.since, call.given_name or call.name
-            if verdict is COMPLETED:
-                self.events.ended("completed", name, held, guarded=True)
+            if verdict.code is None:
+                self.events.ended(verdict.kind, name, held, guarded=True)
             else:
-                cause = verdict.code and cause_for(verdict.code)
+                cause = cause_for(verdict.code)
                 self.events.emit(verdict.kind, name, held=held, guarded=True, cause=cause)
         return not lease.is_lost
 
@@ -392,7 +392,7 @@ class AsyncLeases:
                     reply = await self._served(request, reply, now)
                 met = read_write(record, value, reply)
             except (NoRoom, UsageError) as error:
-                met, refusal = REFUSED, error
+                met, refusal = REFUSED, refusal or error
             step = next_write(record, write, met)
             if isinstance(step, Verdict):
                 if step is not COMPLETED:

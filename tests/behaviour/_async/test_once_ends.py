@@ -216,6 +216,24 @@ async def test_a_result_that_is_too_long_for_the_server(
         await eventually(is_guarded)
 
 
+async def test_a_user_who_may_not_run_scripts(own_server: Server) -> None:
+    """What only a script can record is not recorded; the work was done, so nothing is raised."""
+    client = own_server.client()
+    client.execute_command("ACL", "SETUSER", "shop", "on", ">pw", "~*", "+@all", "-@scripting")
+    url = own_server.url.replace("//", "//shop:pw@", 1)
+    async with AsyncDibs(url, budget=5) as dibs:
+        for is_full in (False, True):
+            async with dibs.claim("order:1", window=60, after="replay") as claim:
+                claim.complete(17)
+                if is_full:
+                    with full(own_server):
+                        assert await claim.finish() is False
+                else:
+                    own_server.flush()
+                    assert await claim.finish() is False
+            own_server.flush()
+
+
 # ---- how long it counts
 
 

@@ -44,6 +44,7 @@ def test_a_late_one_never_touches_its_successor(server: Server, how: str) -> Non
             server.client().delete("order:a", "order:b", "order:c")
             last = "completed" if leaves else "late"
             assert kinds(events) == ["claimed"] * 3 + ["late"] * 2 + [last]
+            assert {event.cause for event in events if event.kind == "late"} == {None}
             events.clear()
 
 

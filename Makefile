@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks mutants bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -153,6 +153,11 @@ test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest ve
 		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
+
+# Which tests reach which lines is found out once, for some minutes; `make clean` forgets it.
+mutants: setup ## small changes to the code that no test notices; ARGS="src/dibs/_core/lease.py --sample 40"
+	@test -e build/reach || $(BIN)/python -m tests.mutation map
+	@$(BIN)/python -m tests.mutation run $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

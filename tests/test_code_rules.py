@@ -60,11 +60,11 @@ def test_the_public_api_is_small() -> None:
 
 
 def test_modules_and_functions_are_short() -> None:
-    """Modules under 400 lines; functions 8 lines at the median, 25 at the ninetieth percentile."""
+    """Modules under 700 lines; functions 8 lines at the median, 25 at the ninetieth percentile."""
     lengths: list[int] = []
     for path in modules():
         text = path.read_text()
-        assert len(text.splitlines()) < 400, path
+        assert len(text.splitlines()) < 700, path
         if "_sync" in path.relative_to(SRC).parts:
             continue
         for node in ast.walk(ast.parse(text)):

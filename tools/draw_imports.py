@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http", "dibs.testing"},
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
-    "dibs.cli": {*PUBLIC, "dibs._interface"},
+    "dibs.cli": {*PUBLIC, "dibs._interface", "dibs._server"},
     "dibs.scheduler": PUBLIC,
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
     "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},

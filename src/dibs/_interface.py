@@ -6,6 +6,7 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from ._core.endings import How
 from ._core.entries import (
     KINDS,
     MOST_SHOWN,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
     __all__ = [
         "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim",
-        "ClaimOptions",
-        "ClaimRequest", "Entry", "HoldKeywords", "Inspector", "Kind", "OutagePolicy", "Outcome",
+        "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector", "Kind",
+        "OutagePolicy", "Outcome",
         "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
         "claiming", "cut", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
         "printable", "seconds", "shorten",

@@ -3,15 +3,13 @@
 Clients check some of it before they ask; a script has to hold without them.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dibs._core
+from dibs._core import engine
 from dibs.testing import Server
 
-SCRIPTS = Path(dibs._core.__path__[0], "lua")
 LEASE = b"0123456789abcdef01-1@host:1"
 OTHER = b"fedcba987654321001-1@host:2"
 VERSION = b"0123456789abcdef"
@@ -23,7 +21,7 @@ class Script:
 
     def __init__(self, server: Server, name: str) -> None:
         self.client = server.client()
-        self._source = (SCRIPTS / f"{name}.lua").read_bytes()
+        self._source = engine._source(name)
 
     def __call__(self, keys: list[str], *args: Any) -> Any:
         return self.client.eval(self._source, len(keys), *keys, *args)

@@ -176,6 +176,11 @@ class MultiplexedTransport(BaseTransport):
         self._keep_pinging()
         return read_tracked(replies, requests, pushes=True)
 
+    def is_behind(self, now: float) -> bool:
+        """Whether the server may have reported changes of keys that were not read yet."""
+        connection = self._machine.current
+        return connection is not None and connection.has_unread
+
     def _pushed(self, push: list[Reply]) -> None:
         self._watchers.pushed(push)
 

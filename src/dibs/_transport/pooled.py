@@ -254,6 +254,11 @@ class PooledTransport(BaseTransport):
                 return self._subscribed().track(requests)
         return list(map(untracked, self.send_all(requests, monotonic()), requests))
 
+    def is_behind(self, now: float) -> bool:
+        """Whether the server may have reported changes of keys that were not read yet."""
+        subscriber = self._subscriber
+        return subscriber is not None and subscriber.is_behind(now)
+
     def _subscribed(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""
         with self._subscribing:

@@ -33,7 +33,7 @@ class ThreadConnection:
 
     __slots__ = (
         "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "generation",
-        "is_closed", "pushes",
+        "is_closed", "pushes", "waits_since",
     )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:
@@ -46,6 +46,8 @@ class ThreadConnection:
         self.generation = 0
         """That of the pool when it began to be opened."""
         self.is_closed = False
+        self.waits_since = monotonic()
+        """Where a thread reads for all: since when everything that had come is handled."""
         self.look_every(limit / SLICES)
 
     def look_every(self, seconds: float) -> None:
@@ -156,6 +158,7 @@ class ThreadConnection:
         """The next reply or push. Silent: none for a slice."""
         reply = self._parser.gets()
         while reply is MORE:
+            self.waits_since = monotonic()
             try:
                 data = self._sock.recv(_READ)
             except _SLICE_IS_OVER:

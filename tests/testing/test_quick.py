@@ -80,7 +80,7 @@ def test_with_a_map_the_tests_that_enter_the_function_are_chosen(checkout: Path)
 def test_without_a_map_names_and_imports_choose(checkout: Path) -> None:
     """And a test file that was changed is always first."""
     chosen = quick.concerned({LEASE: [1]})
-    assert chosen == ["tests/behaviour/test_waiting.py", "tests/core/test_lease.py"]
+    assert chosen == ["tests/core/test_lease.py", "tests/behaviour/test_waiting.py"]
     own = "tests/core/test_keys.py"
     assert quick.concerned({LEASE: [1], own: [1]}) == [own, *chosen]
 

@@ -219,6 +219,7 @@ def _begin(config: pytest.Config, number: int, folder: Any, connection: Connecti
     plugins = config.pluginmanager
     capture: Any = plugins.getplugin("capturemanager")
     capture.stop_global_capturing()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what a test prints past the capture
     capture.start_global_capturing()
     plugins.unregister(name="terminalreporter")
     plugins.register(Reporting(config, connection))

@@ -34,7 +34,7 @@ def test_local_memory_names_the_ticket_that_a_newer_value_replaces() -> None:
 
 
 def test_after_a_pause_the_store_is_asked_until_nothing_was_missed() -> None:
-    """Whoever reads first after half a second asks whether changes were missed."""
+    """The first reader after half a second asks whether changes were missed."""
     asked: list[float] = []
     behind = [False]
 

@@ -7,7 +7,7 @@ MOST = 10_000
 """Values that are remembered at most; the oldest goes first."""
 
 LONGEST_PAUSE = 0.5
-"""Seconds: if nobody has asked for so long whether changes were missed, the next reader asks."""
+"""Seconds without a look whether changes were missed, after which the next reader looks."""
 
 ABSENT: Any = object()
 """Not None: that is a value like any other."""

@@ -193,7 +193,7 @@ class Runner:
         attempt = functools.partial(self._attempt, fire)
         taken = self._leases.waiters.take(self._scheduled.call, attempt)
         if taken is None or isinstance(taken, Holding):
-            return  # it is over, we are stopped, or somebody still runs it: look at the clock
+            return  # it is over, we are stopped, or another machine runs it: look at the clock
         self._is_loss_logged = False
         try:
             with Hold(self._leases, self._scheduled.call, taken) as lease:

@@ -2,10 +2,11 @@
 
 import gc
 import logging
+from time import monotonic
 
 import pytest
 
-from dibs import AsyncDibs, Event
+from dibs import AsyncDibs, Event, LeaseLost
 from dibs.testing import Server
 
 from .._tasks import eventually, sleep
@@ -146,3 +147,17 @@ async def test_a_hold_that_somebody_still_has_is_renewed(server: Server, kept: s
         else:
             await mine.__aexit__(None, None, None)  # type: ignore[union-attr]
         assert server.keys() == []
+
+
+async def test_a_lease_that_was_seen_as_lost_is_not_revived(valkey: Server) -> None:
+    """A renewal that was under way at the deadline may be confirmed: its holder has stopped."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        lease = await dibs.hold("report:1", ttl=60, renew=True).__aenter__()
+        state = lease._state
+        state.deadline = monotonic() - 1
+        assert lease.lost
+        state.deadline = monotonic() + 60  # as a confirmed renewal does
+        assert lease.lost
+        with pytest.raises(LeaseLost):
+            lease.check()
+        await lease.release()

@@ -3,10 +3,11 @@
 
 import gc
 import logging
+from time import monotonic
 
 import pytest
 
-from dibs import Dibs, Event
+from dibs import Dibs, Event, LeaseLost
 from dibs.testing import Server
 
 from .._threads import eventually, sleep
@@ -147,3 +148,17 @@ def test_a_hold_that_somebody_still_has_is_renewed(server: Server, kept: str) ->
         else:
             mine.__exit__(None, None, None)  # type: ignore[union-attr]
         assert server.keys() == []
+
+
+def test_a_lease_that_was_seen_as_lost_is_not_revived(valkey: Server) -> None:
+    """A renewal that was under way at the deadline may be confirmed: its holder has stopped."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        lease = dibs.hold("report:1", ttl=60, renew=True).__enter__()
+        state = lease._state
+        state.deadline = monotonic() - 1
+        assert lease.lost
+        state.deadline = monotonic() + 60  # as a confirmed renewal does
+        assert lease.lost
+        with pytest.raises(LeaseLost):
+            lease.check()
+        lease.release()

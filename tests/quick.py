@@ -27,6 +27,7 @@ from tests.workers import DURATIONS, UNKNOWN
 
 CACHE = ROOT / ".pytest_cache" / "v"
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+MIDDLE = re.compile(r"src/dibs/_\w+/")
 WORDLESS = {"init", "main", "test", "tests", "sync", "async", "core", "dibs", "src", "command"}
 
 
@@ -120,7 +121,13 @@ def concerned(changed: dict[str, list[int]]) -> list[str]:
         if path not in own:
             reached += by_map(path, lines) or by_name(path)
     others = dict.fromkeys(each for each in reached if each.partition("::")[0] not in own)
-    return own + sorted(others, key=seconds)
+    # What is called like a changed file is asked first, then what is quick.
+    stems = {Path(path).stem.strip("_") for path in changed}
+    return own + sorted(others, key=lambda test: (not _called(test, stems), seconds(test)))
+
+
+def _called(test: str, stems: set[str]) -> bool:
+    return Path(test.partition("::")[0]).stem.removeprefix("test_") in stems
 
 
 def by_map(path: str, lines: list[int]) -> list[str]:
@@ -137,7 +144,7 @@ def by_map(path: str, lines: list[int]) -> list[str]:
 
 
 def by_name(path: str) -> list[str]:
-    """Test files that are called like it, or import it."""
+    """Test files that are called like it, or import it; for the middle of dibs all behaviour."""
     words = {word for word in re.split(r"\W+|_", path.rpartition(".")[0]) if word} - WORDLESS
     stem = Path(path).stem.strip("_")
     module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
@@ -145,7 +152,8 @@ def by_name(path: str) -> list[str]:
     for test in test_files():
         named = stem not in WORDLESS and stem in test
         related = words & (set(re.split(r"\W+|_", test)) - WORDLESS)
-        if named or len(related) > 1 or _imports(test, module, stem):
+        anything = MIDDLE.match(path) and test.startswith("tests/behaviour/_async/")
+        if named or anything or len(related) > 1 or _imports(test, module, stem):
             found.append(test)
     return found
 

@@ -69,12 +69,13 @@ def _monitored(codes: set[CodeType]) -> Iterator[set[CodeType]]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if not item.config.getoption("--map"):
         return (yield)
-    with entered() as codes:
-        try:
+    codes: set[CodeType] = set()
+    try:
+        with entered() as codes:
             return (yield)
-        finally:
-            names = sorted({_name(code) for code in codes if code.co_filename.startswith(SOURCES)})
-            item.user_properties.append((ENTERED, names))
+    finally:
+        mine = [code for code in list(codes) if code.co_filename.startswith(SOURCES)]
+        item.user_properties.append((ENTERED, sorted({_name(code) for code in mine})))
 
 
 def _name(code: CodeType) -> str:
@@ -88,9 +89,10 @@ class Map:
         self._entered: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for name, value in report.user_properties:
+        names: Any
+        for name, names in report.user_properties:
             if name == ENTERED and report.when == "call" and report.passed:
-                self._entered[report.nodeid] = value  # pyright: ignore[reportArgumentType]
+                self._entered[report.nodeid] = [sys.intern(each) for each in names]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         cache: Any = getattr(session.config, "cache", None)  # not with -p no:cacheprovider

@@ -44,12 +44,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 class Plan:
     """Which test a worker runs next; modules stay together, for the sake of their fixtures."""
 
-    def __init__(self, items: list[pytest.Item], durations: dict[str, float]) -> None:
+    def __init__(
+        self, items: list[pytest.Item], durations: dict[str, float], *, in_order: bool = False
+    ) -> None:
         self._seconds = [durations.get(item.nodeid, UNKNOWN) for item in items]
         modules: dict[Any, list[int]] = defaultdict(list)
         for number, item in enumerate(items):
             modules[item.path].append(number)
-        self._modules = sorted(modules.values(), key=self._length)  # the longest is last
+        self._modules = list(modules.values())[::-1]
+        if not in_order:
+            self._modules.sort(key=self._length)  # the longest is last, and taken first
         self._of_worker: dict[int, list[int]] = {}
 
     def next(self, worker: int) -> int | None:
@@ -95,12 +99,12 @@ class Run:
         self._config = session.config
         self._cache: Any = getattr(self._config, "cache", None)  # not with -p no:cacheprovider
         self._durations: dict[str, float] = self._cache.get(DURATIONS, {}) if self._cache else {}
-        self._plan = Plan(session.items, self._durations)
         self._workers: dict[Connection, Worker] = {}
         self._lasted: dict[str, float] = defaultdict(float)
         self._started = 0
         limit = self._config.getoption("--for-seconds")
         self._until = time.monotonic() + limit if limit else math.inf
+        self._plan = Plan(session.items, self._durations, in_order=bool(limit))
 
     def run(self, count: int) -> None:
         """Until every test has been run, or pytest wants to stop."""
@@ -215,6 +219,7 @@ def _begin(config: pytest.Config, number: int, folder: Any, connection: Connecti
     plugins = config.pluginmanager
     capture: Any = plugins.getplugin("capturemanager")
     capture.stop_global_capturing()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what a test prints past the capture
     capture.start_global_capturing()
     plugins.unregister(name="terminalreporter")
     plugins.register(Reporting(config, connection))

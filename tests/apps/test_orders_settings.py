@@ -60,7 +60,7 @@ def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> N
         assert (tmp_path / "orders.db").stat().st_size > 0
         assert len(valkey.keys()) == 1
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=20)
+        said, _ = process.communicate()
         assert "Application startup complete" in said and "Traceback" not in said, said
         assert "alone" not in said
     finally:

@@ -93,7 +93,7 @@ def test_who_waits_is_woken(playground: Playground, visitor: httpx.Client) -> No
     hold(visitor, "ann", ttl=10)
     with ben_waiting(playground, visitor) as ben:
         assert visitor.delete("/hold/ann").status_code == 200
-        answer = json.loads(ben.communicate(timeout=10)[0])
+        answer = json.loads(ben.communicate()[0])
     assert answer["is"] == "in" and answer["ran_out"] is False
     assert answer["after_release"] > 0
 
@@ -103,7 +103,7 @@ def test_who_waits_may_stop(playground: Playground, visitor: httpx.Client) -> No
     hold(visitor, "ann", ttl=10)
     with ben_waiting(playground, visitor) as ben:
         assert visitor.delete("/hold/ben").json()["how"] == "gave up"
-        assert json.loads(ben.communicate(timeout=10)[0]) == {"error": "Ben stopped waiting."}
+        assert json.loads(ben.communicate()[0]) == {"error": "Ben stopped waiting."}
     visitor.delete("/hold/ann")
     assert hold(visitor, "ann", ttl=2).status_code == 200
 
@@ -135,7 +135,7 @@ def test_who_stops_before_the_request_has_begun(valkey: Server) -> None:
 def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subprocess.Popen[str]]:
     """Ben's request, under way in another process; its answer is what that prints."""
     work = "import httpx2, sys; print(httpx2.post(sys.argv[1], json={'ttl': 5, 'wait': 10}, "
-    work += "cookies={'dibs_playground': sys.argv[2]}, timeout=20, trust_env=False).text)"
+    work += "cookies={'dibs_playground': sys.argv[2]}, timeout=None, trust_env=False).text)"
     cookie = visitor.cookies["dibs_playground"]
     command = [sys.executable, "-c", work, f"{playground.url}/hold/ben", cookie]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ben:
@@ -258,7 +258,7 @@ def test_a_port_in_use_gets_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with running(port) as playground:
-            said = "".join(playground.process.communicate(timeout=10))
+            said = "".join(playground.process.communicate())
             assert playground.process.returncode == 1 and not playground.line
             assert said.count("\n") == 1 and f"port {port}" in said and "in use" in said
 
@@ -267,7 +267,7 @@ def test_a_port_in_use_gets_one_line() -> None:
 def test_help_starts_nothing(argument: str, code: int) -> None:
     """It is printed; so is what cannot be understood, with code 2."""
     command = [sys.executable, "-m", "apps.playground", argument]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert said.returncode == code
     assert (said.stdout or said.stderr).startswith("usage: python -m apps.playground")
     assert "is at http" not in said.stdout

@@ -102,7 +102,7 @@ def uvicorn(folder: Path, **settings: str) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=15)
+        said, _ = process.communicate()
         assert "Application startup complete" in said, said
         assert "Traceback" not in said, said
     finally:

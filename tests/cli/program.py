@@ -71,7 +71,7 @@ def _code_of(words: list[str]) -> int:
 def run_child(url: str, *words: str, env: Mapping[str, str] | None = None) -> Done:
     """The program as a child process, with pipes."""
     done = subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, env=environment(url, env), timeout=60,
+        [*COMMAND, *words], capture_output=True, text=True, env=environment(url, env),
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return Done(done.returncode, done.stdout, done.stderr)
@@ -108,7 +108,7 @@ class Terminal:
     def end(self) -> Done:
         """Read until the program has ended."""
         self._read_until(lambda: False)
-        code = self._child.wait(timeout=30)
+        code = self._child.wait()
         os.close(self._master)
         return Done(code, self.text)
 

@@ -122,7 +122,7 @@ def test_a_reader_that_closes_the_pipe_ends_it_quietly(shop: Shop) -> None:
     command = " ".join([*COMMAND, "ls", "--namespace", "shop:", "--limit", "0", "--show-keys"])
     done = subprocess.run(
         ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"],
-        capture_output=True, text=True, env=environment(shop.url), timeout=60,
+        capture_output=True, text=True, env=environment(shop.url),
     )  # fmt: skip
     assert done.stdout.split()[0] == "KEY" and done.stdout.split()[-1] == "141"
     assert done.stderr == ""

@@ -37,7 +37,7 @@ def test_a_pipe_gets_a_json_line_for_each_change(shop: Shop) -> None:
         shop.server.client().delete("shop:job:other")
         assert next_change() == ("gone", "job:other")
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 0 and child.stderr.read() == ""
+        assert child.wait() == 0 and child.stderr.read() == ""
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_watch(shop: Shop) -> None:
@@ -51,7 +51,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_watch(shop: Shop) -> None:
         assert "job:~" in child.stdout.readline()
         child.stdout.close()
         try:
-            assert child.wait(timeout=30) == 141 and child.stderr.read() == ""
+            assert child.wait() == 141 and child.stderr.read() == ""
         finally:
             child.kill()
 
@@ -83,7 +83,7 @@ def test_an_outage_is_reported_and_the_watch_goes_on(own_server: Server) -> None
         own_server.thaw()
         assert "answers again" in child.stderr.readline()
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 0 and child.stdout.read() == ""
+        assert child.wait() == 0 and child.stdout.read() == ""
 
 
 def first_key(server: Server) -> bytes:

@@ -35,7 +35,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({
 def get(url: str, **headers: str) -> tuple[int, Any, bytes]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        with _OPENER.open(urllib.request.Request(url, headers=named), timeout=30) as answer:
+        with _OPENER.open(urllib.request.Request(url, headers=named)) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -88,7 +88,7 @@ def test_a_signal_ends_it(valkey: Server) -> None:
     """Ctrl-C or SIGTERM: exit code 0, and nothing more is said."""
     with started("--url", valkey.url) as (_, _, process):
         process.send_signal(signal.SIGTERM)
-        said, complaints = process.communicate(timeout=60)
+        said, complaints = process.communicate()
         assert process.returncode == 0 and complaints == "" and "Traceback" not in said
 
 
@@ -123,7 +123,5 @@ def test_what_cannot_be_started_says_why(which: str, valkey: Server) -> None:
         ),
     }[which]
     command = [sys.executable, "-m", "dibs.console", *arguments]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={"PATH": "/bin"}
-    )
+    ended = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/bin"})
     assert ended.returncode == 2 and why in ended.stderr and "Traceback" not in ended.stderr

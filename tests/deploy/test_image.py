@@ -162,7 +162,7 @@ def test_no_package_is_missing() -> None:
     assert {"pytest", "linebot", "django", "PIL"} <= set(absent)
     done = subprocess.run(
         [sys.executable, "-c", EVERYTHING, json.dumps(absent)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert {"apps.weamind.cli.serving", "uvicorn", "httpx2"} <= set(done.stdout.split())
@@ -199,7 +199,7 @@ def test_the_start_and_the_health_check(
 
     def health() -> int:
         done = subprocess.run(
-            command("HEALTHCHECK", port), cwd=tmp_path, env=env, capture_output=True, timeout=60
+            command("HEALTHCHECK", port), cwd=tmp_path, env=env, capture_output=True
         )
         return done.returncode
 

@@ -111,7 +111,7 @@ def test_exit_without_close_is_quiet() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", code],
-        env=environment, capture_output=True, text=True, timeout=60, check=True,
+        env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert owner.stderr == ""
     eventually(lambda: not home_of(owner.stdout.strip()).exists(), within=PATIENT)

@@ -35,7 +35,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in {
         "core/test_lease.py": "",
         "core/test_keys.py": "",
-        "behaviour/test_waiting.py": "from dibs._core.lease import Lease",
+        "behaviour/test_twemproxy.py": "from dibs._core.lease import Lease",
     }.items():
         path = tmp_path / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,8 +69,12 @@ def test_lines_belong_to_functions(checkout: Path) -> None:
 def test_with_a_map_the_tests_that_enter_the_function_are_chosen(checkout: Path) -> None:
     """The quickest first, and those of the whole module for a line outside of functions."""
     slow, fast = "tests/core/test_keys.py::test_slow", "tests/core/test_keys.py::test_fast"
-    functions = {f"{LEASE}::Lease.lost": [0, 1], f"{LEASE}::extend": [1], "src/other.py::f": [2]}
-    keep(checkout, "dibs/reach", {"tests": [slow, fast, "tests/x"], "functions": functions})
+    functions = {
+        f"{LEASE}::Lease.lost": [0, 1],
+        f"{LEASE}::extend": [1],
+        "src/dibs/errors.py::f": [2],
+    }
+    keep(checkout, "dibs/reach", {"tests": [slow, fast, "tests"], "functions": functions})
     keep(checkout, "dibs/durations", {slow: 3.0, fast: 0.1})
     assert quick.concerned({LEASE: [8]}) == [fast, slow]
     assert quick.concerned({LEASE: [11]}) == [fast]
@@ -80,7 +84,7 @@ def test_with_a_map_the_tests_that_enter_the_function_are_chosen(checkout: Path)
 def test_without_a_map_names_and_imports_choose(checkout: Path) -> None:
     """And a test file that was changed is always first."""
     chosen = quick.concerned({LEASE: [1]})
-    assert chosen == ["tests/behaviour/test_waiting.py", "tests/core/test_lease.py"]
+    assert chosen == ["tests/core/test_lease.py", "tests/behaviour/test_twemproxy.py"]
     own = "tests/core/test_keys.py"
     assert quick.concerned({LEASE: [1], own: [1]}) == [own, *chosen]
 

@@ -110,5 +110,6 @@ def test_modules_stay_together_until_there_are_no_more() -> None:
     assert [plan.next(0), plan.next(1)] == [2, 0]
     assert [plan.next(1), plan.next(1)] == [1, 6]  # of d to h, which are left to the first
     assert [plan.next(0), plan.next(0), plan.next(0)] == [3, 4, 5]
+    assert Plan(items, {}, in_order=True).next(0) == 0  # pyright: ignore[reportArgumentType]
     plan.give_back([6], 1)
     assert [plan.next(2) for _ in range(4)] == [6, 7, None, None]

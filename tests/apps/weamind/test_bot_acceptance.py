@@ -140,12 +140,12 @@ async def test_after_the_timeout_a_new_request_is_served(run_bot: RunBot) -> Non
 
         async def tap_until_it_is_served() -> bool:
             await bot.line.tap(HOME)
-            return bot.gate.asked == 2
+            return bot.gate.asked >= 2  # on a busy machine two taps may come after the timeout
 
         await aeventually(tap_until_it_is_served)
         bot.gate.opened.set()
         await bot.settled()
-        assert sum(map(is_forecast, bot.line.chat().sent)) == 2
+        assert sum(map(is_forecast, bot.line.chat().sent)) == bot.gate.asked
 
 
 async def test_what_worked_before_still_works(run_bot: RunBot) -> None:

@@ -146,7 +146,7 @@ def started(environment: dict[str, str], folder: Path) -> subprocess.CompletedPr
     clean = {name: value for name, value in os.environ.items() if name not in OURS}
     clean["PYTHONPATH"] = str(Path.cwd())
     return subprocess.run(
-        command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env=clean | environment, capture_output=True, text=True
     )
 
 

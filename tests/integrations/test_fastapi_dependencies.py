@@ -255,6 +255,39 @@ async def test_background_tasks_are_no_part_of_a_claim_or_a_lease(
         await running
 
 
+@pytest.mark.parametrize("media", ["plain", "stream"])
+async def test_a_middleware_in_between_does_not_matter(
+    valkey: Server, database: Database, media: str
+) -> None:
+    """Starlette runs the application in another task there; what a dependency entered in that task
+    is left in it.
+    """
+    app = FastAPI()
+
+    async def session() -> AsyncIterator[None]:
+        async with anyio.create_task_group():
+            yield
+            database.commit()
+
+    @app.post("/orders", dependencies=[Depends(session)])
+    async def order(cart: dict[str, int]) -> Any:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b'"done"'
+
+        return "done" if media == "plain" else StreamingResponse(pieces())
+
+    @app.middleware("http")
+    async def between(request: Request, call_next: Any) -> Any:
+        return await call_next(request)
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        guarded = DibsMiddleware(app, dibs=dibs, policies=[Policy("POST /orders", **REPLAY)])
+        for is_replay in (False, True):
+            call = await Call(guarded, headers={**KEYED, "content-type": "application/json"}).run()
+            assert (call.json, call.is_replay) == ("done", is_replay)
+    assert [len(keys) for keys in database.commits] == [1]
+
+
 # ---- a guard on a dependency
 
 
@@ -313,6 +346,8 @@ async def test_a_guard_on_a_dependency_replays(valkey: Server) -> None:
     @app.exception_handler(Refused)
     async def page(request: Request, error: Refused) -> JSONResponse:
         return JSONResponse("a page", error.status_code)
+
+    app.add_exception_handler(201, page)
 
     @app.post("/orders", dependencies=[Depends(guarding(**REPLAY))], status_code=201)
     async def order(cart: dict[str, int]) -> int:

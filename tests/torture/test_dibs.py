@@ -24,8 +24,8 @@ def seen_from(server: Server, **options: Any) -> Adapter:
     stored: dict[str, Any] = {"store": server, "contents": functools.partial(stored_in, server)}
     stored["full"] = functools.partial(fill, server)
     times = {"lease": 2.0, "window": 60.0}
-    routes = {"also_guarded": "POST /guarded/also", "also_method": "PUT /guarded"}
-    return Adapter(compares="content", **(routes | stored | times | options))
+    stored |= {"also_guarded": "POST /guarded/also", "also_method": "PUT /guarded"}
+    return Adapter(compares="content", **(stored | times | options))
 
 
 def our_own(server: Server, policy: Policy, adapter: Adapter) -> Target:

@@ -44,23 +44,12 @@ def answer(request: Request, response: Response) -> StarletteResponse:
     return response_of(response)
 
 
-def refused(request: Request, response: Response) -> HTTPException:
+def refused(request: Request, response: Response) -> Exception:
     """An exception that becomes *response*, unless it is a refusal that the application handles."""
-    if not is_refusal(response):
-        return _raised(request, _Replayed(response))
-    request.scope[GUARD].refusal = response
-    return _raised(request, Refused(response))
-
-
-class _Replayed(Refused):
-    """A stored response, where it cannot be returned."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response_of(response)
-        HTTPException.__init__(self, response.status)
-
-
-def _raised(request: Request, error: Refused) -> Refused:
+    error: Refused | _Replayed = _Replayed(response)
+    if is_refusal(response):
+        error = Refused(response)
+        request.scope[GUARD].refusal = response
     # Here and not in install(): a mounted application has handlers of its own.
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
@@ -68,8 +57,18 @@ def _raised(request: Request, error: Refused) -> Refused:
     return error
 
 
+class _Replayed(Exception):
+    """A stored response, where it cannot be returned. No HTTPException: that would be handled by
+    its status.
+    """
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response_of(response)
+
+
 async def _answer(request: Request, error: Exception) -> StarletteResponse:
-    assert isinstance(error, Refused)
+    assert isinstance(error, Refused | _Replayed)
     return error.response
 
 

@@ -41,13 +41,14 @@ def all_of(dependant: Any) -> Iterator[Any]:
 
 def is_dependency(scope: Any, function: object) -> bool:
     """True: the endpoint depends on *function*, and is not itself that function."""
-    return any(_reaches(each.call, function) for each in [*all_of(dependant_of(scope))][:-1])
+    dependants: list[Any] = [*all_of(dependant_of(scope))]
+    return any(_reaches(each.call, function) for each in dependants[:-1])
 
 
 def _reaches(call: Any, function: object) -> bool:
     """True: *call* is *function*, or a method, an object or a decorated function around it."""
     while call is not None:
-        if call is function or getattr(type(call), "__call__", None) is function:  # noqa: B004
+        if call is function or getattr(call.__class__, "__call__", None) is function:  # noqa: B004
             return True
         inner = getattr(call, "__func__", None) or getattr(call, "func", None)
         call = inner or getattr(call, "__wrapped__", None)

@@ -365,7 +365,7 @@ class ResponseEnd:
 
     async def send(self, message: Message) -> None:
         """Pass on, now or later. Raises what a dependency raises."""
-        stack = self._scope.get("fastapi_inner_astack")
+        stack: Any = self._scope.get("fastapi_inner_astack")
         if getattr(stack, "_exit_callbacks", None):  # there are such dependencies
             is_here = asyncio.current_task() is self._task
             if is_last(message) and is_here:

@@ -337,8 +337,9 @@ class _RequestGuard:
     def _policy_of_route(self) -> Policy | None:
         """FastAPI reads the body before it calls the endpoint, and its guard."""
         policy = policy_for(self._scope)
-        is_unguarded = policy is not None and policy.key == "only"
-        return None if is_unguarded and not keys_of(policy, self._scope) else policy
+        if policy is not None and policy.key == "only" and not keys_of(policy, self._scope):
+            return None
+        return policy
 
     # ---- the response
 

@@ -22,14 +22,18 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "Signal",
-    "Transport", "current_loop", "ends_task", "fits", "flight_here", "gather", "gather_until",
-    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
-    "shutdown", "sleep", "within",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
-WRONG_KIND = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
+KIND = "threads"
+WRONG_KIND = (
+    "Dibs wraps plain functions; async ones need an AsyncDibs, "
+    "generators and classes cannot be held"
+)
 
 
 class Signal:
@@ -91,6 +95,21 @@ class Background:
         # Not alive: it has ended, or could never be started.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout=5)
+
+
+class LoopWatch:
+    """Nothing: there is no event loop that could be blocked."""
+
+    __slots__ = ()
+
+    def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
+        pass
+
+    def begin(self) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
 
 
 class Body:
@@ -310,6 +329,7 @@ def fits(function: Callable[..., Any]) -> bool:
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
+        or inspect.isclass(function)
     )
 
 
@@ -323,3 +343,8 @@ def shutdown(connection: Any) -> None:
     with contextlib.suppress(OSError, UsageError):
         # Not the method of a TLS socket, which would change the object that the other thread uses.
         socket.socket.shutdown(redis_internals.socket_of(connection), socket.SHUT_RDWR)
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one that was interrupted: it is in the outbox."""
+    transport.deliver_later(request)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from .errors import Source
+
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
     "switched",
@@ -21,7 +23,7 @@ Kind = Literal[
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
     "elected", "resigned", "deposed",
-    "fired", "finished", "failed", "missed",
+    "fired", "finished", "failed", "missed", "clock_skew",
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
@@ -159,11 +161,13 @@ class Event:
     """busy, duplicate: seconds until the key is free at the latest."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
+    source: Source | None = None
+    """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None
     """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost, leaked, degraded, rejected_write, failed: why, as a code that does not change:
-    "silent", "refused", "readonly" … recovered: what the outage began with. completed: "expired",
+    """outage, lost, leaked, degraded, rejected_write, failed, clock_skew: why, as a code that does
+    not change: "silent", "refused" … recovered: what the outage began with. completed: "expired",
     its key was free; "not_stored", it is recorded without its result.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None

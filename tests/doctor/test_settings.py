@@ -60,7 +60,8 @@ def test_the_clock_is_compared_with_that_of_the_server(valkey: Server) -> None:
     with CommandFilter(valkey.port) as line:
         line.replace("TIME", "LRANGE", "clock", "0", "-1")
         finding = examine(line.url)["clock"]
-        assert "behind" in finding.seen and finding.severity == "warning"
+        assert "behind" in finding.seen and finding.severity == "error"
+        assert "do not run on this machine" in finding.why
         line.allow_all()
         assert "clock" not in examine(line.url)
 

@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("real_interpreters")  # pytest rewrites what it imports
+
 INNER_TESTS = """
 import asyncio, os, sys, warnings
 import hypothesis, hypothesis.strategies, pytest

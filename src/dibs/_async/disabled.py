@@ -18,6 +18,7 @@ class AsyncDisabledTransport:
     engine: Engine | None = None
     opened_at = 0.0
     breakers: tuple[Breaker, ...] = ()
+    may_arrive_late = False
 
     async def ready(self, now: float) -> Engine:
         """Outage: always."""
@@ -51,6 +52,10 @@ class AsyncDisabledTransport:
 
     def changed(self, key: bytes) -> None:
         """Nothing: nobody watches."""
+
+    def is_behind(self, now: float) -> bool:
+        """False: nothing is reported."""
+        return False
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 CLOSED = "this AsyncDibs is closed"
 _DISABLED = (
-    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached (%s); "
-    "unset it and start again"
+    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached, leaders and "
+    "schedules wait (%s); unset it and start again"
 )
 
 _log = logging.getLogger("dibs")
@@ -235,6 +235,11 @@ class AsyncStore:
     def _recovered(self, cause: Cause, lasted: float) -> None:
         self.outages.ended(monotonic())
         self._events.emit("recovered", "*", cause=cause, lasted=lasted)
+
+    @property
+    def recoveries(self) -> int:
+        """A number that is another one after an outage has ended."""
+        return sum([breaker.recoveries for breaker in self.transport.breakers])
 
     def _switched(self, cause: str) -> None:
         self._events.emit("switched", "*", cause=cause_for(cause))

@@ -60,6 +60,8 @@ SENTENCES = {
     "raised": "the function raised an exception",
     "lease_lost": "its lease was lost; another machine takes over",
     "stopped": "the scheduler was stopped; another machine takes over",
+    # Why a machine runs no fires: clock_skew.
+    "clock": "the clock of this machine differs from the server's",
     OTHER: "an error without a specific code",
 }
 """Every code, and what it means."""

@@ -135,13 +135,18 @@ LATE = Verdict("late")
 WRITTEN, TAKEN, REFUSED = Met("written"), Met("taken"), Met("refused")
 
 
+_RESULT, _DONE = Write("result"), Write("done")
+
+
 def first_write(record: Record) -> Write:
     """The usual one."""
-    return Write("result" if 0 < len(record.result) <= LARGEST_RESULT else "done")
+    return _RESULT if 0 < len(record.result) <= LARGEST_RESULT else _DONE
 
 
 def next_write(record: Record, write: Write, met: Met) -> Write | Verdict | None:
     """What follows. None: it was refused, and nothing smaller can be written."""
+    if met is WRITTEN and write is _RESULT:  # nearly always
+        return COMPLETED
     if met.what == "written":
         is_reduced = bool(record.result) and write.left == "done"
         is_usual = not is_reduced and not write.free_until

@@ -44,6 +44,10 @@ class Settings:
         policy = checked_policy(on_outage)
         return "open" if self.is_disabled else policy
 
+    def never_disabled(self) -> "Settings":
+        """The same for leaders and schedules: "closed" stays, also where dibs is disabled."""
+        return Settings(self.namespace, self.on_outage)
+
 
 def is_disabled(setting: str) -> bool:
     """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""

@@ -47,13 +47,19 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
     key, options = call.key, call.options
     limit = options.limit or 1
     if options.fence_prefix is not None:
-        keys = [key, companion_key(options.fence_prefix, key)]
+        keys = [key, companion_key(options.fence_prefix, key), fences_key(options, key)]
         words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
     head, tail = _around(options.ttl_ms, limit)
     parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
     return Request(b"".join(parts), 2, key)
+
+
+def fences_key(options: HoldOptions, key: bytes) -> bytes:
+    """Where the fences of permits are, so that a repeated request gets that of the first."""
+    prefix = options.fence_prefix or b""
+    return companion_key(prefix.removesuffix(b"fence:") + b"fences:", key)
 
 
 @functools.lru_cache(maxsize=256)
@@ -111,7 +117,8 @@ def keep_request(engine: Engine, lease: LeaseState, token: bytes, ttl_ms: int) -
 
 def shorten_permit(key: bytes, token: bytes, ms: int, until: float) -> Request:
     """Let a permit expire after *ms*: a release with `at_least`. Read it with `read_extend`."""
-    return Request(run_whole_script("hold_permit_extend", [key], token, ms), 1, key, until)
+    script = run_whole_script("hold_permit_extend", [key], token, ms, b"1")
+    return Request(script, 1, key, until)
 
 
 _ZREM = b"*3\r\n$4\r\nZREM\r\n"

@@ -19,6 +19,7 @@ class DisabledTransport:
     engine: Engine | None = None
     opened_at = 0.0
     breakers: tuple[Breaker, ...] = ()
+    may_arrive_late = False
 
     def ready(self, now: float) -> Engine:
         """Outage: always."""
@@ -52,6 +53,10 @@ class DisabledTransport:
 
     def changed(self, key: bytes) -> None:
         """Nothing: nobody watches."""
+
+    def is_behind(self, now: float) -> bool:
+        """False: nothing is reported."""
+        return False
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""

@@ -38,11 +38,12 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
+from .._core.once import complete_request, read_complete
 from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import monotonic, sleep
+from .._threads import BackgroundTasks, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -67,6 +68,8 @@ class Leases:
         self.events = events
         self.waiters = Waiters(store, self.held_here)
         self.renewer = Renewer(store, events, self.lose, self.found)
+        self.tasks = BackgroundTasks()
+        """Ends of claims whose transaction has ended after them."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()
@@ -82,6 +85,7 @@ class Leases:
             lease.is_over = lease.is_lost = True
         self.table = {}
         self._identify()
+        self.tasks = BackgroundTasks()
         self.waiters.open()
         self.renewer.open()
 
@@ -144,6 +148,8 @@ class Leases:
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
+                if store.transport.may_arrive_late:
+                    self.release_later(call, token)
                 return outcome
             fence = outcome.fence
         lease = LeaseState(call, token, now)
@@ -197,12 +203,15 @@ class Leases:
     # ---- keeping
 
     def extend(self, lease: LeaseState, ttl: float) -> bool:
-        """Keep it for *ttl* from now on. False: not kept. Unavailable: the policy says so."""
+        """Keep it for *ttl* from now on, or as long as it has, if that is longer.
+
+        False: not kept. Unavailable: the policy says so.
+        """
         now = monotonic()
         if lease.is_over or lease.is_lost_at(now) or self.store.is_closed:
             return False
         if not lease.guarded:
-            lease.deadline = now + ttl
+            lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
             return self._extend(lease, ttl, now)
@@ -215,14 +224,15 @@ class Leases:
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = self.store.transport.ready(now)
-        request = keep_request(engine, lease, lease.token, milliseconds(ttl))
-        lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        until = max(now + ttl, lease.deadline)
+        request = keep_request(engine, lease, lease.token, milliseconds(until - now))
+        lease.asked_until = until  # a renewal that overtakes the reply must not cut it short
         try:
             is_ours = read_extend(self.store.ask(request, now))
         finally:
             lease.asked_until = 0.0
         if is_ours:
-            lease.keep_until(now + ttl, monotonic())
+            lease.keep_until(until, monotonic())
         else:
             self.lose(lease, NOT_OURS)
         return is_ours
@@ -311,12 +321,14 @@ class Leases:
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
             lease.is_undelivered = True
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
             return False
         except UsageError:
             raise
         except BaseException:  # cancelled, or a signal handler raised: it was done all the same
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
             raise
         finally:
             if self.waiters.queues:
@@ -331,6 +343,42 @@ class Leases:
                 self.events.emit(verdict.kind, name, held=held, guarded=True, cause=cause)
         return not lease.is_lost
 
+    def copy(self, lease: LeaseState, result: bytes, ms: int) -> bool:
+        """Its work is recorded in a database: leave a copy of that for *ms* in place of the key.
+
+        False: that could not be done; the key is free, and the database answers.
+        """
+        if lease.successor is not None:
+            self._confirm_value(lease)
+        if lease.is_over or self.store.is_closed:
+            return False
+        now, record = monotonic(), Record(lease.token, result, ms)
+        self._close(lease, now)  # a renewal must not take the copy for another's
+        if not lease.guarded or not self._is_copied(lease, record, now):
+            lease.is_over = False
+            return self.end(lease)
+        lease.is_lost = False
+        if self.waiters.queues:
+            self.waiters.wake_next(lease.call.key)
+        self.events.ended("completed", lease.call.name, now - lease.since, guarded=True)
+        return True
+
+    def _is_copied(self, lease: LeaseState, record: Record, now: float) -> bool:
+        value = record.value("result" if record.result else "done")
+        try:
+            engine = self.store.transport.engine or self.store.transport.ready(now)
+            key = lease.call.key
+            request = complete_request(engine, key, record.claim, value, record.ms, 0.0)
+            reply = self.store.transport.send(request, now)
+            if type(reply) is ErrorReply:
+                reply = self._served(request, reply, now)
+            return read_complete(reply, record.claim, value)
+        except (Outage, UsageError):
+            return False
+        except BaseException:  # cancelled, or a signal handler raised
+            self.release_later(lease.call, lease.token)
+            raise
+
     def _write(self, lease: LeaseState, record: Record, now: float) -> Verdict:
         """Write *record*, as `next_write` decides. Outage: not known. UsageError: refused."""
         store, refusal = self.store, None
@@ -340,7 +388,10 @@ class Leases:
             value = record.value(write.left)
             request = write_request(engine, lease.call.key, record, write, value, lease.deadline)
             try:
-                met = read_write(record, value, self._served(request, now))
+                reply = store.transport.send(request, now)
+                if type(reply) is ErrorReply:
+                    reply = self._served(request, reply, now)
+                met = read_write(record, value, reply)
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, error
             step = next_write(record, write, met)
@@ -353,21 +404,19 @@ class Leases:
                 raise refusal
             write, now = step, monotonic()
 
-    def _served(self, request: Request, now: float) -> Reply:
-        """The reply. NoRoom: the same request would be refused again."""
-        reply = self.store.transport.send(request, now)
-        if type(reply) is not ErrorReply:
-            return reply
-        if (refusal := no_room(reply)) is not None:
+    def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
+        """The reply after *error*. NoRoom: the same request would be refused again."""
+        if (refusal := no_room(error)) is not None:
             raise refusal
-        return self.store.check_reply(request, reply, now)
+        return self.store.check_reply(request, error, now)
 
-    def _complete_later(self, lease: LeaseState, record: Record) -> None:
-        """Have *done* recorded when the store is back, whichever value the key has by then."""
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
-        for claim in filter(None, (lease.token, lease.successor)):
-            done = done_request(lease.call.key, record._replace(claim=claim), until)
-            self.store.transport.deliver_later(done)
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CLOSED = "this Dibs is closed"
 _DISABLED = (
-    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached (%s); "
-    "unset it and start again"
+    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached, leaders and "
+    "schedules wait (%s); unset it and start again"
 )
 
 _log = logging.getLogger("dibs")
@@ -236,6 +236,11 @@ class Store:
     def _recovered(self, cause: Cause, lasted: float) -> None:
         self.outages.ended(monotonic())
         self._events.emit("recovered", "*", cause=cause, lasted=lasted)
+
+    @property
+    def recoveries(self) -> int:
+        """A number that is another one after an outage has ended."""
+        return sum([breaker.recoveries for breaker in self.transport.breakers])
 
     def _switched(self, cause: str) -> None:
         self._events.emit("switched", "*", cause=cause_for(cause))

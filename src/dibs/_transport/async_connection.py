@@ -10,7 +10,7 @@ from .._core.capabilities import Handshake
 from .._core.engine import Engine
 from .._core.request import Channel, Pending, Reply, make_parser
 from . import redis_internals
-from .sockets import undelivered
+from .sockets import is_readable, undelivered
 
 OnPush = Callable[[list[Reply]], None]
 OnLost = Callable[["AsyncConnection", BaseException], None]
@@ -50,9 +50,9 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         if early:
             self._received(early, len(early))
 
-    async def ask_engine(self, *, plain: bool = False) -> Engine:
+    async def ask_engine(self, *, plain: bool = False, ending: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
-        handshake = Handshake(plain=plain, pushes=self.pushes)
+        handshake = Handshake(plain=plain, pushes=self.pushes, ending=ending)
         while self.engine is None:
             reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
             self.send((reply, handshake.request))
@@ -61,6 +61,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             except (EOFError, ConnectionError) as error:
                 raise handshake.closed() or error from None
             self.engine = handshake.received(replies if handshake.is_list else [replies])
+        self.client = handshake.client
         return self.engine
 
     # ---- writing
@@ -91,6 +92,12 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         transport = self._asyncio_transport
         buffered = transport.get_write_buffer_size()
         return self.written - buffered - undelivered(transport.get_extra_info("socket"))
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is something to read, or it is broken."""
+        sock = self._asyncio_transport.get_extra_info("socket")
+        return sock is not None and is_readable(sock)
 
     def pause_writing(self) -> None:
         self._may_write = False

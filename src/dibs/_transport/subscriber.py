@@ -97,6 +97,11 @@ class Subscriber:
                 self._write(NO_OP)
         return self._connection.read_any()
 
+    def is_behind(self, now: float) -> bool:
+        """Whether the thread has not read for longer than it ever waits: the process was stopped,
+        or is busy."""
+        return now - self._connection.waits_since > 2 * _SLICE
+
     def _handle(self, reply: Any) -> None:
         if type(reply) is hiredis.PushNotification:
             self._watchers.pushed(reply)

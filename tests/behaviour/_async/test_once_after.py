@@ -57,6 +57,14 @@ async def test_hold_refuses_for_the_rest_of_the_window(server: Server) -> None:
             assert least > 50, "the window, not the lease"
 
 
+async def test_who_would_wait_is_refused_at_once_if_it_is_done(server: Server) -> None:
+    """There is nothing to wait for: an hour of patience is not used."""
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        await claimed(one, after="hold", window=7200)
+        error = await refused(two, after="hold", window=7200, wait=3600)
+        assert error.state == "done"
+
+
 async def test_hold_lets_the_next_one_pass_after_the_window(server: Server) -> None:
     """The window is over: nothing is left, and it may be done again."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:

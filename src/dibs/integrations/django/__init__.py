@@ -53,11 +53,12 @@ from .._django_requests import (
     plain_request,
     submission_for,
 )
+from .transactions import atomic
 
 if TYPE_CHECKING:
     from ..._interface import AsyncClaim, Claim
 
-__all__ = ["DibsMiddleware", "Policy", "exempt", "once", "prevent_duplicate_submit"]
+__all__ = ["DibsMiddleware", "Policy", "atomic", "exempt", "once", "prevent_duplicate_submit"]
 
 View = Callable[..., Any]
 _EXEMPT = "dibs_exempt"

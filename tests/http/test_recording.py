@@ -29,6 +29,27 @@ def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: st
     assert Policy(window=1, after="release").outcome(status) == otherwise
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "is_later"),
+    [
+        (409, [("Retry-After", "5")], b"", True),
+        (409, [(b"retry-after", b"5")], b"", True),
+        (503, [("Retry-After", "5")], b"", False),
+        (503, [("Content-Type", "application/problem+json")], b'{"type":"urn:dibs:busy"}', True),
+        (409, [("Content-Type", "application/json")], b'{"type": "urn:dibs:busy"}', True),
+        (409, [("Content-Type", "text/plain")], b'{"type": "urn:dibs:busy"}', False),
+        (409, [("Content-Type", "application/json")], b'{"type": "about:blank"}', False),
+    ],
+)
+def test_an_answer_that_says_later(status: int, headers: Any, body: bytes, is_later: bool) -> None:
+    """By its header, unless it is an error after which nobody knows; or because it is ours."""
+    recording = Recording(1000)
+    recording.begin(status, headers)
+    recording.add(body)
+    assert recording.is_later is is_later
+    assert Policy(window=1, on_error="hold").outcome(503, is_later=True) == "released"
+
+
 def test_an_answer_is_kept_up_to_a_size() -> None:
     """To the byte; what is beyond it is forgotten at once, and nothing comes back."""
     recording = Recording(Policy(window=1, after="replay", most=4).record_limit)

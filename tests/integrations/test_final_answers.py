@@ -19,6 +19,7 @@ LATER: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {
     "423": (423, {}, {}),
     "busy": (409, {**PROBLEM, "retry-after": "5"}, {"type": "urn:dibs:busy"}),
     "another service's already-done": (409, PROBLEM, {"type": "urn:dibs:already-done"}),
+    "unavailable": (503, {**PROBLEM, "retry-after": "1"}, {"type": "urn:dibs:unavailable"}),
     "another service's mismatch": (422, PROBLEM, {"type": "urn:dibs:payload-mismatch"}),
 }
 
@@ -29,7 +30,7 @@ async def test_an_answer_that_says_later_is_never_stored(
     valkey: Server, edge: str, case: str
 ) -> None:
     """The client that obeys and comes back is processed."""
-    async with opened(edge, valkey, **REPLAY) as shop:
+    async with opened(edge, valkey, on_error="hold", **REPLAY) as shop:
         shop.status, shop.headers, shop.facts = LATER[case]
         assert (await shop.post(headers=KEYED)).status == shop.status
         shop.status, shop.headers, shop.facts = 201, {}, {}

@@ -209,16 +209,19 @@ class Policy:
         return replace(self, route=route)
 
     def outcome(self, status: int, *, is_later: bool = False) -> How:
-        """How a response with *status* ends the claim. *is_later*: it asks for a later attempt.
+        """How a response with *status* ends the claim. *is_later*: it says that nothing was done,
+        and asks for a later attempt.
 
         5xx: like an exception. 4xx: the client may correct the request and try again; but where
         responses are stored, a final 4xx is stored as well: the same request gets the same one.
         """
-        if status >= 500:
-            return "raised"
         if status < 400:
             return "returned"
-        if self.after != "replay" or is_later or status in _LATER:
+        if is_later or status in _LATER:
+            return "released"
+        if status >= 500:
+            return "raised"
+        if self.after != "replay":
             return "released"
         return "returned" if self._is_final(status) else "released"
 

@@ -94,12 +94,13 @@ class Recording:
 
     @property
     def is_later(self) -> bool:
-        """True: it asks for a later attempt, or is a refusal of dibs, perhaps of another service.
+        """True: it asks for a later attempt, and says of this one that nothing was done.
 
-        To be asked where responses are stored: else neither headers nor body are recorded.
+        A 4xx with Retry-After; or a refusal of dibs, perhaps of another service. To be asked where
+        responses are stored: else neither headers nor body are recorded.
         """
         headers = dict(_decoded(self._headers))
-        if "retry-after" in headers:
+        if "retry-after" in headers and self.status < 500:
             return True
         is_json = "json" in headers.get("content-type", "")
         return is_json and _REFUSAL.search(b"".join(self._body or ())) is not None

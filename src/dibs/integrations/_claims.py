@@ -109,8 +109,8 @@ def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
 
 def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
     """How the request ended; a response that is to be stored is handed to the claim."""
-    is_error = 400 <= recording.status < 500
-    how = policy.outcome(recording.status, is_later=is_error and recording.is_later)
+    is_later = recording.status >= 400 and recording.is_later
+    how = policy.outcome(recording.status, is_later=is_later)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
     return how

@@ -48,8 +48,7 @@ def is_dependency(scope: Any, function: object) -> bool:
 def _reaches(call: Any, function: object) -> bool:
     """True: *call* is *function*, or a method, an object or a decorated function around it."""
     while call is not None:
-        kind: Any = type(call)
-        if call is function or getattr(kind, "__call__", None) is function:  # noqa: B004
+        if call is function or getattr(call.__class__, "__call__", None) is function:  # noqa: B004
             return True
         inner = getattr(call, "__func__", None) or getattr(call, "func", None)
         call = inner or getattr(call, "__wrapped__", None)

@@ -221,8 +221,8 @@ class _RequestGuard:
     """Claims one request when its endpoint is called, and records its response from then on."""
 
     __slots__ = (
-        "_end", "_form_of", "_is_started", "_leases", "_middleware", "_policy", "_receive",
-        "_recorder", "_scope", "_send", "_size", "_too_long", "refusal",
+        "_end", "_form_of", "_is_matched", "_is_started", "_leases", "_middleware", "_policy",
+        "_receive", "_recorder", "_scope", "_send", "_size", "_too_long", "refusal",
     )  # fmt: skip
 
     def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -238,8 +238,9 @@ class _RequestGuard:
         """None: nothing ends with the response."""
         self._is_started = False
         self._size = 0
+        self._is_matched = False
         self._policy: Policy | None = None
-        """The policy that limits the body; None: not known yet."""
+        """The policy that limits the body; None: there is none, or the route is not known yet."""
         self._too_long: Policy | None = None
         """The policy that a body exceeds, until that is answered."""
         self.refusal: Response | None = None
@@ -279,7 +280,7 @@ class _RequestGuard:
         address = address_of(request.scope)
         identity = identify(user, headers, address, options.session_cookie)
         self._form_of = request
-        self._policy = policy
+        self._is_matched, self._policy = True, policy
         body = await _body_of(request, headers, policy.body_limit)
         if self._too_long is not None:
             self._too_long, body = None, too_large(policy.body_limit)
@@ -324,7 +325,9 @@ class _RequestGuard:
             return {"type": "http.disconnect"}
         message = await self._receive()
         self._size += len(message.get("body", b""))
-        policy = self._policy = self._policy or self._policy_of_route()
+        if not self._is_matched and "endpoint" in self._scope:
+            self._is_matched, self._policy = True, self._policy_of_route()
+        policy = self._policy
         if policy is None or self._size <= policy.body_limit:
             return message
         self._too_long = policy

@@ -193,12 +193,13 @@ class CountedInput:
         self.count += len(data)
         return data
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """See io.BufferedIOBase."""
-        if self.limit is None:
-            return self._counted(self._source.read(size))
-        most = max(self.limit - self.count + 1, 0)  # one more, by which the excess is noticed
-        return self._counted(self._source.read(most if size < 0 else min(size, most)))
+        size = -1 if size is None else size
+        if self.limit is not None:
+            most = max(self.limit - self.count + 1, 0)  # one more, by which the excess is noticed
+            size = most if size < 0 else min(size, most)
+        return self._counted(self._source.read(size))
 
     def drop(self, most: int) -> None:
         """Read and drop up to *most* bytes: a client that is still sending would lose its
@@ -207,7 +208,7 @@ class CountedInput:
         while most > 0 and (piece := self._counted(self._source.read(min(most, 65536)))):
             most -= len(piece)
 
-    def read1(self, size: int = -1) -> bytes:
+    def read1(self, size: int | None = -1) -> bytes:
         """See io.BufferedIOBase."""
         return self.read(size)
 

@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 PORT ?= 8000
-# Tests wait more than they work: two processes for each core, on a machine with two.
-WORKERS ?= 4
+# Tests wait more than they work: three processes for each core, on a machine with two.
+WORKERS ?= 6
 ARGS :=
 # The generated half sends what the other half sends: each runs on one engine, on that which can do
 # most and on the oldest. some-conditions has others; test-conditions has all engines for all tests.
@@ -23,7 +23,7 @@ behaviour = $(foreach half,$(1),$(foreach name,$(EVERYWHERE),tests/behaviour/$(h
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
 # What runs tests, also behind a condition or on another client.
-UNDER = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+UNDER = $(BIN)/python -m pytest -q --workers $(WORKERS)
 # Named after the interpreter, so that another PYTHON makes the environment anew.
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
@@ -33,8 +33,8 @@ export UV_PYTHON_DOWNLOADS := never
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run docs test check pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks bench benchmarks verdicts \
+.PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks mutants bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -50,14 +50,31 @@ run: setup ## the playground, at PORT=8000
 docs: setup ## the documentation as a site, in build/docs/html
 	@$(BIN)/python -m tools.docsite $(ARGS)
 
-# With ARGS somebody looks at a few tests.
-test: check pytest $(if $(ARGS),,some-conditions) ## check, then every test; ARGS="-k lease" goes to pytest
+# tests/quick.py says which tests those are. AGAINST=main: what differs from another commit.
+quick: lint ## lint, and for less than a minute the tests that reach what was changed
+	@$(BIN)/python -m tests.quick --workers $(WORKERS) $(addprefix --against ,$(AGAINST)) $(ARGS)
+	@$(if $(wildcard tests/simulation/__main__.py),$(BIN)/python -m tests.simulation --seconds 10)
 
-check: setup ## lint, format, types, and whether the generated half is up to date
+# Once in a while, for `make quick`: which functions each test enters.
+map: setup ## every test, remembering what it reaches: then `make quick` chooses better
+	@$(UNDER) $(ENGINES) --map $(ARGS)
+
+# The types are checked while the first tests wait. With ARGS somebody looks at a few tests.
+test: lint ## check, and every test; ARGS="-k lease" goes to pytest
+	@$(MAKE) --no-print-directory -j2 types $(if $(ARGS),pytest,all-tests)
+
+all-tests: pytest
+	@$(MAKE) --no-print-directory some-conditions
+
+check: lint types ## lint, format, types, and whether the generated half is up to date
+
+lint: setup
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
-	@$(BIN)/pyright --project .
 	@$(BIN)/python tools/unasync.py --check
+
+types: setup
+	@$(BIN)/pyright --project .
 
 pytest: setup
 	@$(UNDER) $(or $(ARGS),$(ENGINES))
@@ -136,6 +153,11 @@ test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest ve
 		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)" \
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
+
+# Which tests reach which lines is found out once, for some minutes; `make clean` forgets it.
+mutants: setup ## small changes to the code that no test notices; ARGS="src/dibs/_core/lease.py --sample 40"
+	@test -e build/reach || $(BIN)/python -m tests.mutation map
+	@$(BIN)/python -m tests.mutation run $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

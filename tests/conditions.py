@@ -16,13 +16,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
 from dibs import AsyncDibs, Dibs
-from dibs.testing import Certificates, Engine, FaultProxy, Server
-from dibs.testing.engines import OWN
+from dibs.testing import Certificates, Engine, FaultProxy, Server, ServerMissing
+from dibs.testing.engines import OWN, find
 from dibs.testing.processes import Process, ended_with_parent
 from tests.echoes import EchoingLine
 from tests.outside import URL, OutsideServer
@@ -45,6 +45,12 @@ SLICE, REST = 0.020, 0.005  # of a process that is busy four fifths of the time
 STOPPED, RUNNING = 0.4, 0.8
 SOON = 0.02  # after the beginning of a test: most are over in less than a second
 GENEROUS, DEFAULT = 5, 0.25  # budgets: of a test that is not about budgets, and of a user
+
+STAND_INS: dict[Engine, tuple[Engine, ...]] = {
+    "redis6": ("redis7", "valkey-lua"),
+    "redis7": ("redis6", "valkey-lua"),
+}
+"""Engines on which dibs needs scripts as well, the most similar first."""
 
 QUIET: list[tuple[set[str], str, set[str]]] = [
     (
@@ -387,7 +393,18 @@ def chosen_engines(wanted: Collection[str], known: Collection[str]) -> list[str]
     """The engines to run on: those asked for, or a server of the user's own, or all."""
     if main_engine() == "own":
         return ["own"]
-    return [engine for engine in known if not wanted or engine in wanted]
+    wanted = [engine for engine in known if not wanted or engine in wanted]
+    return list(dict.fromkeys(map(stand_in, wanted)))
+
+
+@functools.cache
+def stand_in(engine: Engine) -> Engine:
+    """The engine itself, or one that is installed in its place, so that no promise is skipped."""
+    for each in (engine, *STAND_INS.get(engine, ())):
+        with suppress(ServerMissing):
+            find(each)
+            return each
+    return engine
 
 
 def main_engine() -> Engine:

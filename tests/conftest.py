@@ -14,6 +14,8 @@ import inspect
 import os
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -32,7 +34,10 @@ from dibs.testing import (
     eventually,
 )
 from dibs.testing.engines import OWN
-from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine
+from tests import fork_server
+from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
+from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook
+from tests.workers import pytest_runtestloop  # noqa: F401 - a hook
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
@@ -40,6 +45,7 @@ hypothesis.settings.load_profile("ci")
 Servers = Callable[[Engine], Server]
 Spawn = Callable[..., Child]
 ASKED = pytest.StashKey[Conditions]()
+MUCH = pytest.StashKey[bool]()  # there is much to look through for garbage
 MAIN = main_engine()
 OURS: Engine = MAIN if OWN in os.environ else "valkey"  # that we can start
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
@@ -97,8 +103,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
-    """Every engine in turn, empty. Shared: look, but do not freeze or kill."""
-    return _emptied(servers, request.param)
+    """Every engine in turn, empty. Shared: look, but do not freeze or kill.
+
+    If one is not installed, another stands in for it: tests/conditions.py says which.
+    """
+    return _emptied(servers, stand_in(request.param))
 
 
 @pytest.fixture
@@ -148,6 +157,13 @@ def spawn() -> Iterator[Spawn]:
         yield lambda work, *arguments: running.enter_context(Child(work, *arguments))
 
 
+@pytest.fixture
+def real_interpreters() -> Iterator[None]:
+    """Start every process by its command, as for tests of how an interpreter starts or ends."""
+    with fork_server.real_interpreters():
+        yield
+
+
 # ----------------------------------------------------------------------------------- async tests
 
 
@@ -164,7 +180,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         with conditions.for_a_test(coroutine=coroutine is not None):
             return (yield)
     finally:
+        _collect_garbage(pyfuncitem.config)
+
+
+def _collect_garbage(config: pytest.Config) -> None:
+    before = time.process_time()
+    gc.collect()
+    config.stash[MUCH] = time.process_time() - before > 0.005
+
+
+def _put_much_aside(config: pytest.Config) -> None:
+    """What a test has loaded for good, so that the next ones need not look through it."""
+    if config.stash.get(MUCH, False):
         gc.collect()
+        gc.freeze()
 
 
 def _coroutine_of(test: Any) -> Callable[..., Any] | None:
@@ -239,6 +268,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     meanings = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
     group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
+    group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
+    group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
+    group.addoption("--map", action="store_true", help="remember what each test reaches")
     of_sync = "the generated half only on it"
     group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)
 
@@ -246,12 +278,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
     config.stash[ASKED] = Conditions(config.getoption("--condition"))
+    config.pluginmanager.register(Map())
+    if client := fork_server.install():
+        config.add_cleanup(client.close)
     # A shell starts background jobs with SIGINT ignored, and every process of a test inherits it.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _put_much_aside(item.config)
     if _is_elsewhere(item):
         pytest.skip(f"not a test for {sys.platform}")
     if reason := _left_out(item):
@@ -279,6 +315,17 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return _strict((yield))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each reason to skip, with the number of tests."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"SKIPPED [{count}] {reason}")
+    for engine in ENGINES:
+        if (other := stand_in(engine)) != engine:
+            terminalreporter.write_line(f"{engine} is not installed: its tests ran on {other}")
 
 
 def _strict(report: R) -> R:

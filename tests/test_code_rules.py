@@ -34,6 +34,23 @@ def test_the_core_does_no_io_and_has_no_clock() -> None:
         assert not names & forbidden, path
 
 
+def test_only_one_module_asks_for_the_time_and_for_randomness() -> None:
+    """Clients and transports import them from `_system`, where a simulation puts its own."""
+    taken = {"getpid", "gethostname", "monotonic", "random", "secrets", "time", "urandom"}
+    parts = ("_async", "_sync", "_transport")
+    alone = {"_events.py", "_identity.py", "_outages.py", "_process.py", "_tasks.py", "_threads.py"}
+    for path in modules():
+        relative = path.relative_to(SRC)
+        if relative.parts[0] not in parts and relative.name not in alone:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & taken, path
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                assert node.module != "random", path
+                assert not {alias.name for alias in node.names} & taken, path
+
+
 def test_the_public_api_is_small() -> None:
     """At most sixteen names, in order, all of them there."""
     assert len(dibs.__all__) <= 16
@@ -43,11 +60,11 @@ def test_the_public_api_is_small() -> None:
 
 
 def test_modules_and_functions_are_short() -> None:
-    """Modules under 400 lines; functions 8 lines at the median, 25 at the ninetieth percentile."""
+    """Modules under 700 lines; functions 8 lines at the median, 25 at the ninetieth percentile."""
     lengths: list[int] = []
     for path in modules():
         text = path.read_text()
-        assert len(text.splitlines()) < 400, path
+        assert len(text.splitlines()) < 700, path
         if "_sync" in path.relative_to(SRC).parts:
             continue
         for node in ast.walk(ast.parse(text)):
@@ -194,7 +211,7 @@ def test_a_test_states_a_promise_in_words(path: Path) -> None:
 
 def written() -> list[Path]:
     """Every page, and every Python file but those that make up file names."""
-    made_up = {"test_generated.py", "test_code_rules.py"}
+    made_up = {"test_generated.py", "test_code_rules.py", "test_quick.py"}
     folders = [SRC, TESTS, *(ROOT / name for name in ("docs", "apps", "tools", "deploy"))]
     found = [
         path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")

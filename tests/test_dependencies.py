@@ -57,7 +57,7 @@ def test_both_ends_of_redis_are_tested() -> None:
 def test_extras_are_for_the_library_only() -> None:
     """What an application needs is a dependency group: nobody installs a bot with `dibs[…]`."""
     integrations = {path.stem for path in (ROOT / "src/dibs/integrations").glob("[a-z]*")}
-    assert set(EXTRAS) <= integrations | {"cli", "cron", "embedded", "msgspec", "orjson"}
+    assert set(EXTRAS) <= integrations | {"cli", "embedded", "msgspec", "orjson"}
     assert {"menu", "orders", "weamind", "playground"} <= set(SETTINGS["dependency-groups"])
 
 

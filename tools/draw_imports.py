@@ -35,7 +35,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("transport", ("dibs._transport",)),
     ("server launcher", ("dibs._server",)),
     ("pure core", ("dibs._core",)),
-    ("for every layer", ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks")),
+    (
+        "for every layer",
+        ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks", "dibs._system"),
+    ),
 )
 """From the top. An import goes down, or stays in its package."""
 
@@ -47,7 +50,7 @@ USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
 CLIENTS = {
     *("dibs._events", "dibs._outages", "dibs._transport", "dibs._server", "dibs._core"),
-    *("dibs._forks", "dibs._identity", *FACTS),
+    *("dibs._forks", "dibs._identity", "dibs._system", *FACTS),
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
@@ -68,24 +71,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
     "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
-    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._core", "dibs._forks"},
-    "dibs._process": {"dibs._core", "dibs.events"},
+    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._server", "dibs._core", "dibs._forks"},
+    "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
-    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events"},
+    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", "dibs._system"},
     "dibs._outages": {"dibs._core", "dibs.errors", "dibs.events"},
-    "dibs._identity": {"dibs._core"},
-    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors"},
-    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors"},
-    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors"},
+    "dibs._identity": {"dibs._core", "dibs._system"},
+    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
+    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
+    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", "dibs._system"},
     "dibs._server": {"dibs._core", "dibs.errors"},
     "dibs._core": {"dibs.errors"},
     "dibs.claims": set(),
     "dibs.events": {"dibs.errors"},
     "dibs.errors": set(),
     "dibs._forks": set(),
+    "dibs._system": set(),
 }
 """Which packages a package may import, beside itself."""
 

@@ -12,6 +12,7 @@ from ._core.engine import OLDEST, Engine
 from ._core.entries import printable
 from ._core.keys import checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
+from ._core.schedule import MOST_APART_MS
 from ._server.embedded import start as start_embedded
 from ._transport.alerts import read_alert
 from ._transport.faults import (
@@ -36,9 +37,9 @@ from ._transport.tls_contexts import check_files
 from ._transport.tls_problems import reason_of, tls_problem
 
 __all__ = [
-    "ASK", "CONNECTION_ERRORS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect", "Embedded",
-    "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService", "Target",
-    "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
+    "ASK", "CONNECTION_ERRORS", "MOST_APART_MS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect",
+    "Embedded", "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService",
+    "Target", "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
     "close_failed_socket", "code_of_reply", "connected_socket", "expand", "find",
     "is_closed_by_server", "is_hello_refused", "pack", "printable", "read_alert", "read_engine",
     "reason_of", "settings_error", "start_embedded", "tls_problem",

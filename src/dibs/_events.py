@@ -3,11 +3,11 @@
 import logging
 from collections import deque
 from contextvars import ContextVar
-from time import monotonic, time
 from typing import Any, cast
 
 from ._core.causes import cause_for
 from ._core.lease import HoldCall, Holding, LeaseState
+from ._system import monotonic, time
 from .errors import Cause
 from .events import (
     DURATIONS,

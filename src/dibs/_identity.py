@@ -1,18 +1,16 @@
 """Who this process is: its name for people, and tokens that nobody else makes."""
 
-import os
-import socket
-
 from ._core.lease import token_maker
+from ._system import gethostname, getpid, urandom
 
 
 class Identity:
     """A process, or rather one client in it. A forked child makes another one."""
 
     def __init__(self) -> None:
-        self.holder = f"{socket.gethostname()}:{os.getpid()}"
+        self.holder = f"{gethostname()}:{getpid()}"
         """For people."""
-        self._prefix = os.urandom(9).hex().encode()
+        self._prefix = urandom(9).hex().encode()
         self.new_token = token_maker(self._prefix, self.holder.encode())
         """Proof of ownership, never used before."""
 

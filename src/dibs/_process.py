@@ -4,10 +4,10 @@ Read from memory: nothing is asked of the server, nothing is changed.
 """
 
 from itertools import islice
-from time import monotonic
 from typing import Any, NamedTuple
 
 from ._core.lease import LeaseState
+from ._system import monotonic
 from .events import Listener
 
 

@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import inspect
+import logging
+import sys
+import threading
+import traceback
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
@@ -20,15 +24,18 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "Signal",
-    "Transport", "current_loop", "ends_task", "fits", "flight_here", "gather", "gather_until",
-    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
-    "shutdown", "sleep", "within",
+    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
+_log = logging.getLogger("dibs")
 sleep = asyncio.sleep
-WRONG_KIND = "AsyncDibs wraps async functions; plain ones need a Dibs, generators cannot be held"
+WRONG_KIND = (
+    "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
+)
 
 
 class Signal:
@@ -97,6 +104,83 @@ class Background:
         if task is not None and not task.done() and not task.get_loop().is_closed():
             task.cancel()
             await asyncio.wait([task])
+
+
+class LoopWatch:
+    """Reports that an event loop is blocked while leases have to be renewed in it.
+
+    The loop itself cannot. One thread for all loops of the process looks once a second; it is
+    started with the first lease that is renewed, and ends when all clients are closed.
+    """
+
+    is_enabled: ClassVar[bool] = True
+    """False: in a simulation, where time is not that of threads."""
+    _thread: ClassVar[threading.Thread | None] = None
+
+    def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
+        """*overdue* is called in the thread, with the time: the name of a lease whose renewal is
+        late, by how many seconds, and in how many the lease runs out."""
+        self._overdue = overdue
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._is_reported = False
+
+    def begin(self) -> None:
+        """Watch the loop that runs here."""
+        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
+        _watches.add(self)
+        thread = LoopWatch._thread
+        if LoopWatch.is_enabled and (thread is None or not thread.is_alive()):
+            thread = threading.Thread(target=_watch_loops, name="dibs loop watch", daemon=True)
+            LoopWatch._thread = thread
+            with contextlib.suppress(RuntimeError):  # no thread to be had: nothing is reported
+                thread.start()
+
+    def end(self) -> None:
+        """Nothing has to be renewed any more."""
+        _watches.discard(self)
+
+    def look(self) -> None:
+        """Report a loop that is blocked, once; in the thread."""
+        overdue = self._overdue(monotonic())
+        if overdue is None:
+            self._is_reported = False
+        elif not self._is_reported and not self._answers():
+            self._is_reported = True
+            frame = sys._current_frames().get(self._thread_id)
+            stack = "".join(traceback.format_stack(frame, _FRAMES))
+            _log.warning(_BLOCKED, *overdue, stack)
+
+    def _answers(self) -> bool:
+        """Whether the loop runs what it is given. Slices: a process that was stopped, with this
+        thread in it, has lost one of them only."""
+        answer = threading.Event()
+        try:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(answer.set)
+        except RuntimeError:  # it is closed
+            return True
+        return any(answer.wait(_SLICE) for _ in range(_SLICES))
+
+
+_watches: weakref.WeakSet[LoopWatch] = weakref.WeakSet()
+_LOOK_EVERY, _SLICE, _SLICES, _FRAMES = 1.0, 0.05, 10, 8
+_BLOCKED = (
+    "%s: its lease cannot be renewed because the event loop is blocked; its renewal was due "
+    "%.1f s ago, and it runs out in %.1f s. Run what blocks in a thread (asyncio.to_thread). "
+    "The loop is at:\n%s"
+)
+
+
+def _watch_loops() -> None:
+    pause = threading.Event()
+    while _watches:
+        pause.wait(_LOOK_EVERY)
+        try:
+            for watch in list(_watches):
+                watch.look()
+        except RuntimeError:  # the set was changed meanwhile
+            continue
 
 
 class Body:
@@ -391,3 +475,8 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
 
 def shutdown(connection: Any) -> None:
     """Nothing: a task that waits for a connection can be cancelled."""
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one whose task was cancelled: on the same connection."""
+    transport.post(request)

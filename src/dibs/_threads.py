@@ -6,13 +6,14 @@ import math
 import socket
 import threading
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, TypeVar
 
 import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._system import monotonic
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
@@ -21,14 +22,17 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "Signal",
-    "Transport", "current_loop", "ends_task", "fits", "flight_here", "gather", "gather_until",
-    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
-    "shutdown", "sleep", "within",
+    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
-WRONG_KIND = "Dibs wraps plain functions; async ones need an AsyncDibs, generators cannot be held"
+WRONG_KIND = (
+    "Dibs wraps plain functions; async ones need an AsyncDibs, "
+    "generators and classes cannot be held"
+)
 
 
 class Signal:
@@ -90,6 +94,21 @@ class Background:
         # Not alive: it has ended, or could never be started.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout=5)
+
+
+class LoopWatch:
+    """Nothing: there is no event loop that could be blocked."""
+
+    __slots__ = ()
+
+    def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
+        pass
+
+    def begin(self) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
 
 
 class Body:
@@ -309,6 +328,7 @@ def fits(function: Callable[..., Any]) -> bool:
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
+        or inspect.isclass(function)
     )
 
 
@@ -322,3 +342,8 @@ def shutdown(connection: Any) -> None:
     with contextlib.suppress(OSError, UsageError):
         # Not the method of a TLS socket, which would change the object that the other thread uses.
         socket.socket.shutdown(redis_internals.socket_of(connection), socket.SHUT_RDWR)
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one that was interrupted: it is in the outbox."""
+    transport.deliver_later(request)

@@ -21,7 +21,7 @@ Kind = Literal[
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
     "elected", "resigned", "deposed",
-    "fired", "finished", "failed", "missed",
+    "fired", "finished", "failed", "missed", "clock_skew",
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
@@ -162,8 +162,9 @@ class Event:
     fence: int | None = None
     """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None
-    """outage, lost, leaked, degraded, rejected_write, failed: why, as a code that does not change:
-    "silent", "refused", "readonly" … recovered: what the outage began with.
+    """outage, lost, leaked, degraded, rejected_write, failed, clock_skew: why, as a code that does
+    not change: "silent", "refused" … recovered: what the outage began with. completed: "expired",
+    its key was free; "not_stored", it is recorded without its result.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
     """The same as a sentence, for people."""

@@ -78,13 +78,15 @@ def test_a_page_that_opens_when_the_last_lease_ends_sees_the_next(
 
 
 async def test_who_asks_while_the_answer_to_another_is_made_disturbs_nobody() -> None:
-    """Ann has the key, and it is looked whether somebody let go for her; then Ben comes."""
+    """Ann has the key, and her answer waits for what Ben's process reports; then Eve comes."""
     state = KeyState(VISITOR)
     assert state.enter("ann", ttl=5, wait=5) is not None
+    assert state.enter("ben", ttl=5, wait=5) is not None
     state.update("ann", {"is": "in", "answered_at": 0.0, "ends_at": 5.0, "guarded": True})
     settling = asyncio.create_task(state.settled())
-    await asyncio.sleep(0)  # it waits for nobody, and goes on in the next step of the loop
-    assert not settling.done() and state.enter("ben", ttl=5, wait=0) is not None
+    await asyncio.sleep(0)  # it has begun, and cannot end before Ben's visit
+    assert not settling.done() and state.enter("eve", ttl=5, wait=0) is not None
+    state.kill("ben")
     await settling
 
 

@@ -25,6 +25,8 @@ from dibs._core.keys import (
     SLOTS,
     Template,
     _tag,
+    check_fields,
+    check_ignored,
     checked_namespace,
     companion_key,
     expand,
@@ -362,3 +364,55 @@ def test_a_template_without_a_function_takes_its_fields_by_name() -> None:
     shop = {"id": 7, "zone": "a:b"}
     assert template((), {"shop": shop, "id": "x:y"}) == "order:7:x%3Ay:a:b"
     assert Template("plain").fields == () and Template("plain")((), {}) == "plain"
+
+
+def of_nothing() -> None: ...
+def of_one(item: str) -> None: ...
+def of_two(item: str, db: object = None) -> None: ...
+def of_class(cls) -> None: ...
+def of_many(*items: str, **options: str) -> None: ...
+
+
+class Shop:
+    def menu(self) -> None: ...
+    def price(self, item: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "ignore"),
+    [
+        ("menu", of_nothing, ()),
+        ("menu", Shop.menu, ()),
+        ("menu", of_class, ()),
+        ("price:{item}", of_two, ()),
+        ("price:{self.id}", Shop.price, ()),
+        ("price", of_one, "item"),
+        ("price", of_one, ["item"]),
+        ("price", of_two, ("item", "db")),
+        ("price", of_many, ("items", "options")),
+        ("price:{item}", of_two, ("db",)),
+    ],
+)
+def test_a_template_tells_calls_apart(text: str, function: Any, ignore: Any) -> None:
+    """By a field; or there is nothing to tell apart, or it is said that it makes no difference."""
+    check_fields(text, function, check_ignored(text, function, ignore))
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "ignore", "said"),
+    [
+        ("price", of_one, (), r"ignore=\('item',\)"),
+        ("price:tea", of_two, ("db",), r"'price:tea:{item}'.*ignore=\('db', 'item',\)"),
+        ("price", of_many, (), r"'items', 'options',"),
+        ("price", Shop.price, (), r"Shop.price\(\).*ignore=\('item',\)"),
+        ("price", Shop.menu, ("item",), "no parameter 'item'"),
+        ("price:{item.id}", of_one, ("item",), "'item' is a field"),
+        ("price", of_one, 17, "ignore must name arguments"),
+    ],
+)
+def test_a_template_that_forgets_the_arguments(
+    text: str, function: Any, ignore: Any, said: str
+) -> None:
+    """UsageError with what to write instead; an f-string in its place is the usual cause."""
+    with pytest.raises(UsageError, match=said):
+        check_fields(text, function, check_ignored(text, function, ignore))

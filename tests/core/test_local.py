@@ -5,7 +5,7 @@ from dibs._core.local import ABSENT, Local, Ticket
 
 def test_local_memory_is_bounded_and_doubts() -> None:
     """The oldest goes first; what changed while it was asked for is not kept."""
-    local = Local(most=2)
+    local = Local(_never, most=2)
     tickets = {key: _ticket() for key in (b"a", b"b", b"c")}
     gone: list[tuple[bytes, Ticket]] = []
     for key, ticket in tickets.items():
@@ -24,13 +24,38 @@ def test_local_memory_is_bounded_and_doubts() -> None:
 
 def test_local_memory_names_the_ticket_that_a_newer_value_replaces() -> None:
     """One ticket stays for each value, so that nobody listens for a key twice."""
-    local = Local()
+    local = Local(_never)
     first, second = _ticket(), _ticket()
     local.ask(b"a", first)
     assert local.put(b"a", 1, 10.0, first) == []
     local.ask(b"a", second)
     assert local.put(b"a", 2, 10.0, second) == [(b"a", first)]
     assert local.get(b"a", 0.0) == 2
+
+
+def test_after_a_pause_the_store_is_asked_until_nothing_was_missed() -> None:
+    """Whoever reads first after half a second asks whether changes were missed."""
+    asked: list[float] = []
+    behind = [False]
+
+    def is_behind(now: float) -> bool:
+        asked.append(now)
+        return behind[0]
+
+    local, ticket = Local(is_behind), _ticket()
+    local.ask(b"a", ticket)
+    local.put(b"a", 1, 100.0, ticket)
+    assert [local.get(b"a", now) for now in (10.0, 10.2, 10.5)] == [1, 1, 1]
+    assert asked == [10.0]
+    behind[0] = True
+    assert [local.get(b"a", now) for now in (12.0, 12.1)] == [ABSENT, ABSENT]
+    behind[0] = False
+    assert local.get(b"a", 12.2) == 1
+    assert asked == [10.0, 12.0, 12.1, 12.2]
+
+
+def _never(_: float) -> bool:
+    return False
 
 
 def _ticket() -> Ticket:

@@ -17,7 +17,10 @@ from .processes import (
     server_of,
 )
 
-pytestmark = pytest.mark.only_on("linux", "darwin")
+pytestmark = [
+    pytest.mark.only_on("linux", "darwin"),
+    pytest.mark.usefixtures("real_interpreters"),
+]
 
 
 def test_forked_child_does_not_close_for_its_parent(spawn: Spawn) -> None:

@@ -27,7 +27,10 @@ from .processes import (
     use,
 )
 
-pytestmark = pytest.mark.only_on("linux", "darwin")
+pytestmark = [
+    pytest.mark.only_on("linux", "darwin"),
+    pytest.mark.usefixtures("real_interpreters"),
+]
 
 
 def test_killed_owner_leaves_nothing(spawn: Spawn) -> None:

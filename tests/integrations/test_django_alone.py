@@ -173,13 +173,13 @@ class Pods:
     def run(self, *arguments: str, **more: str) -> tuple[int, str]:
         """Its exit code, and what it said."""
         process = self.start(*arguments, **more)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate()
         return process.returncode, out + err
 
     def called(self, calls: str, **more: str) -> str:
         """What *calls* of commands in one process say."""
         process = self.start(code=CALLS + dedent(calls), **more)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate()
         assert process.returncode == 0, out + err
         return out
 
@@ -208,7 +208,7 @@ def pods(folder: Path, valkey: Server) -> Iterator[Pods]:
 def test_ten_pods_migrate_once(pods: Pods, valkey: Server) -> None:
     """Each migration is applied by one of them, and all ten end well afterwards."""
     started = [pods.start("alone", "migrate", "--no-input") for _ in range(10)]
-    ended = [process.communicate(timeout=100) for process in started]
+    ended = [process.communicate() for process in started]
     assert [process.returncode for process in started] == [0] * 10, ended
     assert len((pods.folder / "migrated").read_text().split()) == 1
     applied = [out for out, _ in ended if "Applying pods.0001_initial... OK" in out]
@@ -230,10 +230,10 @@ def test_who_does_not_wait_is_told_and_runs_nothing(pods: Pods, valkey: Server) 
     said = pods.called(calls)
     assert f"work is running elsewhere (vm:{first.pid}): skipped" in said.replace(HOST, "vm")
     assert said.endswith("None\nruns\ndone\nNone\n")
-    out, err = waiting.communicate(timeout=100)
+    out, err = waiting.communicate()
     assert (waiting.returncode, out) == (75, "") and "was not run here" in err
     (pods.folder / "gate").touch()
-    assert "done" in first.communicate(timeout=100)[0] and first.returncode == 0
+    assert "done" in first.communicate()[0] and first.returncode == 0
 
 
 def test_the_exit_code_is_that_of_the_command(pods: Pods, valkey: Server) -> None:
@@ -271,7 +271,7 @@ def test_a_command_that_lost_its_lease_is_stopped(
     process = pods.running(*command, "--wait", "gate")
     [key] = valkey.keys()
     valkey.client().set(key, "successor", px=60_000)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert process.returncode == 70 and "done" not in out
     assert "was stopped: its lease was lost" in err and "Traceback" not in err
     assert valkey.client().get(key) == b"successor"
@@ -281,7 +281,7 @@ def test_a_command_that_cannot_be_interrupted_is_ended(pods: Pods, valkey: Serve
     """With its process, some time after it was interrupted; the log says so."""
     process = pods.running("stubborn")
     valkey.client().set("alone:pods.urls:stubborn", "successor", px=60_000)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert process.returncode == 70 and "not now" in out and "did not end" in err
 
 
@@ -295,7 +295,7 @@ def test_a_pod_that_dies_is_followed_by_the_next(pods: Pods, valkey: Server) -> 
     eventually(lambda: time.monotonic() > since + 1.2 and first.poll() is None, within=90)
     assert second.poll() is None and valkey.keys() == ["alone:pods.urls:work"]
     first.send_signal(signal.SIGKILL)
-    out, err = second.communicate(timeout=100)
+    out, err = second.communicate()
     assert (second.returncode, out) == (0, "runs\ndone\n"), err
 
 
@@ -313,7 +313,7 @@ def test_commands_that_are_called_by_programs(pods: Pods, valkey: Server) -> Non
     before = valkey.commands()
     eventually(lambda: valkey.commands() > before, within=90)  # a renewal, which was refused
     (pods.folder / "gate").touch()
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert out.startswith("done\n") and "\nCommandError 70 " in out, out + err
 
 
@@ -321,7 +321,7 @@ def test_ctrl_c_is_still_ctrl_c(pods: Pods, valkey: Server) -> None:
     """While it runs, SIGINT ends it as always, and the key is free."""
     process = pods.running("alone", "work", "--wait", "gate")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate()
     assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in err
     assert valkey.keys() == []
 
@@ -330,6 +330,6 @@ def test_sigterm_frees_the_key(pods: Pods, valkey: Server) -> None:
     """As Kubernetes ends a pod: the next one need not wait for the ttl. The exit code is 143."""
     process = pods.running("alone", "work", "--wait", "gate")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM and "done" not in out
     assert "Traceback" not in err and valkey.keys() == []

@@ -8,7 +8,10 @@ from dibs.testing import Child, Server
 
 Spawn = Callable[..., Child]
 
-pytestmark = pytest.mark.only_on("linux", "darwin")
+pytestmark = [
+    pytest.mark.only_on("linux", "darwin"),
+    pytest.mark.usefixtures("real_interpreters"),
+]
 
 
 def fork_while_threads_count(kind: str) -> list[int]:

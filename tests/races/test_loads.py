@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType, MethodType
@@ -266,6 +267,54 @@ async def test_a_first_read_that_was_sent_before_a_delete_is_not_shared_either(
 
 
 # ---- loads that hang
+
+
+def reads_in_threads(url: str) -> None:
+    """Print a value in memory whenever a line comes."""
+    from dibs import Dibs
+
+    with Dibs(url, budget=5) as dibs:
+        read = dibs.cached("value:{name}", ttl=60, local=True)(lambda name: "loaded")
+        read("a")
+        while input() != "end":
+            print(read("a"), flush=True)
+
+
+async def reads_in_tasks(url: str) -> None:
+    """The same in a loop that is blocked meanwhile."""
+    from dibs import AsyncDibs
+
+    async with AsyncDibs(url, budget=5) as dibs:
+
+        @dibs.cached("value:{name}", ttl=60, local=True)
+        async def read(name: str) -> str:
+            return "loaded"
+
+        await read("a")
+        while input() != "end":
+            print(await read("a"), flush=True)
+
+
+@pytest.mark.parametrize("reads", [reads_in_threads, reads_in_tasks])
+def test_a_process_that_was_stopped_reads_nothing_old_from_memory(
+    valkey: Server, spawn: Spawn, reads: Callable[..., Any]
+) -> None:
+    """The change was reported while it was stopped, and it has not read that yet."""
+    reader = spawn(reads, valkey.url)
+    reader.tell()
+    assert reader.line(within=60) == "loaded"
+    with Dibs(valkey.url, budget=5) as dibs:
+        write = dibs.cached("value:{name}", ttl=60)(lambda name: "loaded")
+        for number in range(6):
+            reader.tell()
+            reader.line()  # in memory
+            reader.freeze()
+            write.set("a", value=f"changed {number}")
+            reader.tell()
+            time.sleep(0.6)  # a shorter pause is not noticed
+            reader.thaw()
+            assert reader.line() == f"changed {number}"
+    reader.tell("end")
 
 
 def test_a_load_that_hangs_in_a_thread_does_not_block_its_key(valkey: Server) -> None:

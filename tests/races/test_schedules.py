@@ -14,7 +14,7 @@ from dibs.testing import Child, Server, aeventually, eventually
 from tests import fires
 
 Spawn = Callable[..., Child]
-NOON = 1_794_484_800.0
+NOON = 1_731_412_800.0
 
 
 def test_machines_that_die_complete_each_fire_once(valkey: Server) -> None:
@@ -45,7 +45,7 @@ def machine(url: str, now: float, every: int, stuck: bool) -> None:
             print("end", flush=True)
 
         scheduler = dibs.scheduler()
-        scheduler.clock = lambda: now
+        scheduler.clock, scheduler.server_time = lambda: now, lambda _: int(now * 1000)
         with scheduler:
             print("ready", flush=True)
             time.sleep(60)
@@ -115,6 +115,7 @@ async def test_a_run_that_is_cancelled_at_the_end_is_taken_over_at_once(valkey: 
         clock = [NOON]
         first, second = one.scheduler(drain=0), two.scheduler()
         first.clock = second.clock = lambda: clock[0]
+        first.server_time = second.server_time = lambda _: int(clock[0] * 1000)
         await first.__aenter__()
         await aeventually(lambda: valkey.client().exists("scheduled-last:long"))
         clock[0] += 60
@@ -140,7 +141,7 @@ async def test_a_task_whose_lease_is_lost_is_cancelled(valkey: Server) -> None:
 
         clock = [NOON]
         scheduler = dibs.scheduler()
-        scheduler.clock = lambda: clock[0]
+        scheduler.clock, scheduler.server_time = lambda: clock[0], lambda _: int(clock[0] * 1000)
         async with scheduler:
             await aeventually(lambda: valkey.client().exists("scheduled-last:long"))
             clock[0] += 60

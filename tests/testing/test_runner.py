@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("real_interpreters")  # pytest rewrites what it imports
+
 INNER_TESTS = """
 import asyncio, os, sys, warnings
 import hypothesis, hypothesis.strategies, pytest
@@ -80,8 +84,12 @@ def test_passes_with_server(server):
     pass
 
 @pytest.mark.parametrize("server", ["redis7"], indirect=True)
-def test_without_server(server):
-    pass
+def test_passes_on_a_stand_in(server):
+    assert server.engine in ("redis6", "valkey-lua")
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_without_server(start_server, number):
+    start_server("redis7")
 """
 
 
@@ -93,7 +101,17 @@ def run_inner(folder: Path, **environment: str) -> tuple[dict[str, str], str]:
     shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
     (folder / "test_inner.py").write_text(INNER_TESTS)
     (folder / "test_skipped_whole.py").write_text("import pytest; pytest.importorskip('no_such')")
-    command = [sys.executable, "-m", "pytest", "-rA", "-W", "error", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-r",
+        "fEpxX",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += ["--continue-on-collection-errors", "."]
     env = {name: value for name, value in os.environ.items() if name[:4] not in ("PYTE", "DIBS")}
     env |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PATH": "/nowhere"}
@@ -112,14 +130,16 @@ def test_async_tests_are_run_and_judged(tmp_path: Path) -> None:
     assert passed == set(re.findall(r"test_passes\w*", INNER_TESTS)), output
     assert "name='forgotten'" in output
     assert "ValueError('unseen')" in output
-    assert "4 skipped" in output
-    assert "NOT TESTED: no server for engine 'redis7': put a redis-server" in output
+    assert "5 skipped" in output
+    assert "SKIPPED [2] NOT TESTED: no server for engine 'redis7': put a redis-server" in output
+    assert output.count("engine 'redis7'") == 1
+    assert "redis7 is not installed: its tests ran on " in output
 
 
 def test_no_skip_means_no_skip(tmp_path: Path) -> None:
     """Any skip fails, whole modules too; only a test for elsewhere may be passed over."""
     verdicts, output = run_inner(tmp_path, DIBS_NO_SKIP="1")
     assert verdicts["test_skipped"] == "FAILED", output
-    assert verdicts["test_without_server"] == "ERROR", output
+    assert verdicts["test_without_server"] == "FAILED", output
     assert "ERROR test_skipped_whole.py" in output
     assert "1 skipped" in output

@@ -70,19 +70,6 @@ async def _second_is_refused(app: Any, dibs: Any) -> None:
     assert statuses == [200, 429], statuses
 
 
-def cron(url: str) -> None:
-    """A cron expression is read; without the extra it is an error that names it."""
-    from dibs import Dibs
-
-    with Dibs(url, namespace="cron:") as dibs:
-
-        @dibs.scheduled("*/5 * * * *", key="smoke")
-        def work() -> None: ...
-
-        with dibs.scheduler():
-            pass
-
-
 def cli(url: str) -> None:
     """The command finds a lease, and says that another key is free."""
     from rich.console import Console
@@ -389,7 +376,6 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "arq": arq,
     "celery": celery,
     "cli": cli,
-    "cron": cron,
     "django": django,
     "dramatiq": dramatiq,
     "drf": drf,

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from .._core.cache import DAY, cache_keys, lock_of
 from .._core.cache_options import CacheKeywords, CacheOptions, template_first
-from .._core.keys import expand, public_name
+from .._core.keys import check_fields, check_ignored, expand, public_name
 from .._core.options import Remembered, Settings, takes
 from .._core.shapes import returned_type, returned_values_type
 from .._core.tags import checked_tags, tag_key
@@ -39,6 +39,7 @@ class AsyncCaching:
         *,
         lock_key: str | None = None,
         tags: Iterable[str] = (),
+        ignore: Iterable[str] = (),
         **options: Unpack[CacheKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], AsyncCached[P, T]]:
         """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
@@ -46,7 +47,8 @@ class AsyncCaching:
         One caller loads, in one process; all others wait for it, at most for *wait*. *template*:
         the key, with fields for the arguments of the call. *lock_key*: the template of the key
         that is locked during a load. *tags*: templates of tags, by which many values are
-        invalidated at once. UsageError: an option is invalid.
+        invalidated at once. *ignore*: arguments that make no difference, where the template has no
+        field. UsageError: an option is invalid, or the template has no field.
         """
         self._cached_options(options)
         listed = checked_tags(tags)
@@ -57,6 +59,8 @@ class AsyncCaching:
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
             made = self._cached_options({**options, "type": of})
+            ignored = check_ignored(template, inner(function), ignore)
+            check_fields(template, inner(function), ignored)
             return AsyncCached(
                 function, self._cache, self._settings, template, made, lock_key, listed
             )

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Coroutine
-from time import time
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -23,6 +22,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
+from .._system import time
 from .._tasks import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, AsyncClaim
@@ -125,7 +125,7 @@ async def _ask(leases: AsyncLeases, submission: Submission) -> Outcome:
             found = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             found = outcome
-    return answer_duplicate(options, call, seen, found, time())
+    return answer_duplicate(options, call, seen, found)
 
 
 async def _resume(
@@ -137,7 +137,7 @@ async def _resume(
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
         found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found, time())
+        return answer_duplicate(options, call, NO_PAYLOAD, found)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -198,7 +198,7 @@ class AsyncClaiming:
         claim, self._claim = self._claim, None
         assert claim is not None
         if error is None:
-            await claim.finish()
+            await claim.end("returned")
             return
         try:
             await claim.fail()

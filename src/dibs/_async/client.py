@@ -11,6 +11,8 @@ from .._core.handover import secret_in
 from .._core.keys import (
     LONGEST_TTL,
     Seconds,
+    check_fields,
+    check_ignored,
     checked_namespace,
     checked_paths,
     expand,
@@ -71,7 +73,8 @@ class AsyncDibs(AsyncCaching):
     that are called with every `Event`.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
-    proceeds at once, with `guarded` False, and cached functions are called. A WARNING is logged.
+    proceeds at once, with `guarded` False, and cached functions are called; leaders wait and
+    schedules pause. A WARNING is logged.
     """
 
     def __init__(
@@ -300,6 +303,7 @@ class AsyncDibs(AsyncCaching):
         *,
         payload: Iterable[str] = (),
         duplicate: Callable[[Duplicate], Any] | None = None,
+        ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
@@ -307,7 +311,9 @@ class AsyncDibs(AsyncCaching):
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
         called in place of the function with the Duplicate that would be raised; its result is
-        returned. Duplicate: it was submitted before. UsageError: a field is missing.
+        returned. *ignore*: arguments that make no difference, where the template has no field.
+        Duplicate: it was submitted before. UsageError: a field is missing; with "replay", the
+        template has none.
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
@@ -317,7 +323,9 @@ class AsyncDibs(AsyncCaching):
         ) -> Callable[P, Coroutine[Any, Any, T]]:
             if not fits(function):
                 raise UsageError(WRONG_KIND)
-            made = chosen
+            made, ignored = chosen, check_ignored(template, function, ignore)
+            if chosen.after == "replay":
+                check_fields(template, function, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
@@ -369,5 +377,6 @@ class AsyncDibs(AsyncCaching):
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:
     return HoldOptions(
-        settings, ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise", on_outage="closed"
-    )
+        settings.never_disabled(), ttl=ttl, wait=wait, renew=True, fence=True, on_late="raise",
+        on_outage="closed",
+    )  # fmt: skip

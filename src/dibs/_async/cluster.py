@@ -214,6 +214,10 @@ class AsyncClusterTransport(AsyncClusterMap):
         for route in list(self._routes.values()):
             route.transport.changed(key)
 
+    def is_behind(self, now: float) -> bool:
+        """Whether a node may have reported changes of keys that were not read yet."""
+        return any(route.transport.is_behind(now) for route in list(self._routes.values()))
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """*wake* is not called any more."""
         for route in list(self._routes.values()):

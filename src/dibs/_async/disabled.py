@@ -53,6 +53,10 @@ class AsyncDisabledTransport:
     def changed(self, key: bytes) -> None:
         """Nothing: nobody watches."""
 
+    def is_behind(self, now: float) -> bool:
+        """False: nothing is reported."""
+        return False
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""
 

@@ -26,7 +26,7 @@ class AsyncReader:
 
     def open(self) -> None:
         """Begin with nothing remembered; again in a forked child."""
-        self.local = Local()
+        self.local = Local(self._store.transport.is_behind)
 
     # ---- the store
 

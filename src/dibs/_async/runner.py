@@ -7,21 +7,28 @@ from typing import Any
 
 from .._core.breaker import Outage
 from .._core.causes import cause_for
+from .._core.endings import How, is_fire_over
+from .._core.keys import milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.request import Request
 from .._core.schedule import (
+    LONGEST_LOOK,
     Step,
     begin_request,
+    clock_offset,
     has_begun,
+    is_apart,
     kept_ms,
-    last_request,
+    look_request,
     next_step,
+    offset_text,
     pause,
     plausible,
-    read_last,
+    read_look,
     record_request,
 )
-from .._tasks import BackgroundTasks, Signal, ends_task, monotonic
+from .._events import EventSink
+from .._tasks import BackgroundTasks, Guard, Signal, ends_task, monotonic
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
 from .lease import AsyncHold, AsyncLease
@@ -39,16 +46,57 @@ _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
 
+class MachineClock:
+    """The wall clock of this machine, corrected by the server's: one for all its schedules."""
+
+    def __init__(
+        self, read: Callable[[], float], server_time: Callable[[int], int], events: EventSink
+    ) -> None:
+        self._read = read
+        self.server_time = server_time
+        self._events = events
+        self._offset = 0
+        self._guard = Guard()
+        self.is_apart = False
+        """True: it differs from the server's by too much, so no fire is run here."""
+
+    def own(self) -> int:
+        """The time of this machine, in milliseconds since the epoch."""
+        return int(self._read() * 1000)
+
+    def now(self) -> int:
+        """The time by the server's clock, as far as is known."""
+        return self.own() + self._offset
+
+    def compare(self, server: int, since: float) -> None:
+        """The server said that it was *server*; it was asked at *since*."""
+        elapsed = milliseconds(monotonic() - since)  # our wall clock may have been set meanwhile
+        offset = clock_offset(self.own(), elapsed, server)
+        with self._guard:
+            was_apart, self.is_apart = self.is_apart, is_apart(offset)
+            self._offset = offset
+        if self.is_apart != was_apart:
+            self._report(offset)
+
+    def _report(self, offset: int) -> None:
+        if not self.is_apart:
+            _log.info("the clock of this machine agrees with the server's: fires are run again")
+            return
+        detail = f"the clock of this machine is {offset_text(offset)} the server's"
+        _log.warning("%s: no scheduled function is run here until they agree", detail)
+        self._events.emit("clock_skew", "*", cause=cause_for("clock", detail))
+
+
 class AsyncRunner:
     """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
 
     def __init__(
-        self, leases: AsyncLeases, scheduled: AsyncScheduledFunction, clock: Callable[[], float]
+        self, leases: AsyncLeases, scheduled: AsyncScheduledFunction, clock: MachineClock
     ) -> None:
         self._leases = leases
         self._scheduled = scheduled
         self._clock = clock
-        self._since = self._now()
+        self._since = clock.own()
         self._last: int | None = None
         """The last fire that is over, as far as is known here; None: the store was not asked."""
         self._awaited: int | None = None
@@ -117,31 +165,26 @@ class AsyncRunner:
 
     # ---- what to do now
 
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
-
     def _plan(self) -> Step:
-        rule, now = self._scheduled.rule, self._now()
-        if plausible(self._last, now) is None:  # the clock was wrong, and has been set
+        rule, now = self._scheduled.rule, self._clock.now()
+        if self._clock.is_apart:
+            return Step(look_at=now + int(LONGEST_LOOK * 1000))
+        if plausible(self._last, now) is None:  # the server's clock was wrong, and has been set
             self._last = rule.latest(now)
         assert self._last is not None
         return next_step(rule, self._last, now, self._scheduled.options.missed, self._awaited)
 
     async def _step(self) -> None:
         """Run what is due, skip what is too late; if there is nothing, wait for it."""
-        if self._last is None:
+        if self._last is None or self._clock.is_apart:
             await self._begin()
-        step = self._plan()
-        if step.run is None and step.skip is None:
-            if not self._stopping:
-                await self._wake.wait(pause(step.look_at, self._now()))
-            return
-        await self._refresh()
         step = self._plan()
         if step.skip is not None:
             await self._skip(step.skip)
         elif step.run is not None:
             await self._take(step.run)
+        elif not self._stopping:
+            await self._wake.wait(pause(step.look_at, self._clock.now()))
 
     async def _take(self, fire: int) -> None:
         """Wait until *fire* is over elsewhere, or is ours to run."""
@@ -165,7 +208,7 @@ class AsyncRunner:
         if self._stopping:
             return None
         await self._refresh()
-        if self._last is not None and self._last >= fire:
+        if self._clock.is_apart or (self._last is not None and self._last >= fire):
             return None
         taken = await self._leases.attempt(call)
         if isinstance(taken, Holding):
@@ -178,26 +221,24 @@ class AsyncRunner:
         self._report_missed(missed)
         self._report_fired(fire, lease)
         since = monotonic()
+        how: How = "returned"
+        error: BaseException | None = None
         try:
             await self._call(AsyncFire(self._scheduled.moment(fire), lease))
-        except BaseException as error:
-            is_end = ends_task(error)
-            if is_end or lease.lost:  # or `check()` raised: another machine takes over
-                code = "lease_lost" if lease.lost else "stopped"
-                self._report_end("failed", fire, since, cause=cause_for(code))
-                self._is_loss_logged = lease.lost
-                if is_end:
-                    raise
-                return
-            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
-        else:
-            self._report_end("finished", fire, since)
-            if lease.lost:  # a thread, which cannot be cancelled
-                self._report_loss(
-                    "%s: its lease was lost while it ran; another machine may have run it, too"
-                )
-        await self._record(fire)
-        await self._keep(lease, state)
+        except BaseException as raised:
+            how, error = ("cancelled" if ends_task(raised) else "raised"), raised
+        lost = lease.lost
+        if is_fire_over(how, lost=lost):
+            self._report_over(fire, since, error)
+            await self._record(fire)
+            await self._keep(lease, state)
+            return
+        self._is_loss_logged = lost
+        self._report_end(
+            "failed", fire, since, cause=cause_for("lease_lost" if lost else "stopped")
+        )
+        if error is not None and how == "cancelled":
+            raise error
 
     async def _call(self, fire: AsyncFire) -> None:
         events, run = self._leases.events, functools.partial(self._scheduled, fire)
@@ -229,36 +270,40 @@ class AsyncRunner:
 
     async def _begin(self) -> None:
         """Learn the last fire. A schedule that the store does not know begins now."""
-        scheduled = self._scheduled
-        latest = scheduled.rule.latest(self._since)
+        scheduled, clock = self._scheduled, self._clock
         await self._refresh()
-        if self._last is None:
-            self._last = latest
-            kept = kept_ms(scheduled.rule, latest)
-            request = begin_request(scheduled.last_key, latest, self._holder, kept)
-            if has_begun(await self._ask(request)):
-                said = "%s: a new schedule, Redis has no record of it: nothing is made up"
-                _log.info(said, scheduled.key)
+        if self._last is not None or clock.is_apart:
+            return
+        self._last = latest = scheduled.rule.latest(self._since + clock.now() - clock.own())
+        kept = kept_ms(scheduled.rule, latest)
+        request = begin_request(scheduled.last_key, latest, self._holder, kept)
+        if has_begun(await self._ask(request)):
+            said = "%s: a new schedule, Redis has no record of it: nothing is made up"
+            _log.info(said, scheduled.key)
 
     async def _refresh(self) -> None:
-        """Learn which fires are over by now."""
-        reply = await self._ask(last_request(self._scheduled.last_key))
-        last = plausible(read_last(reply), self._now())
-        if last is not None and (self._last is None or last > self._last):
-            self._last, self._awaited, self._before = last, None, None
+        """Learn which fires are over by now, and what time it is."""
+        since = monotonic()
+        reply = await self._ask(look_request(self._scheduled.last_key))
+        look = read_look(reply, self._clock.server_time)
+        if look is None:
+            return
+        self._clock.compare(look.now, since)
+        if look.last is not None and (self._last is None or look.last > self._last):
+            self._last, self._awaited, self._before = look.last, None, None
 
     async def _record(self, fire: int) -> None:
         """*fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)
-        request = record_request(
-            scheduled.last_key, fire, self._holder, kept, self._now(), now + _DELIVER_FOR
-        )
+        request = record_request(scheduled.last_key, fire, self._holder, kept, now + _DELIVER_FOR)
         try:
             self._leases.store.must_be_open()
             await self._leases.store.ask(request, now)
         except Outage as outage:
+            if self._leases.store.is_disabled:
+                return
             said = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
             _log.warning(said, scheduled.key, outage.cause)
             self._leases.events.emit("outage", scheduled.key, cause=outage.cause)
@@ -283,7 +328,7 @@ class AsyncRunner:
     # ---- events and log lines
 
     def _report_fired(self, fire: int, lease: AsyncLease) -> None:
-        key, delay = self._scheduled.key, max(self._now() - fire, 0) / 1000
+        key, delay = self._scheduled.key, max(self._clock.now() - fire, 0) / 1000
         moment = self._scheduled.moment(fire).isoformat()
         # With at_least, a lease is kept when its fire is over: nothing is taken over then.
         before = None if self._scheduled.options.at_least else self._before
@@ -291,6 +336,12 @@ class AsyncRunner:
         _log.info("%s: %srunning the fire of %s, %.1f s after it", key, taking_over, moment, delay)
         facts = {"guarded": lease.guarded, "fence": lease.fence}
         self._leases.events.emit("fired", key, delay=delay, **facts)
+
+    def _report_over(self, fire: int, since: float, error: BaseException | None) -> None:
+        if error is None:
+            self._report_end("finished", fire, since)
+        else:
+            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
 
     def _report_end(
         self, kind: Kind, fire: int, since: float, error: BaseException | None = None, **facts: Any

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 CLOSED = "this AsyncDibs is closed"
 _DISABLED = (
-    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached (%s); "
-    "unset it and start again"
+    "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached, leaders and "
+    "schedules wait (%s); unset it and start again"
 )
 
 _log = logging.getLogger("dibs")

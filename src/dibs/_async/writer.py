@@ -1,9 +1,6 @@
 """Storing what a load found, if it is still wanted; or remembering that it failed."""
 
 import math
-import random
-from secrets import token_hex
-from time import time
 from typing import Any, NamedTuple
 
 from .._core.breaker import Outage
@@ -23,6 +20,7 @@ from .._core.failures import Absent, failure_of
 from .._core.request import Request
 from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
+from .._system import random, time, urandom
 from .._tasks import monotonic
 from .memory import AsyncCacheMemory
 from .store import AsyncStore
@@ -52,7 +50,7 @@ class AsyncWriter:
         """
         if not tags:
             return {}
-        requests = [begin_request(tag, token_hex(8).encode(), life) for tag in tags]
+        requests = [begin_request(tag, urandom(8).hex().encode(), life) for tag in tags]
         try:
             replies = await self._store.ask_all(requests, monotonic())
         except Outage:
@@ -99,7 +97,7 @@ class AsyncWriter:
                 return error
             raise
         options = claim.request.options
-        fresh = None if ttl is None else jittered(options, random.random(), ttl)
+        fresh = None if ttl is None else jittered(options, random(), ttl)
         return Result(claim, versions, value, payload, fresh)
 
     async def _store_all(self, results: "list[Result]", took: float, since: float) -> list[Outcome]:

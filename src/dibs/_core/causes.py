@@ -49,6 +49,8 @@ SENTENCES = {
     "expired": "it was not renewed in time, or reached max_hold",
     "taken": "another holder has the key, or it was deleted",
     "denied": "the server refused to renew it",
+    # How a claim ended where its end was not the usual one ("expired": see above).
+    "not_stored": "its result could not be stored; it counts as done",
     # Why a load did not store its value.
     "load_failed": "the load failed",
     "load_cancelled": "the load was cancelled",
@@ -58,6 +60,8 @@ SENTENCES = {
     "raised": "the function raised an exception",
     "lease_lost": "its lease was lost; another machine takes over",
     "stopped": "the scheduler was stopped; another machine takes over",
+    # Why a machine runs no fires: clock_skew.
+    "clock": "the clock of this machine differs from the server's",
     OTHER: "an error without a specific code",
 }
 """Every code, and what it means."""

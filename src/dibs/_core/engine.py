@@ -31,6 +31,8 @@ SCRIPTS = (
     "cache_tag",
     "cache_unlock",
     "once_complete",
+    "once_record",
+    "schedule_look",
     "schedule_record",
 )
 

@@ -170,6 +170,8 @@ def classify(namespace: str, found: Found, now: float) -> Entry:
         case [bytes(head)]:
             size = len(head) if found.size is None else found.size
             return _string(namespace, key, head, now)._replace(remaining=left, size=size)
+        case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
+            return Entry(key, "fence", "counter", left, of=whose)
         case [int(count), list(members)] if permits := _permits(members, now):
             return Entry(key, "permits", "held", left, permits=permits, taken=count)
         case _:

@@ -315,14 +315,14 @@ class Fields:
             raise UsageError(f"payload: this call has no value for {error}") from None
 
 
-def checked_paths(payload: object) -> tuple[str, ...]:
+def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
     """One path or several, as a tuple. UsageError: they are not strings."""
-    if isinstance(payload, str):
-        return (payload,)
-    paths = tuple(cast("Iterable[Any]", payload)) if isinstance(payload, Iterable) else (payload,)
+    if isinstance(given, str):
+        return (given,)
+    paths = tuple(cast("Iterable[Any]", given)) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(path, str) for path in paths):
         raise UsageError(
-            f"payload must name arguments, by strings such as 'cart.id', not {payload!r}"
+            f"{option} must name arguments, by strings such as 'cart.id', not {given!r}"
         )
     return cast("tuple[str, ...]", paths)
 
@@ -334,6 +334,38 @@ def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) 
         if root not in parameters:
             where = getattr(function, "__qualname__", repr(function))
             raise UsageError(f"{text!r}: {where}() has no parameter {root!r}")
+
+
+def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tuple[str, ...]:
+    """The parameters that are no part of the key on purpose. UsageError: *function* has no such
+    parameter, or the template has it as a field.
+    """
+    names = checked_paths(ignore, "ignore")
+    check_parameters(text, list(names), function)
+    fields = set(roots_of(text)).intersection(names)
+    if fields:
+        raise UsageError(f"{text!r}: {min(fields)!r} is a field; it cannot be ignored")
+    return names
+
+
+def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...]) -> None:
+    """UsageError: the template has no field, so that all calls of *function* would share one value,
+    whatever their arguments. `self` and `cls` are none; *ignore* names others.
+    """
+    parameters = inspect.signature(function).parameters
+    first = next(iter(parameters), None)
+    left = [name for name in parameters if name not in ignore]
+    if first in ("self", "cls") and first in left:
+        left.remove(first)
+    if not left or roots_of(text):
+        return
+    where = getattr(function, "__qualname__", repr(function))
+    named = "".join(f"{name!r}, " for name in (*ignore, *left)).strip()
+    raise UsageError(
+        f"{text!r} has no field: callers of {where}() with different arguments would get the same "
+        f"result. Name arguments in braces, as in '{text}:{{{left[0]}}}', and not in an f-string; "
+        f"or pass ignore=({named}) if they make no difference"
+    )
 
 
 def _taking(names: list[str]) -> Callable[..., Any]:

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 MOST = 10_000
 """Values that are remembered at most; the oldest goes first."""
 
+LONGEST_PAUSE = 0.5
+"""Seconds: if nobody has asked for so long whether changes were missed, the next reader asks."""
+
 ABSENT: Any = object()
 """Not None: that is a value like any other."""
 
@@ -28,7 +31,11 @@ class Local:
     ticket) and in `forget` (the ticket, then the value): one of the two always sees the other.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, is_behind: Callable[[float], bool], most: int = MOST) -> None:
+        """*is_behind*: whether the server may have reported changes that were not read yet, as
+        after a pause of this process."""
+        self._is_behind = is_behind
+        self._asked_at = 0.0
         self._most = most
         self._values: dict[bytes, Entry] = {}
         self._tickets: dict[bytes, Ticket] = {}
@@ -38,6 +45,10 @@ class Local:
         found = self._values.get(key)
         if found is None or found[1] <= now:
             return ABSENT
+        if now - self._asked_at > LONGEST_PAUSE:
+            if self._is_behind(now):
+                return ABSENT
+            self._asked_at = now
         return found[0]
 
     def ask(self, key: bytes, ticket: Ticket) -> None:

@@ -135,9 +135,9 @@ def since_in(running: bytes) -> float:
 
 
 def answer_duplicate(
-    options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim, now: float
+    options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim
 ) -> Replay | Duplicate | Mismatch:
-    """The answer to a second submission. *now*: the wall clock."""
+    """The answer to a second submission."""
     if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
         return Mismatch(call.text, call.name)
     if options.after == "replay" and found.result.startswith(options.head):
@@ -145,20 +145,17 @@ def answer_duplicate(
             return Replay(options.codec.decode(found.result.partition(b"\n")[2]))
         except Exception:
             pass  # of an older program: what was done is done, we only cannot tell what came of it
-    wait = _retry_after(options, found, now)
+    wait = _retry_after(options, found)
     return Duplicate(call.text, wait, found.state, options.message, call.name, found.note)
 
 
-def _retry_after(options: ClaimOptions, found: ExistingClaim, now: float) -> float:
-    """When another try makes sense.
-
-    A running claim that will leave its key behind is in the way for the rest of the window: by the
-    holder's wall clock, which may differ from ours, so it is not believed beyond reason.
+def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:
+    """When another try makes sense: a running claim that will leave its key behind is in the way
+    for a window after its end.
     """
     if found.state == "done" or options.after != "hold" or not found.since:
         return found.left
-    rest = found.since + options.window - now
-    return max(found.left, min(rest, options.window))
+    return max(found.left, options.window)
 
 
 # ---- completing

@@ -20,6 +20,8 @@ OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
+Work = Literal["submission", "job", "fire"]
+"""What ends: only a submission counts as done whose lease was lost."""
 
 MOST_PERMITS = 100_000
 """The most that `limit` may say."""
@@ -41,6 +43,10 @@ class Settings:
             return self.on_outage
         policy = checked_policy(on_outage)
         return "open" if self.is_disabled else policy
+
+    def never_disabled(self) -> "Settings":
+        """The same for leaders and schedules: "closed" stays, also where dibs is disabled."""
+        return Settings(self.namespace, self.on_outage)
 
 
 def is_disabled(setting: str) -> bool:
@@ -161,9 +167,9 @@ class ClaimKeywords(TypedDict, total=False):
     """Options of `claim` and `once`."""
 
     window: Required[Seconds]
-    """How long another submission counts as a duplicate, from the claim of the first."""
+    """How long another submission counts as a duplicate after the end of the first."""
     after: After
-    """What a success leaves for the rest of the window: "release" nothing, "hold" the key,
+    """What a success leaves for the window: "release" nothing, "hold" the key,
     "replay" the result, which duplicates get."""
     on_error: OnError
     """What an exception leaves behind: "release" nothing, "hold" the key."""
@@ -188,6 +194,7 @@ class ClaimOptions:
 
     def __init__(
         self,
+        work: Work = "submission",
         *,
         window: Seconds,
         after: After = "release",
@@ -199,6 +206,7 @@ class ClaimOptions:
         type: Any = None,
         on_outage: OutagePolicy | None = None,
     ) -> None:
+        """*work*: for integrations; a job is not done if its lease was lost."""
         if after not in ("release", "hold", "replay"):
             raise UsageError(f'after must be "release", "hold" or "replay", not {after!r}')
         if on_error not in ("release", "hold"):
@@ -206,6 +214,7 @@ class ClaimOptions:
         self.after: Final[After] = after
         self.on_error: Final[OnError] = on_error
         self.message: Final = message
+        self.work: Final[Work] = work
         self.codec: Final = make_codec(codec, type)
         self.head: Final = head_of(self.codec)
         """How results begin that we can read."""

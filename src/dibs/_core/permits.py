@@ -47,13 +47,19 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
     key, options = call.key, call.options
     limit = options.limit or 1
     if options.fence_prefix is not None:
-        keys = [key, companion_key(options.fence_prefix, key)]
+        keys = [key, companion_key(options.fence_prefix, key), fences_key(options, key)]
         words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
     head, tail = _around(options.ttl_ms, limit)
     parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
     return Request(b"".join(parts), 2, key)
+
+
+def fences_key(options: HoldOptions, key: bytes) -> bytes:
+    """Where the fences of permits are, so that a repeated request gets that of the first."""
+    prefix = options.fence_prefix or b""
+    return companion_key(prefix.removesuffix(b"fence:") + b"fences:", key)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,21 +1,20 @@
 """When a scheduled function is due, and what becomes of fires that nobody ran.
 
 A *fire* is a moment at which a function is due, as milliseconds since the epoch: the same number on
-every machine. For each schedule the store keeps the last fire that is over. Whoever runs a fire
-holds the lease of the schedule, and a fire is run only if it is later than the last one.
+every machine. For each schedule the store keeps the last fire that is over. A machine that runs a
+fire holds the lease of the schedule, and a fire is run only if it is later than the last one. What
+is due is judged by the server's clock.
 """
 
-import functools
 import inspect
-import itertools
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, tzinfo
-from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, Protocol, Required, TypedDict
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
-from .engine import run_whole_script
+from .cron import Cron
+from .engine import run_script, run_whole_script
 from .keys import Seconds, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
 from .request import Reply, Request, pack
@@ -24,16 +23,14 @@ Missed = Literal["once", "skip"]
 
 GRACE_MS = 60_000
 """A fire that is late by less is not missed."""
+MOST_APART_MS = 60_000
+"""A machine whose clock differs from the server's by more runs no fires."""
 MOST_AHEAD_MS = 3_600_000
-"""A record that is further ahead of this machine's clock was made by a wrong clock."""
+"""A record that is further ahead of the server's clock was made by a wrong one."""
 KEPT_MS = 30 * 86_400_000
 """How long the last fire is remembered after the next one is due."""
 LONGEST_LOOK = 30.0
 """Seconds after which the clock is looked at again: it may be set, or the machine may sleep."""
-MOST_COUNTED = 1000
-"""Missed fires of a cron expression are counted up to this number."""
-_SOON = 1_767_225_600_000
-"""Some moment (the beginning of 2026), to see whether an expression ever fires."""
 NEW: Final = b" new"
 """How the record of a schedule ends of which no fire is over yet."""
 
@@ -83,68 +80,6 @@ class Interval:
 
     def __repr__(self) -> str:
         return f"every {self._step / 1000:g} s"
-
-
-class Cron:
-    """A cron expression, in a time zone. UsageError: it cannot be read, or never fires."""
-
-    def __init__(self, expression: str, zone: tzinfo) -> None:
-        self._expression = expression
-        self.zone = zone
-        self._fires: Callable[..., Iterator[datetime]] = functools.partial(
-            _cronsim().CronSim, expression
-        )
-        try:
-            self.following(_SOON)
-        except StopIteration:
-            raise UsageError(f"the cron expression {expression!r} never fires") from None
-        except Exception as error:
-            said = f"the cron expression {expression!r} cannot be read: {error}"
-            raise UsageError(said) from None
-
-    def latest(self, now: int) -> int:
-        """The last fire that is not after *now*; 0: there was none for fifty years."""
-        back = self._fires(self._moment(now), reverse=True)
-        # Where clocks are changed, an expression counts backwards a little differently: begin some
-        # fires earlier, and count as `following` does.
-        found: list[datetime] = list(itertools.islice(back, 3))
-        fire = _milliseconds(found[-1]) if found else _SOON
-        while (later := self.following(fire)) <= now:
-            fire = later
-        return fire if fire <= now else 0
-
-    def following(self, after: int) -> int:
-        """The first fire after *after*."""
-        fires = self._fires(self._moment(after))
-        # In the hour that comes twice, the first answer may be in its first half: not after it.
-        while (fire := _milliseconds(next(fires))) <= after:
-            pass
-        return fire
-
-    def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
-        number = 0
-        while number < MOST_COUNTED and (after := self.following(after)) <= until:
-            number += 1
-        return number
-
-    def _moment(self, time: int) -> datetime:
-        return datetime.fromtimestamp(time // 1000, self.zone)
-
-    def __repr__(self) -> str:
-        return f"{self._expression!r} in {self.zone}"
-
-
-def _cronsim() -> Any:
-    try:
-        return import_module("cronsim")
-    except ImportError:
-        said = "a cron expression needs the package cronsim: pip install 'dibs[cron]'"
-        raise UsageError(f"{said}; every= needs nothing") from None
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1000
 
 
 def _zone(timezone: str | tzinfo) -> tzinfo:
@@ -205,8 +140,9 @@ class ScheduleOptions:
         self.missed: Final[Missed] = missed
         self.at_least: Final = seconds(at_least, "at_least", zero=True)
         self.lease: Final = HoldOptions(
-            settings, ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True, on_outage=on_outage
-        )
+            settings.never_disabled(), ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True,
+            on_outage=on_outage,
+        )  # fmt: skip
         """How the key of the schedule is held while a fire runs."""
 
     def rule(self, cron: str | None) -> Rule:
@@ -257,12 +193,53 @@ def pause(look_at: int, now: int) -> float:
     return min(max((look_at - now) / 1000, 0.0), LONGEST_LOOK)
 
 
+# ---- the clock of this machine, and the server's
+
+
+def clock_offset(now: int, elapsed: int, server: int) -> int:
+    """What to add to the clock of this machine, which shows *now*, to get the server's.
+
+    *server*: what that showed at some moment of the last *elapsed* milliseconds. 0: the two may
+    agree; else the least correction.
+    """
+    return min(max(server - now, 0), server - now + elapsed)
+
+
+def is_apart(offset: int) -> bool:
+    """Whether a machine with this *offset* runs no fires: its clock, or the server's, is wrong."""
+    return abs(offset) > MOST_APART_MS
+
+
+def offset_text(offset: int) -> str:
+    """The difference as a part of a sentence: "75 s behind"."""
+    return f"{abs(offset) / 1000:.0f} s {'behind' if offset > 0 else 'ahead of'}"
+
+
 # ---- the last fire, in the store
 
 
-def last_request(key: bytes) -> Request:
-    """Ask for the last fire that is over."""
-    return Request(pack("GET", key), 1, key)
+class Look(NamedTuple):
+    """What the store knows of a schedule."""
+
+    last: int | None
+    """The last fire that is over; None: it knows none, or one of a wrong clock."""
+    now: int
+    """The time by the server's clock."""
+
+
+def look_request(key: bytes) -> Request:
+    """Ask for the last fire that is over, and for the time."""
+    return Request(run_script("schedule_look", [key]), 1, key)
+
+
+def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look | None:
+    """What the store knows; None: it was not asked, because of an outage."""
+    if not isinstance(reply, list):
+        return None
+    record, time = reply
+    assert isinstance(time, int)
+    now = server_time(time)
+    return Look(plausible(read_last(record), now), now)
 
 
 def begin_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
@@ -276,11 +253,9 @@ def has_begun(reply: Reply) -> bool:
     return reply in (b"OK", "OK")
 
 
-def record_request(
-    key: bytes, fire: int, holder: bytes, kept_ms: int, now: int, until: float
-) -> Request:
+def record_request(key: bytes, fire: int, holder: bytes, kept_ms: int, until: float) -> Request:
     """Record that *fire* is over; worth delivering until the (local) time *until*."""
-    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, now + MOST_AHEAD_MS)
+    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, MOST_AHEAD_MS)
     return Request(script, 1, key, until)
 
 
@@ -296,7 +271,7 @@ def read_last(reply: Reply) -> int | None:
 
 
 def plausible(last: int | None, now: int) -> int | None:
-    """*last*, unless it was recorded by a machine whose clock is wrong."""
+    """*last*, unless it is too far ahead of *now*, by the server's clock."""
     return None if last is None or last > now + MOST_AHEAD_MS else last
 
 

@@ -30,6 +30,23 @@ def die_with_parent(parent: int) -> None:
         os._exit(127)
 
 
+def ended_with_parent(command: list[str]) -> list[str]:
+    """A command that runs *command* and, on Linux, is killed when this process ends.
+
+    In any thread but the main one, *command* is returned as it is: the kernel would kill it when
+    that thread ends.
+    """
+    import threading  # not at the top: the script starts sooner without it
+
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return command
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+
+
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    os.execv(sys.argv[2], sys.argv[2:])
+    try:
+        os.execv(sys.argv[2], sys.argv[2:])
+    except OSError as error:  # a script without its first line, for one
+        sys.stderr.write(f"{sys.argv[2]}: {error.strerror}\n")
+        os._exit(126)

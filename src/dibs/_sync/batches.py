@@ -3,7 +3,6 @@
 
 import functools
 import math
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from .._core.codec import packed
 from .._core.failures import Absent, load_error, picked
 from .._core.local import ABSENT
 from .._events import EventSink
+from .._system import random
 from .._threads import Flight, monotonic, result_of
 from ..errors import Cause, UsageError
 from .leases import Leases
@@ -142,7 +142,7 @@ class Batches:
             return
         if reading.state == "stale":
             due[item] = IF_NEEDED
-        elif many.options.early and is_due_early(reading, many.options.early, random.random()):
+        elif many.options.early and is_due_early(reading, many.options.early, random()):
             due[item] = ALWAYS
 
     def _keep_fresh(self, many: ManyRequest, due: dict[Any, bytes]) -> None:

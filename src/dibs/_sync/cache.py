@@ -2,9 +2,7 @@
 """Getting cached values: from memory, from the store, or by a load that all callers share."""
 
 import functools
-import random
 from collections.abc import Callable
-from time import time
 from typing import Any
 
 from .._core.breaker import Outage
@@ -33,6 +31,7 @@ from .._core.options import OutagePolicy
 from .._core.request import Request
 from .._core.tags import TAG_LIFE, TAG_NAME, TAKEN, read_versions, version_request
 from .._events import EventSink
+from .._system import random, time
 from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
 from .batches import Batches
@@ -141,7 +140,7 @@ class Cache:
         options = keys.options
         payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
-        fresh = jittered(options, random.random())
+        fresh = jittered(options, random())
         try:
             now, _ = self._store.opened()
             found = self._loader.writer.begin_tags(list(keys.tags), options.life)
@@ -217,7 +216,7 @@ class Cache:
             return
         if reading.state == "stale":
             self._refresher.refresh(request, force=False)
-        elif is_due_early(reading, request.options.early, random.random()):
+        elif is_due_early(reading, request.options.early, random()):
             self._refresher.refresh(request, force=True)
 
     # ---- flights

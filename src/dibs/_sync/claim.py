@@ -2,16 +2,17 @@
 """A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib
-from time import time
 from typing import Any, TypeVar
 
 from .. import claims
 from .._core.breaker import Outage
 from .._core.causes import cause_for
+from .._core.endings import How, left_by
 from .._core.keys import Seconds, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in
-from .._core.once import done_record, encoded_note, framed, with_note
+from .._core.once import encoded_note, framed, with_note
 from .._core.options import ClaimOptions
+from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
 from .handover import detach, reattach
@@ -100,22 +101,11 @@ class Claim:
         self._released = True
 
     def finish(self) -> bool:
-        """End it now, as the end of the block would. False: it had ended, or was lost or unguarded.
+        """End it now, as the end of the block would. False: it had ended, or is not recorded.
 
         UsageError: the result cannot be stored; duplicates are refused all the same.
         """
-        if not self._settled():
-            return False
-        if self._released or self._options.after == "release":
-            return self._end(b"")
-        if self._options.after == "hold" or self.result is NOTHING:
-            return self._leave(b"")
-        try:
-            result = framed(self._options, self.result, time(), self._lasted)
-        except BaseException:  # an interrupted one as well: it was done, and must not be done again
-            self._leave(b"")
-            raise
-        return self._leave(result)
+        return self.end("returned")
 
     def fail(self) -> bool:
         """End it now, as an exception would. False: it had ended, was lost, or is unguarded.
@@ -124,11 +114,30 @@ class Claim:
         """
         if self._lease is not None and self._lease.is_detached:
             reattach(self._leases, self._lease)
-        if not self._settled():
+        return self.end("raised")
+
+    def end(self, how: How) -> bool:
+        """End it now, as its body ended; `release` goes before that. For integrations."""
+        lease, options = self._lease, self._options
+        if lease is None or lease.is_over or (lease.successor and not self._settled()):
             return False
-        if self._released or self._options.on_error == "release":
-            return self._end(b"")
-        return self._leave(b"")
+        left = left_by(
+            "released" if self._released else how, options.after, options.on_error,
+            has_result=self.result is not NOTHING, work=options.work,
+            lost=options.work != "submission" and self.lost,
+        )  # fmt: skip
+        if left == "nothing":
+            return self._end(None)
+        if left == "untouched":
+            return False
+        result = b""
+        if left == "result":
+            try:
+                result = framed(options, self.result, time(), self._lasted)
+            except BaseException:  # an interrupted one as well: it must not be done again
+                self._end(b"")
+                raise
+        return self._end(result)
 
     # ---- while it runs
 
@@ -181,22 +190,18 @@ class Claim:
         assert self._lease is not None
         return monotonic() - self._lease.since + self._lease.elsewhere
 
-    def _leave(self, result: bytes) -> bool:
-        """The key stays taken for the rest of the window; where that is over, nothing stays."""
-        assert self._lease is not None
-        rest = self._options.window - self._lasted
-        if rest <= 0:
-            return self._end(b"")
-        return self._end(done_record(self._lease.token, result), milliseconds(rest))
-
-    def _end(self, left: bytes, left_ms: int = 0) -> bool:
+    def _end(self, result: bytes | None) -> bool:
+        """None: leave nothing. Else a record, for the window from now on."""
         lease, leases = self._lease, self._leases
         assert lease is not None
         if leases.store.is_closed:
             self.leak("closed")
             return False
         claims.closed(self)
-        ended = leases.end(lease, "completed" if left else "released", left, left_ms)
+        if result is None:
+            ended = leases.end(lease)
+        else:
+            ended = leases.complete(lease, result, milliseconds(self._options.window))
         if lease.is_undelivered:
             cause = cause_for("outage")
             leases.events.emit("leaked", self.name, held=self._lasted, cause=cause)

@@ -3,7 +3,6 @@
 
 import functools
 from collections.abc import Callable
-from time import time
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -24,6 +23,7 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import ClaimOptions, HoldOptions
+from .._system import time
 from .._threads import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, Claim
@@ -126,7 +126,7 @@ def _ask(leases: Leases, submission: Submission) -> Outcome:
             found = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             found = outcome
-    return answer_duplicate(options, call, seen, found, time())
+    return answer_duplicate(options, call, seen, found)
 
 
 def _resume(
@@ -138,7 +138,7 @@ def _resume(
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
         found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found, time())
+        return answer_duplicate(options, call, NO_PAYLOAD, found)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -199,7 +199,7 @@ class Claiming:
         claim, self._claim = self._claim, None
         assert claim is not None
         if error is None:
-            claim.finish()
+            claim.end("returned")
             return
         try:
             claim.fail()

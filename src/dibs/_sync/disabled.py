@@ -54,6 +54,10 @@ class DisabledTransport:
     def changed(self, key: bytes) -> None:
         """Nothing: nobody watches."""
 
+    def is_behind(self, now: float) -> bool:
+        """False: nothing is reported."""
+        return False
+
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Nothing: nobody watches."""
 

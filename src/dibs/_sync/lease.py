@@ -107,7 +107,21 @@ class Lease:
 class RenewedLease(Lease):
     """A lease that is kept alive – as long as anybody but dibs itself refers to it."""
 
-    __slots__ = ()
+    __slots__ = ("_was_lost",)
+
+    def __init__(self, leases: Leases, state: LeaseState) -> None:
+        super().__init__(leases, state)
+        self._was_lost = False
+
+    @property
+    def lost(self) -> bool:
+        """True: it ended before you released it; another holder may have the key. Stop writing.
+
+        It stays lost, also where a renewal that was under way at its deadline is confirmed: you
+        may have stopped.
+        """
+        self._was_lost = self._was_lost or self._state.is_lost_at(monotonic())
+        return self._was_lost
 
     def __del__(self) -> None:
         # Nobody can release it any more. Listeners get it later: this runs wherever garbage is

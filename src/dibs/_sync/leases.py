@@ -2,6 +2,7 @@
 """The leases of this process: acquired, extended and released, and a table of them."""
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,7 +10,22 @@ from typing import TypeVar
 from .._core.breaker import Outage
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
-from .._core.endings import end_request, free_request
+from .._core.endings import (
+    COMPLETED,
+    REFUSED,
+    NoRoom,
+    Record,
+    Verdict,
+    done_request,
+    end_request,
+    first_write,
+    free_request,
+    next_write,
+    no_room,
+    read_write,
+    warning_for,
+    write_request,
+)
 from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
@@ -22,19 +38,19 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
-from .._core.once import read_complete
 from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import monotonic, sleep
+from .._threads import deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
-from ..events import Kind
 from .renewer import Renewer
 from .store import CLOSED, Store
 from .waiters import Waiters
 
 M = TypeVar("M")
+
+_log = logging.getLogger("dibs")
 
 NOT_OURS = cause_for("taken")
 _SWEEP = 128
@@ -232,11 +248,9 @@ class Leases:
 
     # ---- giving back
 
-    def end(
-        self, lease: LeaseState, ended: Kind = "released", left: bytes = b"", left_ms: int = 0
-    ) -> bool:
-        """It is over: the key is free, or *left* takes its place. False: it was not ours any more,
-        or (`is_undelivered`) the store was out.
+    def end(self, lease: LeaseState) -> bool:
+        """It is over, and its key free. False: it was not ours any more, or (`is_undelivered`) the
+        store was out.
         """
         store = self.store
         if lease.successor is not None:
@@ -244,28 +258,22 @@ class Leases:
         if lease.is_over or store.is_closed:
             return False
         call, now = lease.call, monotonic()
-        lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
-        lease.is_over = True
-        if self.table.get(lease.entry) is lease:  # as `forget` does, without a call
-            self.table.pop(lease.entry, None)
+        was_lost = self._close(lease, now)
         if not lease.guarded:
-            self.events.ended(ended, call.name, now - lease.since, guarded=False)
+            self.events.ended("released", call.name, now - lease.since, guarded=False)
             return False
         try:
             engine = store.transport.engine or store.transport.ready(now)
-            if left or lease.stays_until > now or call.options.limit is not None:
-                request = end_request(engine, lease, left, left_ms, now)
+            if lease.stays_until > now or call.options.limit is not None:
+                request = end_request(engine, lease, now)
             else:
                 request = release_request(engine, call.key, lease.token, lease.deadline)
             reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)
-            if left:  # it was stored, also if the lease had been taken for lost
-                given = read_complete(reply, lease.token, left)
-            else:
-                given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost
+            given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost
             lease.is_lost = not given
-            if given and lease.stays_until > now and not left:
+            if given and lease.stays_until > now:
                 self._keep(lease)
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
@@ -274,10 +282,101 @@ class Leases:
         finally:
             if self.waiters.queues:
                 self.waiters.wake_next(call.key)
-        kind = ended if given else "late"
+        kind = "released" if given else "late"
         if self.events.wants[kind]:
             self.events.ended(kind, call.given_name or call.name, now - lease.since, guarded=True)
         return given
+
+    def _close(self, lease: LeaseState, now: float) -> bool:
+        """It is over for this process. True: it was lost before."""
+        lease.is_lost = was_lost = lease.is_lost or (lease.guarded and now >= lease.deadline)
+        lease.is_over = True
+        if self.table.get(lease.entry) is lease:  # as `forget` does, without a call
+            self.table.pop(lease.entry, None)
+        return was_lost
+
+    def complete(self, lease: LeaseState, result: bytes, ms: int) -> bool:
+        """Its work was done: a record takes its place for *ms*, with *result* if there is one.
+
+        False: another has the key, or (`is_undelivered`) the store was out; then it is recorded as
+        done when the store is back.
+        """
+        if lease.successor is not None:
+            with contextlib.suppress(Outage):  # the next request meets it
+                self.renewer.confirm(lease)
+        if lease.is_over or self.store.is_closed:
+            return False
+        call, now = lease.call, monotonic()
+        self._close(lease, now)
+        if not lease.guarded:
+            self.events.ended("completed", call.name, now - lease.since, guarded=False)
+            return False
+        record = Record(lease.token, result, ms)
+        try:
+            verdict = self._write(lease, record, now)
+        except Outage as outage:
+            self.events.emit("outage", call.name, cause=outage.cause)
+            lease.is_undelivered = True
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
+            return False
+        except UsageError:
+            raise
+        except BaseException:  # cancelled, or a signal handler raised: it was done all the same
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
+            raise
+        finally:
+            if self.waiters.queues:
+                self.waiters.wake_next(call.key)
+        lease.is_lost = verdict.kind == "late"
+        if self.events.wants[verdict.kind]:
+            held, name = now - lease.since, call.given_name or call.name
+            if verdict is COMPLETED:
+                self.events.ended("completed", name, held, guarded=True)
+            else:
+                cause = verdict.code and cause_for(verdict.code)
+                self.events.emit(verdict.kind, name, held=held, guarded=True, cause=cause)
+        return not lease.is_lost
+
+    def _write(self, lease: LeaseState, record: Record, now: float) -> Verdict:
+        """Write *record*, as `next_write` decides. Outage: not known. UsageError: refused."""
+        store, refusal = self.store, None
+        engine = store.transport.engine or store.transport.ready(now)
+        write = first_write(record)
+        while True:
+            value = record.value(write.left)
+            request = write_request(engine, lease.call.key, record, write, value, lease.deadline)
+            try:
+                reply = store.transport.send(request, now)
+                if type(reply) is ErrorReply:
+                    reply = self._served(request, reply, now)
+                met = read_write(record, value, reply)
+            except (NoRoom, UsageError) as error:
+                met, refusal = REFUSED, error
+            step = next_write(record, write, met)
+            if isinstance(step, Verdict):
+                if step is not COMPLETED:
+                    _log.warning("%s: %s", lease.call.name, warning_for(step, refusal))
+                return step
+            if step is None:
+                assert refusal is not None
+                raise refusal
+            write, now = step, monotonic()
+
+    def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
+        """The reply after *error*. NoRoom: the same request would be refused again."""
+        if (refusal := no_room(error)) is not None:
+            raise refusal
+        return self.store.check_reply(request, error, now)
+
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
+        until = monotonic() + record.ms / 1000
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

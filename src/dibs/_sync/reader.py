@@ -27,7 +27,7 @@ class Reader:
 
     def open(self) -> None:
         """Begin with nothing remembered; again in a forked child."""
-        self.local = Local()
+        self.local = Local(self._store.transport.is_behind)
 
     # ---- the store
 

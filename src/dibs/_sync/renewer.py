@@ -19,7 +19,7 @@ from .._core.once import complete_request, read_complete
 from .._core.permits import keep_request
 from .._core.request import Request
 from .._events import EventSink
-from .._threads import Background, Guard, Signal, monotonic
+from .._threads import Background, Guard, LoopWatch, Signal, monotonic
 from ..errors import Unavailable, UsageError
 from .store import Store
 
@@ -28,6 +28,9 @@ _AGAIN = 1 / 12
 
 _SWEEP = 128
 """How many entries the heap may have before it is looked through for leases that are over."""
+
+_LATE = 0.3
+"""Seconds by which a renewal is late at least before anybody asks why."""
 
 _AFTER_ERROR = 0.1
 """After an error that nobody expected: seconds until the next look at the heap."""
@@ -56,6 +59,7 @@ class Renewer:
         """Called with a lease that was to be checked, and the value of its key."""
         self._closed = False
         self._numbers = itertools.count()
+        self._watch = LoopWatch(self.overdue)
         self._run_number = 0
         """The run that is at work; one that was started earlier ends when it sees another."""
         self.open()
@@ -108,6 +112,7 @@ class Renewer:
             run = functools.partial(self._run, self._run_number, self._wake)
         try:
             self._work.start(run)
+            self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:
             # Whoever comes next tries again. A run that did start goes on, until then.
             self._is_running = False
@@ -116,8 +121,20 @@ class Renewer:
     def close(self) -> None:
         """Stop renewing."""
         self._closed = True
+        self._watch.end()
         self._wake.set()
         self._work.stop()
+
+    def overdue(self, now: float) -> tuple[str, float, float] | None:
+        """A lease that should have been renewed before: see `LoopWatch`, which calls it."""
+        heap = self._heap
+        if not heap or now - heap[0][0] < _LATE:
+            return None
+        for at, _, lease in list(heap):
+            ttl, left = lease.call.options.ttl, lease.deadline - now
+            if now - at > max(ttl / 3, _LATE) and not lease.is_over and not lease.is_lost:
+                return lease.call.name, now - at, max(left, 0.0)
+        return None
 
     # ---- a lease whose value changes
 

@@ -2,12 +2,12 @@
 """Runs the scheduled functions of a client for the length of a `with` block."""
 
 from collections.abc import Callable
-from time import time
 
+from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
 from .leases import Leases
-from .runner import Runner
+from .runner import Runner, MachineClock
 from .scheduled import ScheduledFunction
 
 
@@ -20,6 +20,9 @@ class Scheduler:
         self.clock: Callable[[], float] = time
         """The wall clock, in seconds since the epoch. A test may set another one before it starts.
         """
+        self.server_time: Callable[[int], int] = int
+        """What is taken for the time of the server, in ms, if it says so much. A test that sets
+        `clock` sets it as well."""
         self._leases = leases
         self._schedules = schedules
         self._drain = drain
@@ -33,7 +36,8 @@ class Scheduler:
         self._leases.store.must_be_open()
         if not self._schedules:
             raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
-        runners = [Runner(self._leases, each, self._read) for each in self._schedules.values()]
+        clock = MachineClock(self._read, self._read_server, self._leases.events)
+        runners = [Runner(self._leases, each, clock) for each in self._schedules.values()]
         self._runners, self._identity = runners, self._leases.identity
         try:
             for runner in runners:
@@ -59,6 +63,9 @@ class Scheduler:
 
     def _read(self) -> float:
         return self.clock()
+
+    def _read_server(self, time: int) -> int:
+        return self.server_time(time)
 
     def look(self) -> None:
         """Look at the clock now; done by itself every 30 s, and when a fire is due."""

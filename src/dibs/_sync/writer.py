@@ -2,9 +2,6 @@
 """Storing what a load found, if it is still wanted; or remembering that it failed."""
 
 import math
-import random
-from secrets import token_hex
-from time import time
 from typing import Any, NamedTuple
 
 from .._core.breaker import Outage
@@ -24,6 +21,7 @@ from .._core.failures import Absent, failure_of
 from .._core.request import Request
 from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
+from .._system import random, time, urandom
 from .._threads import monotonic
 from .memory import CacheMemory
 from .store import Store
@@ -53,7 +51,7 @@ class Writer:
         """
         if not tags:
             return {}
-        requests = [begin_request(tag, token_hex(8).encode(), life) for tag in tags]
+        requests = [begin_request(tag, urandom(8).hex().encode(), life) for tag in tags]
         try:
             replies = self._store.ask_all(requests, monotonic())
         except Outage:
@@ -100,7 +98,7 @@ class Writer:
                 return error
             raise
         options = claim.request.options
-        fresh = None if ttl is None else jittered(options, random.random(), ttl)
+        fresh = None if ttl is None else jittered(options, random(), ttl)
         return Result(claim, versions, value, payload, fresh)
 
     def _store_all(self, results: "list[Result]", took: float, since: float) -> list[Outcome]:

@@ -10,7 +10,7 @@ from .._core.capabilities import Handshake
 from .._core.engine import Engine
 from .._core.request import Channel, Pending, Reply, make_parser
 from . import redis_internals
-from .sockets import undelivered
+from .sockets import is_readable, undelivered
 
 OnPush = Callable[[list[Reply]], None]
 OnLost = Callable[["AsyncConnection", BaseException], None]
@@ -92,6 +92,12 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         transport = self._asyncio_transport
         buffered = transport.get_write_buffer_size()
         return self.written - buffered - undelivered(transport.get_extra_info("socket"))
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is something to read, or it is broken."""
+        sock = self._asyncio_transport.get_extra_info("socket")
+        return sock is not None and is_readable(sock)
 
     def pause_writing(self) -> None:
         self._may_write = False

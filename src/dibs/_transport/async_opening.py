@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_EVERY
 from .._core.connection import TimeLimit, pause_after
+from .._system import monotonic
 from .async_connection import AsyncConnection
 from .gathering import start_task
 

@@ -1,11 +1,11 @@
 """Opening a connection: connect, and find out what the server can do, over RESP3 or RESP2."""
 
 import asyncio
-from time import monotonic
 from typing import Any
 
 from .._core.breaker import Limits
 from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Negotiation
+from .._system import monotonic
 from . import redis_internals
 from .alerts import read_alert, read_alert_async
 from .async_connection import AsyncConnection, OnLost, OnPush

@@ -8,7 +8,6 @@ sets timers.
 
 import asyncio
 import contextlib
-from time import monotonic
 from typing import Any
 
 from .._core.breaker import PROBE_EVERY, Breaker
@@ -27,6 +26,7 @@ from .._core.watch import (
     untracked,
     watch_request,
 )
+from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .async_connection import AsyncConnection
 from .async_opening import AsyncOpening
@@ -181,6 +181,11 @@ class MultiplexedTransport(BaseTransport):
         replies = await self.send(tracked(requests, first=first), now)
         self._keep_pinging()
         return read_tracked(replies, requests, pushes=True)
+
+    def is_behind(self, now: float) -> bool:
+        """Whether the server may have reported changes of keys that were not read yet."""
+        connection = self._machine.current
+        return connection is not None and connection.has_unread
 
     def _pushed(self, push: list[Reply]) -> None:
         self._watchers.pushed(push)

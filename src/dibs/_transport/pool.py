@@ -6,11 +6,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import sleep
 
 from .._core.breaker import PROBE_EVERY, Outage
 from .._core.causes import cause_for
 from .._core.connection import MOST_CLOSED, TimeLimit, pause_after
+from .._system import monotonic
 from .faults import cause_of
 from .opening import Opening
 from .thread_connection import ThreadConnection

@@ -8,7 +8,6 @@ and keeps threads waiting.
 
 import contextlib
 import threading
-from time import monotonic
 from typing import Any
 
 from .._core.abandoned import can_end, kill_request
@@ -19,6 +18,7 @@ from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, apart, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
+from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport
 from .faults import CONNECTION_ERRORS, cause_of, settings_error
@@ -293,6 +293,11 @@ class PooledTransport(BaseTransport):
             with contextlib.suppress(*CONNECTION_ERRORS, Outage):
                 return self._subscribed().track(requests)
         return list(map(untracked, self.send_all(requests, monotonic()), requests))
+
+    def is_behind(self, now: float) -> bool:
+        """Whether the server may have reported changes of keys that were not read yet."""
+        subscriber = self._subscriber
+        return subscriber is not None and subscriber.is_behind(now)
 
     def _subscribed(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from collections import deque
-from time import monotonic
 from typing import Any
 
 import hiredis
@@ -12,6 +11,7 @@ from .._core.capabilities import NO_OP
 from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
 from .._core.watch import Tracked, read_tracked, tracked
+from .._system import monotonic
 from .faults import CONNECTION_ERRORS
 from .thread_connection import Silent, ThreadConnection
 from .watchers import Watchers
@@ -96,6 +96,11 @@ class Subscriber:
             if number == _PING_AFTER and not self._pending:
                 self._write(NO_OP)
         return self._connection.read_any()
+
+    def is_behind(self, now: float) -> bool:
+        """Whether the thread has not read for longer than it ever waits: the process was stopped,
+        or is busy."""
+        return now - self._connection.waits_since > 2 * _SLICE
 
     def _handle(self, reply: Any) -> None:
         if type(reply) is hiredis.PushNotification:

@@ -3,9 +3,9 @@
 import contextlib
 import threading
 from collections import OrderedDict
-from time import monotonic
 
 from .._core.request import Request
+from .._system import monotonic
 from .faults import CONNECTION_ERRORS
 from .thread_connection import ThreadConnection
 

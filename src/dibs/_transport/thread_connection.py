@@ -4,13 +4,13 @@ import contextlib
 import socket
 import struct
 import sys
-from time import monotonic
 from typing import Any
 
 from .._core.capabilities import Handshake
 from .._core.connection import SLICES, TimeLimit, allowance
 from .._core.engine import Engine
 from .._core.request import MORE, ClientInfo, Reply, Request, make_parser
+from .._system import monotonic
 from . import redis_internals
 from .sockets import is_interrupted_within, is_readable, undelivered
 
@@ -33,7 +33,7 @@ class ThreadConnection:
 
     __slots__ = (
         "__weakref__", "_connection", "_limit", "_parser", "_sock", "client", "engine",
-        "generation", "is_closed", "pushes", "unread",
+        "generation", "is_closed", "pushes", "unread", "waits_since",
     )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:
@@ -50,6 +50,8 @@ class ThreadConnection:
         self.generation = 0
         """That of the pool when it began to be opened."""
         self.is_closed = False
+        self.waits_since = monotonic()
+        """Where a thread reads for all: since when everything that had come is handled."""
         self.look_every(limit / SLICES)
 
     def look_every(self, seconds: float) -> None:
@@ -174,6 +176,7 @@ class ThreadConnection:
         """The next reply or push. Silent: none for a slice."""
         reply = self._parser.gets()
         while reply is MORE:
+            self.waits_since = monotonic()
             try:
                 data = self._sock.recv(_READ)
             except _SLICE_IS_OVER:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 NO_SERVER = "no server: pass --url redis://HOST:PORT, or set DIBS_URL"
 
 
-def add_server(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command has."""
+def add_server(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
+    """Add the options that every command has. *json*: it prints something."""
     group = parser.add_argument_group("server")
     group.add_argument(
         "--url",
@@ -34,7 +34,8 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--budget", type=float, default=2.0, help="seconds that the server may be silent; default 2"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
 
 
 def add_show_keys(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,8 @@ _OURS = ("string", "zset", "none")
 """The types of leases, claims and values; of permits; and of a key that has expired meanwhile."""
 
 _COMPANIONS = (
-    re.compile(rb"^(.*?)(?:fence|lock):\{\1", re.DOTALL),
-    re.compile(rb"^(.+?)(?:fence|lock):\1", re.DOTALL),
+    re.compile(rb"^(.*?)(?:fences?|lock):\{\1", re.DOTALL),
+    re.compile(rb"^(.+?)(?:fences?|lock):\1", re.DOTALL),
     re.compile(rb"^(.*?)once:[0-9a-f]{32}$", re.DOTALL),
     re.compile(rb"^(.*?)scheduled-last:", re.DOTALL),
 )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from math import ceil
 
+from .._diagnostics import MOST_APART_MS
 from .facts import Asked, ServerFacts
 from .finding import Finding, Severity, amount, milliseconds
 
@@ -173,13 +174,17 @@ def clock(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     if found is None or abs(found.ahead) <= 1 + found.error:
         return
     side = "ahead of" if found.ahead > 0 else "behind"
+    is_apart = abs(found.ahead) - found.error > MOST_APART_MS / 1000
+    effect = "Functions with `scheduled`" + (
+        " do not run on this machine" if is_apart else " would not run on it from a minute on"
+    )
     yield Finding(
         "clock",
-        "warning",
+        "error" if is_apart else "warning",
         f"The clock of this machine is {abs(found.ahead):.1f} s {side} the server's.",
-        "Functions with `scheduled` run at another time than on other machines, events have wrong"
-        " times. If the server's clock is set forward, leases end early, and there may be two"
-        " holders. The ttl of leases is not affected by the clock of this machine.",
+        f"{effect}, and events have wrong times. If the server's clock is set forward, leases end"
+        " early, and there may be two holders. The ttl of leases is not affected by the clock of"
+        " this machine.",
         "Synchronise both machines by NTP: `timedatectl set-ntp true`, or `chronyc makestep`.",
     )
 

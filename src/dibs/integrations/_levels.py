@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..events import KINDS, Event, Kind
 
 _BAD: frozenset[Kind] = frozenset({
-    "outage", "lost", "late", "leaked", "deposed", "failed", "missed",
+    "outage", "lost", "late", "leaked", "deposed", "failed", "missed", "clock_skew",
     "degraded", "rejected_write", "poison", "mismatch",
 })  # fmt: skip
 _NOTED: frozenset[Kind] = frozenset({

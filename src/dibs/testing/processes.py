@@ -6,12 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
-from .._server import die_with_parent
+from .._server.die_with_parent import ended_with_parent as ended_with_parent
 
 
 class Process:
@@ -67,14 +65,3 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         self.popen.wait()
         self._frozen = False
-
-
-def ended_with_parent(command: list[str]) -> list[str]:
-    """Return a command that runs *command* and, on Linux, is killed when this process ends.
-
-    In any thread but the main one, *command* is returned as it is: the kernel would kill it when
-    that thread ends.
-    """
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
-        return command
-    return [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *command]

@@ -6,15 +6,16 @@ from typing import Any
 
 from dibs import AsyncDibs
 
-NOON = 1_794_484_800.0
-"""A noon in UTC."""
+NOON = 1_731_412_800.0
+"""A noon in UTC, in the past: the server's own clock is later."""
 
 
 class Clock:
-    """A wall clock that stands still until it is set."""
+    """A wall clock that stands still until it is set. *ahead*: of the server's, in seconds."""
 
-    def __init__(self, now: float = NOON) -> None:
+    def __init__(self, now: float = NOON, ahead: float = 0.0) -> None:
         self.now = now
+        self.ahead = ahead
         self._watched: list[Any] = []
 
     def __call__(self) -> float:
@@ -26,11 +27,15 @@ class Clock:
         for scheduler in self._watched:
             scheduler.look()
 
+    def server_time(self, _: int) -> int:
+        """What the server's clock shows, in milliseconds."""
+        return int((self.now - self.ahead) * 1000)
+
     @asynccontextmanager
     async def scheduler(self, dibs: AsyncDibs, drain: float = 10):
         """A scheduler that goes by this clock, and knows the last fire of each function."""
         scheduler = dibs.scheduler(drain=drain)
-        scheduler.clock = self
+        scheduler.clock, scheduler.server_time = self, self.server_time
         self._watched.append(scheduler)
         try:
             async with scheduler:

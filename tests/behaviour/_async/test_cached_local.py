@@ -1,6 +1,7 @@
 """The local memory of `cached`: never older than the store."""
 
 from collections.abc import Callable
+from time import sleep as pause
 
 from dibs import AsyncDibs, Event
 from dibs.testing import Server
@@ -87,3 +88,22 @@ async def test_more_values_in_memory_than_the_server_keeps_track_of(
         before = server.commands()
         await sleep(0.5)
         assert server.commands() - before <= 5, "nobody asks for what nobody reads"
+
+
+async def test_the_first_call_after_a_pause_gets_no_old_value(server: Server) -> None:
+    """The process did not run, or its loop was blocked, when the notification came."""
+    events: list[Event] = []
+    loader = Loader()
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
+
+        async def remembered() -> bool:
+            events.clear()
+            await menu("a")
+            return kinds(events) == ["local_hit"]
+
+        await eventually(remembered)
+        loads = (await menu("a"))["load"]
+        server.client().delete("menu:a")
+        pause(0.6)  # nothing else runs in this loop
+        assert (await menu("a"))["load"] == loads + 1

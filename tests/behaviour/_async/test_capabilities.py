@@ -10,6 +10,7 @@ import pytest
 
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import CommandFilter, Engine, FaultProxy, Server
+from tests.conditions import stand_in
 
 from .._tasks import eventually, sleep
 
@@ -189,7 +190,7 @@ def filtered(
     request: pytest.FixtureRequest, servers: Callable[[Engine], Server]
 ) -> Iterator[CommandFilter]:
     """A proxy in front of a new and an old server."""
-    server = servers(request.param)
+    server = servers(stand_in(request.param))
     server.flush()
     with CommandFilter(server.port) as proxy:
         yield proxy
@@ -265,7 +266,7 @@ async def test_without_a_way_to_release_nothing_is_taken(
     servers: Callable[[Engine], Server], end: str
 ) -> None:
     """No EVAL, and no native compare-and-delete: a sentence that names the command."""
-    server = servers("redis7")
+    server = servers(stand_in("redis7"))
     server.flush()
     with CommandFilter(server.port) as proxy:
         getattr(proxy, end)("EVAL")

@@ -130,6 +130,28 @@ async def test_extend_never_takes_a_key_back(server: Server) -> None:
         await other.release()
 
 
+async def test_extend_does_not_revive_a_lost_lease(server: Server) -> None:
+    """Its holder has read that it is lost; that the key is still there changes nothing."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=0.1)
+        assert lease is not None
+        server.client().set("user:1", lease.token, px=60_000)
+        while not lease.lost:
+            await sleep(0.02)
+        assert await lease.extend(30) is False
+        assert lease.lost and server.client().pttl("user:1") > 30_000
+
+
+async def test_a_released_lease_is_not_lost_when_its_ttl_is_over(server: Server) -> None:
+    """It ended as it should."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=0.5)
+        assert lease is not None
+        assert await lease.release()
+        await sleep(0.6)
+        assert not lease.lost and await lease.extend(30) is False
+
+
 async def test_peek_tells_who_and_how_long(server: Server) -> None:
     """peek: remaining and holder while held, None when free, and nothing is changed."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:

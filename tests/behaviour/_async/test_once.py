@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Busy, Duplicate, Event, Mismatch, UsageError
 from dibs.claims import current_claims
 from dibs.testing import FaultProxy, Server
 
-from .._tasks import Background, sleep
+from .._tasks import Background, eventually, sleep
 from ..events import kinds
 from .submissions import AFTER, claimed, refused
 
@@ -91,20 +91,18 @@ async def test_it_is_kept_alive_for_longer_than_its_lease(valkey: Server) -> Non
                 assert error.state == "running" and 0 < error.retry_after < 1
                 assert not claim.lost and claim.guarded and claim.is_open
                 claim.complete(17)
-            assert valkey.keys() == [], "the window was over before it was"
+            await eventually(lambda: valkey.keys() == [])
 
 
 async def test_how_long_a_running_one_that_holds_will_be_in_the_way(server: Server) -> None:
-    """after="hold": for the rest of the window, not of the lease; a wild clock is not believed."""
+    """after="hold": for the window, not for the rest of the lease; a plain lease is no claim."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         async with one.claim("order:1", window=60, after="hold"):
             for dibs in (one, two):
                 assert 50 < (await refused(dibs, after="hold")).retry_after <= 60
                 assert (await refused(dibs, after="replay")).retry_after <= 10
-        for since in (0, 2**47):
-            server.client().set("order:2", b"t-1 - %x@elsewhere:1" % since, px=9_000)
-            error = await refused(two, "order:2", after="hold")
-            assert 5 < error.retry_after <= (60 if since else 9)
+        server.client().set("order:2", b"t-1@elsewhere:1", px=9_000)
+        assert 5 < (await refused(two, "order:2", after="hold")).retry_after <= 9
 
 
 # ---- another payload

@@ -213,3 +213,22 @@ async def test_calls_that_lack_a_field() -> None:
         with pytest.raises(TypeError):
             await order(Cart(7, []))  # type: ignore[call-arg]
     assert events == []
+
+
+async def test_a_template_without_a_field_is_refused_for_replays(valkey: Server) -> None:
+    """Bob would get Ann's receipt. Where no result is handed out, one key for all is a choice."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+
+        async def receipt(user: str) -> str:
+            return f"receipt of {user}"
+
+        with pytest.raises(UsageError, match="has no field"):
+            dibs.once("receipt", window=60, after="replay")(receipt)
+        shared = dibs.once("receipt", window=60, after="replay", ignore="user")(receipt)
+        assert [await shared("ann"), await shared("bob")] == ["receipt of ann"] * 2
+        held = dibs.once("held", window=60, after="hold")(receipt)
+        assert await held("ann") == "receipt of ann"
+        with pytest.raises(Duplicate):
+            await held("bob")
+        with pytest.raises(UsageError, match="no parameter 'cart'"):
+            dibs.once("held", window=60, ignore=("cart",))(receipt)

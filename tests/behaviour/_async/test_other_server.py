@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from dibs import AsyncDibs
 from dibs.testing import FaultProxy, Server
+from tests.conditions import stand_in
 
 from .._tasks import eventually
 
@@ -27,7 +28,7 @@ def replace(proxy: FaultProxy, source: Server, target: Server) -> None:
 async def test_a_lease_is_released_on_an_older_server(start_server: StartServer) -> None:
     """A failover to a replica of an older version, which lacks the commands that were used: what
     was held there can be given back."""
-    new, old = start_server("valkey"), start_server("redis7")
+    new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
             lease = await dibs.try_hold("user:1", ttl=60)
@@ -39,7 +40,7 @@ async def test_a_lease_is_released_on_an_older_server(start_server: StartServer)
 
 async def test_a_claim_is_completed_on_an_older_server(start_server: StartServer) -> None:
     """Its result is there, for whoever submits the same again."""
-    new, old = start_server("valkey"), start_server("redis7")
+    new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
             async with dibs.claim("order:1", window=60, after="replay") as claim:
@@ -52,7 +53,7 @@ async def test_a_claim_is_completed_on_an_older_server(start_server: StartServer
 
 async def test_a_key_is_extended_on_an_older_server(start_server: StartServer) -> None:
     """The first request after the change is that of an extension."""
-    new, old = start_server("valkey"), start_server("redis7")
+    new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
             lease = await dibs.try_hold("user:1", ttl=30)
@@ -65,7 +66,7 @@ async def test_a_key_is_extended_on_an_older_server(start_server: StartServer) -
 
 async def test_a_release_in_an_outage_reaches_the_older_server(start_server: StartServer) -> None:
     """It was made for the server that went; it is delivered to the one that came."""
-    new, old = start_server("valkey"), start_server("redis7")
+    new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=0.3, connect=1) as dibs:
             lease = await dibs.try_hold("user:1", ttl=60)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from dibs import AsyncDibs, Event, Unavailable, UsageError
-from dibs.testing import FaultProxy, Server
+from dibs.testing import Engine, FaultProxy, Server
+from tests.conditions import stand_in
 
 from .._tasks import Background, eventually, sleep
 from ..events import kinds
@@ -168,13 +169,13 @@ async def test_a_reply_at_the_last_moment_is_not_an_outage(line: FaultProxy) -> 
 
 @pytest.mark.parametrize("engine", ["valkey", "redis6"])
 async def test_a_demoted_server_is_left_for_its_successor(
-    engine: str, start_server: Callable[..., Server]
+    engine: Engine, start_server: Callable[..., Server]
 ) -> None:
     """READONLY: the connection is given up, because the writable server may be elsewhere now.
 
     On Redis 6, where a script ran into it, the word is behind others.
     """
-    own_server = start_server(engine)
+    own_server = start_server(stand_in(engine))
     async with AsyncDibs(own_server.url) as dibs:
         assert (await timed(dibs, "user:1"))[1]
         own_server.client().replicaof("127.0.0.1", 1)

@@ -1,12 +1,17 @@
 """What `scheduled` promises: each fire is run by one machine, on time or late, or is skipped."""
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from math import inf
+from time import monotonic, time
+from typing import Any, NamedTuple
 
 import pytest
 
-from dibs import AsyncDibs, Event, UsageError
+from dibs import AsyncDibs, Event, Unavailable, UsageError
+from dibs._core.schedule import record_request
 from dibs.testing import Server
 
 from .._tasks import Background, Interrupt, eventually, sleep
@@ -43,9 +48,9 @@ async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
 
 
 async def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
-    """The machine whose clock is ahead runs it; those behind see that it is over."""
+    """By the server's clock: it is ahead of one machine and behind the other."""
     runs: list[str] = []
-    ahead, behind = Clock(NOON + 15), Clock(NOON - 15)
+    ahead, behind = Clock(NOON + 15, ahead=15), Clock(NOON - 15, ahead=-15)
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
 
         @one.scheduled(every=10, key="tick")
@@ -56,18 +61,114 @@ async def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
         async def late(fire: Any) -> None:
             runs.append(f"late {fire.at:%M:%S}")
 
-        async with ahead.scheduler(one):
+        async with ahead.scheduler(one) as first, behind.scheduler(two):
             await eventually(has_begun(valkey, "tick"))
-            async with behind.scheduler(two):
-                for second in (20, 30, 40):
-                    ahead.set(NOON + second)
-                    await eventually(lambda second=second: runs[-1:] == [f"early 00:{second}"])
-                for second in (0, 10, 20, 30, 40):
-                    behind.set(NOON + second)
-                    await sleep(0.05)
-                behind.set(NOON + 50)
-                await eventually(lambda: runs[-1] == "late 00:50")
-    assert runs == ["early 00:20", "early 00:30", "early 00:40", "late 00:50"]
+            await eventually(lambda: first._runners[0]._last is not None)
+            ahead.set(NOON + 24)  # the server: 9
+            await sleep(0.05)
+            assert runs == []
+            ahead.set(NOON + 25)
+            await eventually(lambda: runs == ["early 00:10"])
+            await eventually(lambda: _last(valkey, "tick") == int(NOON + 10) * 1000)
+            behind.set(NOON + 5)  # the server: 20
+            await eventually(lambda: runs == ["early 00:10", "late 00:20"])
+            await eventually(lambda: _last(valkey, "tick") == int(NOON + 20) * 1000)
+            ahead.set(NOON + 35)
+            await sleep(0.05)
+    assert runs == ["early 00:10", "late 00:20"]
+
+
+@pytest.mark.parametrize("wrong", [-7200, -61, 61, 86400])
+async def test_a_machine_whose_clock_is_wrong_stands_aside(
+    valkey: Server, caplog: pytest.LogCaptureFixture, wrong: int
+) -> None:
+    """It runs nothing and records nothing, says so once, and goes on when its clock is right."""
+    runs: list[str] = []
+    events: list[Event] = []
+    right, clock = Clock(), Clock(NOON + wrong, ahead=wrong)
+    async with (
+        AsyncDibs(valkey.url, budget=5) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+        for key in ("tick", "tack"):
+
+            @one.scheduled(every=60, key=key)
+            async def good(fire: Any) -> None:
+                runs.append(f"good {fire.at:%d %H:%M}")
+
+            @two.scheduled(every=60, key=key)
+            async def bad(fire: Any) -> None:
+                runs.append(f"bad {fire.at:%d %H:%M}")
+
+        async with clock.scheduler(two):
+            await eventually(lambda: of(events, "clock_skew") != [])
+            clock.set(NOON + wrong + 60)
+            await sleep(0.05)
+            assert runs == [] and valkey.keys() == []
+            async with right.scheduler(one):
+                await eventually(has_begun(valkey, "tick"))
+                await eventually(has_begun(valkey, "tack"))
+                right.set(NOON + 60)
+                await eventually(lambda: runs == ["good 12 12:01"] * 2)
+                await eventually(lambda: _last(valkey, "tack") == int(NOON + 60) * 1000)
+                await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+                clock.set(NOON + wrong + 120)
+                await sleep(0.05)
+            clock.ahead = 0
+            clock.set(NOON + 180)
+            await eventually(lambda: runs[2:] == ["bad 12 12:03"] * 2)
+    [event] = of(events, "clock_skew")
+    assert event.cause == "clock" and event.name == "*" and event.detail is not None
+    side = "ahead of" if wrong > 0 else "behind"
+    assert f"{abs(wrong)} s {side} the server's" in event.detail
+    said = [each for each in caplog.records if "no scheduled function is run here" in each.message]
+    assert [each.levelno for each in said] == [logging.WARNING]
+
+
+async def test_the_time_of_the_server_is_that_of_the_server(valkey: Server) -> None:
+    """Real clocks: one machine is right, the other two hours behind, for some fires."""
+    runs: list[str] = []
+    events: list[Event] = []
+    async with (
+        AsyncDibs(valkey.url, budget=5) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as two,
+    ):
+
+        @one.scheduled(every=1, key="tick")
+        async def good(fire: Any) -> None:
+            runs.append(f"good {fire.at:%H:%M:%S}")
+
+        @two.scheduled(every=1, key="tick")
+        async def bad(fire: Any) -> None:
+            runs.append(f"bad {fire.at:%H:%M:%S}")
+
+        behind = two.scheduler()
+        behind.clock = lambda: time() - 7200
+        async with behind, one.scheduler():
+            await eventually(lambda: len(runs) > 1)
+            behind.look()
+            await eventually(lambda: of(events, "clock_skew") != [])
+    assert runs == sorted(set(runs)) and not any("bad" in run for run in runs)
+
+
+async def test_a_record_never_moves_back(server: Server) -> None:
+    """Whenever a request arrives, and whatever clock its machine had when it sent it."""
+    now = int(time()) * 1000
+    async with AsyncDibs(server.url, budget=5) as dibs:
+
+        async def record(fire: int) -> int:
+            request = record_request(b"scheduled-last:tick", fire, b"web-1:1", 60_000, inf)
+            await dibs._store.opened()
+            await dibs._store.ask(request, monotonic())
+            return _last(server, "tick")
+
+        assert await record(now - 86_400_000) == now - 86_400_000
+        assert await record(now) == now
+        assert await record(now - 86_400_000) == now  # a copy that is a day late
+        assert await record(now + 60_000) == now + 60_000
+        assert await record(now) == now + 60_000
+        server.client().set("scheduled-last:tick", f"{now + 7_200_000} wrong:1")
+        assert await record(now) == now  # no fire of now + 2 h can be over
 
 
 async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) -> None:
@@ -87,7 +188,7 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
             assert runs == []
             clock.set(NOON + 7 * 3600)
             await eventually(lambda: len(runs) == 1)
-    assert runs[0].isoformat() == "2026-11-13T03:00:00+08:00"
+    assert runs[0].isoformat() == "2024-11-13T03:00:00+08:00"
 
 
 async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
@@ -290,8 +391,8 @@ async def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
     assert of(events, "missed") == []
 
 
-async def test_a_clock_that_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
-    """It was a day ahead, and fires were run; when it is put right, it goes on from there."""
+async def test_a_server_whose_clock_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
+    """It was a day ahead, and fires were run; when it is put right, they go on from there."""
     runs: list[str] = []
     clock = Clock(NOON + 86400)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -311,10 +412,10 @@ async def test_a_clock_that_was_set_back_does_not_stop_a_schedule(valkey: Server
     assert runs == ["13 12:01", "12 12:01"]
 
 
-async def test_a_scheduler_in_a_process_without_guards_runs_everything(
-    valkey: Server, monkeypatch: pytest.MonkeyPatch
+async def test_schedules_and_leaders_wait_while_dibs_is_disabled(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DIBS_DISABLED=1: every machine leads and runs its functions, as every verb goes on."""
+    """DIBS_DISABLED=1: else every machine would lead, and run every fire. "open" runs them."""
     monkeypatch.setenv("DIBS_DISABLED", "1")
     events: list[Event] = []
     clock = Clock()
@@ -323,12 +424,20 @@ async def test_a_scheduler_in_a_process_without_guards_runs_everything(
         @dibs.scheduled(every=60, key="tick")
         async def tick() -> None: ...
 
+        @dibs.scheduled(every=60, key="tock", on_outage="open")
+        async def tock() -> None: ...
+
         async with clock.scheduler(dibs):
             clock.set(NOON + 60)
             await eventually(lambda: len(of(events, "finished")) == 1)
-        async with dibs.leader("indexer") as leader:
-            assert not leader.guarded and not leader.lost
-    assert valkey.keys() == []
+        with pytest.raises(Unavailable):
+            async with dibs.leader("indexer", wait=0.05):
+                raise AssertionError("nobody leads")
+    assert {event.name for event in of(events, "fired", "finished")} == {"tock"}
+    assert valkey.keys() == [] and of(events, "elected") == []
+    assert "leaders and schedules wait" in caplog.text
+    assert "tick: waiting for Redis: dibs is disabled" in caplog.text
+    assert "could not be recorded" not in caplog.text
 
 
 async def test_a_function_that_raises_has_had_its_fire(
@@ -379,6 +488,72 @@ async def test_a_function_that_ends_by_an_interrupt_of_its_own_ends_no_schedule(
     assert {event.cause for event in of(events, "failed")} == {"raised"}
     [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
     assert record.levelno == logging.ERROR and record.exc_info is not None
+
+
+class Ending(NamedTuple):
+    """How a function ends that sees that its lease was lost."""
+
+    name: str
+    end: Callable[[Any], None]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+ENDINGS = [
+    Ending("returns", lambda fire: None),
+    Ending("checks", lambda fire: fire.lease.check()),
+    Ending("raises", lambda fire: _raise(KeyError("of the function"))),
+    Ending("is interrupted", lambda fire: _raise(Interrupt())),
+]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
+@pytest.mark.parametrize("ending", ENDINGS, ids=[each.name for each in ENDINGS])
+async def test_a_fire_whose_lease_was_lost_is_not_over(
+    valkey: Server, ending: Ending, is_late: bool
+) -> None:
+    """However its function ends: another machine runs it, and only that one records it."""
+    events: list[Event] = []
+    runs: list[str] = []
+    clock = Clock()
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5) as two,
+    ):
+
+        @one.scheduled(every=60, key="tick", ttl=0.6)
+        async def first(fire: Any) -> None:
+            runs.append("one")
+            while not fire.lease.lost or (is_late and "two" not in runs):
+                with suppress(Interrupt):  # a task that goes on all the same
+                    await sleep(0.01)
+            ending.end(fire)
+
+        @two.scheduled(every=60, key="tick")
+        async def second() -> None:
+            runs.append("two")
+
+        async with clock.scheduler(one):
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["one"])
+            valkey.client().set("scheduled:tick", "web-3", px=60_000)  # it was stopped, say
+            if is_late:
+                valkey.client().delete("scheduled:tick")
+                async with clock.scheduler(two):
+                    await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+            await eventually(lambda: of(events, "failed") != [])
+        if not is_late:
+            assert _last(valkey, "tick") == int(NOON) * 1000
+            valkey.client().delete("scheduled:tick")
+            async with clock.scheduler(two):
+                await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+    assert runs == ["one", "two"]
+    assert [event.cause for event in of(events, "failed")] == ["lease_lost"]
+    assert of(events, "finished") == []
+    assert valkey.client().get("scheduled-last:tick").endswith(two._leases.identity.holder.encode())
 
 
 async def test_nothing_runs_while_redis_is_unavailable(
@@ -481,7 +656,7 @@ async def test_a_machine_from_the_future_does_not_stop_the_others(server: Server
         async def tick(fire: Any) -> None:
             runs.append(f"{fire.at:%M}")
 
-        ahead = int(NOON + 365 * 86400) * 1000
+        ahead = int(time() + 365 * 86400) * 1000
         server.client().set("scheduled-last:tick", f"{ahead} wrong:1")
         async with clock.scheduler(dibs):
             clock.set(NOON + 60)

@@ -150,3 +150,28 @@ async def test_keys_and_times_that_python_cannot_digest(valkey: Server) -> None:
             dibs.hold("user:\ud800", ttl=5)
         with pytest.raises(UsageError, match="ttl"):
             dibs.hold("user:1", ttl=10**400)
+
+
+async def test_a_class_is_no_function(valkey: Server) -> None:
+    """Every decorator says so; a result of one would be an object that nobody expects."""
+
+    class Menu: ...
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        for decorate in (
+            dibs.cached("menu", ttl=5),
+            dibs.cached_many("menu:{item}", ttl=5),
+            dibs.exclusive("menu", ttl=5),
+            dibs.once("menu", window=5),
+            dibs.scheduled(every=60, key="menu"),
+        ):
+            with pytest.raises(UsageError, match="classes cannot be held"):
+                decorate(Menu)
+
+
+@pytest.mark.parametrize("cron", [5, b"0 3 * * *", ["0 3 * * *"], 0.5, True])
+async def test_a_schedule_that_is_no_text_is_refused(cron: Any) -> None:
+    """With a sentence that names what it should be."""
+    dibs = AsyncDibs("redis://127.0.0.1:1")
+    with pytest.raises(UsageError, match="a cron expression is a text such as"):
+        dibs.scheduled(cron, key="tick")

@@ -132,3 +132,32 @@ def test_a_cached_function_shows_what_it_wraps() -> None:
         shown = vars(cached)
         assert (shown["__name__"], shown["__doc__"]) == ("menu", "What a branch sells.")
         assert shown["required_role"] == "clerk" and shown["__wrapped__"] is menu
+
+
+def test_a_template_that_forgets_the_arguments_is_refused(valkey: Server) -> None:
+    """One caller would get another's data; `ignore` says that it is meant."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def price(item: str) -> str:
+            return item
+
+        item = "tea"
+        for template in ("price", f"price:{item}"):
+            with pytest.raises(UsageError, match="has no field"):
+                dibs.cached(template, ttl=60)(price)
+        with pytest.raises(UsageError, match="exactly one field"):
+            dibs.cached_many("price", ttl=60)(price)
+        shared = dibs.cached("price", ttl=60, ignore=("item",))(price)
+        assert [shared("tea"), shared("coffee")] == ["tea", "tea"]
+
+        class Shop:
+            @dibs.cached("menu", ttl=60)
+            def menu(self) -> str:
+                return "tea"
+
+            @classmethod
+            @dibs.cached("names", ttl=60)
+            def names(cls) -> str:
+                return cls.__name__
+
+        assert Shop().menu() == "tea" and Shop.names() == "Shop"

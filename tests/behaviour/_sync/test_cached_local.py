@@ -2,6 +2,7 @@
 """The local memory of `cached`: never older than the store."""
 
 from collections.abc import Callable
+from time import sleep as pause
 
 from dibs import Dibs, Event
 from dibs.testing import Server
@@ -88,3 +89,22 @@ def test_more_values_in_memory_than_the_server_keeps_track_of(
         before = server.commands()
         sleep(0.5)
         assert server.commands() - before <= 5, "nobody asks for what nobody reads"
+
+
+def test_the_first_call_after_a_pause_gets_no_old_value(server: Server) -> None:
+    """The process did not run, or its loop was blocked, when the notification came."""
+    events: list[Event] = []
+    loader = Loader()
+    with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
+
+        def remembered() -> bool:
+            events.clear()
+            menu("a")
+            return kinds(events) == ["local_hit"]
+
+        eventually(remembered)
+        loads = (menu("a"))["load"]
+        server.client().delete("menu:a")
+        pause(0.6)  # nothing else runs in this loop
+        assert (menu("a"))["load"] == loads + 1

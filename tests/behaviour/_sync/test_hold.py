@@ -131,6 +131,28 @@ def test_extend_never_takes_a_key_back(server: Server) -> None:
         other.release()
 
 
+def test_extend_does_not_revive_a_lost_lease(server: Server) -> None:
+    """Its holder has read that it is lost; that the key is still there changes nothing."""
+    with Dibs(server.url, budget=5) as dibs:
+        lease = dibs.try_hold("user:1", ttl=0.1)
+        assert lease is not None
+        server.client().set("user:1", lease.token, px=60_000)
+        while not lease.lost:
+            sleep(0.02)
+        assert lease.extend(30) is False
+        assert lease.lost and server.client().pttl("user:1") > 30_000
+
+
+def test_a_released_lease_is_not_lost_when_its_ttl_is_over(server: Server) -> None:
+    """It ended as it should."""
+    with Dibs(server.url, budget=5) as dibs:
+        lease = dibs.try_hold("user:1", ttl=0.5)
+        assert lease is not None
+        assert lease.release()
+        sleep(0.6)
+        assert not lease.lost and lease.extend(30) is False
+
+
 def test_peek_tells_who_and_how_long(server: Server) -> None:
     """peek: remaining and holder while held, None when free, and nothing is changed."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:

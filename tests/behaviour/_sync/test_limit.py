@@ -1,6 +1,7 @@
 # Generated from tests/behaviour/_async/test_limit.py by unasync.py – do not edit.
 """`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -371,3 +372,38 @@ def test_a_limited_lease_is_not_handed_over(valkey: Server) -> None:
             assert lease.extend(5)
         with pytest.raises(UsageError, match="limit="):
             dibs.hold(KEY, ttl=5, limit=3, token="hold:1-1")
+
+
+def test_a_repeated_request_gets_the_fence_of_its_own_permit(server: Server) -> None:
+    """The reply was lost, and another permit was taken before the request came again."""
+    with FaultProxy(server.port) as proxy:
+        with (
+            Dibs(proxy.url, budget=4) as one,
+            Dibs(server.url, budget=4) as two,
+        ):
+            for dibs in (one, two):
+                with dibs.hold("warm", ttl=5, limit=3, fence=True):
+                    pass
+            proxy.swallow_replies(1, match=b"EVALSHA")
+            first = Background(partial(one.try_hold, KEY, ttl=60, limit=3, fence=True))
+            eventually(lambda: server.client().zcard(KEY) == 1)
+            later = two.try_hold(KEY, ttl=60, limit=3, fence=True)
+            assert server.client().zcard(KEY) == 2
+            earlier = first.result()
+            assert proxy.triggered == 1
+            assert earlier.fence < later.fence
+    assert server.client().zcard(KEY) == 2
+
+
+def test_the_fences_of_permits_do_not_pile_up(valkey: Server) -> None:
+    """One for each permit that is held, some more at times, and none for ever."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        kept = dibs.try_hold(KEY, ttl=60, limit=2, fence=True)
+        fences = [kept.fence]
+        for _ in range(40):
+            with dibs.hold(KEY, ttl=5, limit=2, fence=True) as lease:
+                fences.append(lease.fence)
+            assert 1 <= valkey.client().zcard(f"fences:{{{KEY}}}") <= 2 * 2 + 9
+        assert fences == sorted(set(fences))
+        assert int(valkey.client().zscore(f"fences:{{{KEY}}}", kept.token)) == kept.fence
+        assert 0 < valkey.client().pttl(f"fences:{{{KEY}}}") <= 60_000

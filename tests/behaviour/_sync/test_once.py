@@ -10,7 +10,7 @@ from dibs import Dibs, Busy, Duplicate, Event, Mismatch, UsageError
 from dibs.claims import current_claims
 from dibs.testing import FaultProxy, Server
 
-from .._threads import Background, sleep
+from .._threads import Background, eventually, sleep
 from ..events import kinds
 from .submissions import AFTER, claimed, refused
 
@@ -92,20 +92,18 @@ def test_it_is_kept_alive_for_longer_than_its_lease(valkey: Server) -> None:
                 assert error.state == "running" and 0 < error.retry_after < 1
                 assert not claim.lost and claim.guarded and claim.is_open
                 claim.complete(17)
-            assert valkey.keys() == [], "the window was over before it was"
+            eventually(lambda: valkey.keys() == [])
 
 
 def test_how_long_a_running_one_that_holds_will_be_in_the_way(server: Server) -> None:
-    """after="hold": for the rest of the window, not of the lease; a wild clock is not believed."""
+    """after="hold": for the window, not for the rest of the lease; a plain lease is no claim."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.claim("order:1", window=60, after="hold"):
             for dibs in (one, two):
                 assert 50 < (refused(dibs, after="hold")).retry_after <= 60
                 assert (refused(dibs, after="replay")).retry_after <= 10
-        for since in (0, 2**47):
-            server.client().set("order:2", b"t-1 - %x@elsewhere:1" % since, px=9_000)
-            error = refused(two, "order:2", after="hold")
-            assert 5 < error.retry_after <= (60 if since else 9)
+        server.client().set("order:2", b"t-1@elsewhere:1", px=9_000)
+        assert 5 < (refused(two, "order:2", after="hold")).retry_after <= 9
 
 
 # ---- another payload

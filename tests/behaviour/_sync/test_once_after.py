@@ -9,7 +9,7 @@ import pytest
 from dibs import Dibs, Duplicate, UsageError
 from dibs.testing import Server
 
-from .._threads import eventually, sleep
+from .._threads import eventually
 from .submissions import AFTER, Order, claimed, refused
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
@@ -58,6 +58,14 @@ def test_hold_refuses_for_the_rest_of_the_window(server: Server) -> None:
             assert least > 50, "the window, not the lease"
 
 
+def test_who_would_wait_is_refused_at_once_if_it_is_done(server: Server) -> None:
+    """There is nothing to wait for: an hour of patience is not used."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        claimed(one, after="hold", window=7200)
+        error = refused(two, after="hold", window=7200, wait=3600)
+        assert error.state == "done"
+
+
 def test_hold_lets_the_next_one_pass_after_the_window(server: Server) -> None:
     """The window is over: nothing is left, and it may be done again."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
@@ -97,23 +105,6 @@ def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
         claimed(dibs, after="replay")
         error = refused(dibs, after="replay")
         assert error.state == "done" and error.retry_after > 50
-
-
-def test_work_that_outlives_its_window_leaves_nothing(valkey: Server) -> None:
-    """The window counts from the claim: where it is over, there is nothing left to refuse."""
-    with Dibs(valkey.url, budget=5) as dibs:
-        for after in AFTER:
-            with dibs.claim("order:1", window=0.05, lease=5, after=after) as claim:
-                sleep(0.1)
-                assert (refused(dibs, window=0.05, after=after)).state == "running"
-                claim.complete(17)
-            assert valkey.keys() == []
-        for on_error in ("hold", "release"):
-            with pytest.raises(KeyError):
-                with dibs.claim("order:1", window=0.05, lease=5, on_error=on_error):
-                    sleep(0.1)
-                    raise KeyError("mine")
-            assert valkey.keys() == []
 
 
 def test_a_block_may_change_its_mind(server: Server) -> None:

@@ -152,14 +152,14 @@ def test_who_leads_is_a_gauge(valkey: Server, counted: Counted) -> None:
 
 def test_scheduled_functions_are_measured(valkey: Server, counted: Counted) -> None:
     """Runs, their delay, missed fires, and when it last went well: for an alert if that is old."""
-    clock = [1_794_484_800.0]
+    clock = [1_731_412_800.0]
     with Dibs(valkey.url, budget=5, listeners=[counted.listener]) as ours:
 
         @ours.scheduled(every=60, key="tick")
         def tick() -> None: ...
 
         scheduler = ours.scheduler()
-        scheduler.clock = lambda: clock[0]
+        scheduler.clock, scheduler.server_time = lambda: clock[0], lambda _: int(clock[0] * 1000)
         with scheduler:
             eventually(lambda: valkey.client().exists("scheduled-last:tick"))
             clock[0] += 190

@@ -1,10 +1,11 @@
 -- hold_permit.lua: take one of a limited number of permits of a key.
 -- KEYS[1] the key: a sorted set, token → the moment it expires (ms of the server's clock)
 -- KEYS[2] only with a fence: its fence counter, in the same slot
+-- KEYS[3] only with a fence: a sorted set, token → fence of its permit, in the same slot
 -- ARGV[1] token   ARGV[2] ttl in milliseconds   ARGV[3] limit
 -- ARGV[4] only with a fence: how long the counter outlives the permit, in milliseconds
 -- => false (nil)               taken, it is yours (also: it was already, a repeated request)
--- => fence (a number)          the same, with a fence
+-- => fence (a number)          the same, with a fence; a repeated request gets the fence of the first
 -- => {token, ms, expiry}       all are taken: who is the first to expire, after how long; and the
 --                              greatest expiry, which changes when a permit is taken or renewed
 -- => error WRONGTYPE           the key is not a set of permits: another program's, or a plain lease
@@ -40,9 +41,20 @@ end
 if not KEYS[2] then
   return false
 end
+if not is_new then
+  -- Not the counter: others may have taken permits since.
+  return tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or redis.call('GET', KEYS[2]) or '0')
+end
 local fence = tonumber(redis.call('GET', KEYS[2]) or '0')
-if is_new then
-  fence = math.max(fence + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[2] + ARGV[4])
+fence = math.max(fence + 1, time[1] * 1000000 + time[2])
+redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[2] + ARGV[4])
+redis.call('ZADD', KEYS[3], string.format('%.0f', fence), ARGV[1])
+redis.call('PEXPIREAT', KEYS[3], math.max(expiry, greatest))
+if redis.call('ZCARD', KEYS[3]) > 2 * limit + 8 then  -- those of permits that were released
+  for _, token in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    if not redis.call('ZSCORE', KEYS[1], token) then
+      redis.call('ZREM', KEYS[3], token)
+    end
+  end
 end
 return fence

@@ -1,0 +1,113 @@
+"""Do tests notice small changes to the code?
+
+    python -m tests.mutation map                      which tests reach which lines; some minutes
+    python -m tests.mutation run src/dibs/_core/lease.py --sample 40
+    python -m tests.mutation run                      the modules and scripts that matter most
+
+A mutant that survives has no test among those that reach it, within the budget; one that cannot be
+noticed belongs into tests/mutation/equivalent.txt, with the reason.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .mutants import Mutant, mutants_of
+from .runner import Mapping, Mutating, read_reach
+
+FOLDER = Path("build/reach")
+RESULTS = Path("build/mutants.txt")
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+TESTS = ["tests/core", "tests/http", "tests/model", "tests/behaviour"]
+LUA = "src/dibs/_core/lua"
+MODULES = [
+    *(f"src/dibs/_core/{name}.py" for name in (
+        "connection", "multiplexer", "lease", "once", "cache", "permits", "schedule", "flights",
+        "handover", "tags",
+    )),
+    *(f"src/dibs/_async/{name}.py" for name in (
+        "leases", "claiming", "loader", "writer", "runner",
+    )),
+    *(f"src/dibs/_http/{name}.py" for name in ("submission", "policy", "responses")),
+    "src/dibs/integrations/_claims.py",
+]  # fmt: skip
+
+
+def main() -> int:
+    """The command."""
+    arguments = _arguments()
+    if arguments.what == "map":
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        FOLDER.mkdir(parents=True)
+        _collect(arguments.tests, Mapping(FOLDER, arguments.jobs))
+        print(f"{len(read_reach(FOLDER).seconds)} tests, in {FOLDER}")
+        return 0
+    mutants = _chosen(arguments)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text("")
+    plugin = Mutating(mutants, read_reach(FOLDER), arguments.jobs, arguments.budget, _report)
+    _collect(arguments.tests, plugin)
+    return _summary()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.mutation", description=__doc__)
+    parser.add_argument("what", choices=["map", "run"])
+    parser.add_argument("files", nargs="*", help="modules and scripts; without: a chosen list")
+    parser.add_argument("--tests", nargs="+", default=TESTS)
+    parser.add_argument("--sample", type=int, default=20, help="mutants of each file, at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=25.0, help="seconds of tests for each")
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser.parse_args()
+
+
+def _collect(tests: list[str], plugin: object) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "--engine", "valkey", "--engine", "valkey-lua"]
+    tests = [*tests, "--ignore=tests/behaviour/_sync"]
+    pytest.main([*options, *tests], plugins=[plugin])
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
+    files = arguments.files or [*MODULES, *sorted(map(str, Path(LUA).glob("*.lua")))]
+    chance = random.Random(arguments.seed)
+    equivalent = _equivalent()
+    chosen: list[Mutant] = []
+    for file in files:
+        mutants = [each for each in mutants_of(file) if each.name not in equivalent]
+        chosen += chance.sample(mutants, min(arguments.sample, len(mutants)))
+    return chosen
+
+
+def _equivalent() -> set[str]:
+    lines = EQUIVALENT.read_text("utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def _report(mutant: Mutant, outcome: str, test: str) -> None:
+    # One write each: several processes append to the file.
+    with RESULTS.open("a", encoding="utf-8") as results:
+        results.write(f"{outcome}\t{mutant.name}\t{mutant.line}\t{test}\n")
+
+
+def _summary() -> int:
+    rows = [line.split("\t") for line in RESULTS.read_text("utf-8").splitlines()]
+    alive = [row for row in rows if row[0] in ("survived", "unreached")]
+    for outcome, name, line, _ in sorted(alive, key=lambda row: row[1]):
+        print(f"{outcome}: {name} (line {line})")
+    files = Counter(row[1].partition(" ")[0] for row in rows)
+    kept = Counter(row[1].partition(" ")[0] for row in alive)
+    for file, count in files.items():
+        print(f"{file}: {count - kept[file]} of {count} killed")
+    print(f"{len(rows) - len(alive)} of {len(rows)} mutants killed, {time.process_time():.0f} s")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The tests that reach what was changed, quickest first, for less than a minute: `make quick`.
+
+python -m tests.quick [--against main] [--seconds 40] [--list]
+
+Changed is what differs from a commit, by default from the last one. Which tests enter the changed
+functions is in the map that `make map` makes; for what it does not know, tests are chosen by their
+names and imports. A test that does not fit into the time is not run, and is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.reach import REACH, ROOT
+from tests.workers import DURATIONS, UNKNOWN
+
+CACHE = ROOT / ".pytest_cache" / "v"
+HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+WORDLESS = {"init", "main", "test", "tests", "sync", "async", "core", "dibs", "src", "command"}
+
+
+def main() -> int:
+    """The exit code of pytest, 0 if no test is concerned."""
+    parser = argparse.ArgumentParser(description="the tests that reach what was changed")
+    parser.add_argument("--against", default="HEAD", help="the commit to compare with")
+    parser.add_argument("--seconds", type=float, default=40, help="how long tests may run")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--list", action="store_true", help="only print which tests it would run")
+    options = parser.parse_args()
+    changed = changes(options.against)
+    if not changed:
+        print(f"nothing differs from {options.against}")
+        return 0
+    chosen, rest = fitting(concerned(changed), options.seconds * options.workers)
+    print(f"{len(chosen)} tests and modules reach the change in {len(changed)} files;", end=" ")
+    print(f"{len(rest)} more would not fit into {options.seconds:g} s", flush=True)
+    if options.list:
+        print(*chosen, sep="\n")
+        return 0
+    return run(chosen, options) if chosen else 0
+
+
+def run(chosen: list[str], options: argparse.Namespace) -> int:
+    """Have pytest run them."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(chosen))
+        file.flush()
+        command = [sys.executable, "-m", "pytest", "-q", "--engine", "valkey", f"@{file.name}"]
+        command += ["--workers", str(options.workers), "--for-seconds", str(options.seconds)]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+# ---------------------------------------------------------------------------- what was changed
+
+
+def changes(commit: str) -> dict[str, list[int]]:
+    """The changed lines of each file, by their new numbers; a new file has all of them."""
+    found: dict[str, list[int]] = defaultdict(list)
+    path = ""
+    for line in git("diff", "--unified=0", "--no-color", "--no-ext-diff", commit).splitlines():
+        if line.startswith("+++ "):
+            path = line[6:]
+        elif hunk := HUNK.match(line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            found[path] += range(first, first + max(count, 1))
+    for path in git("ls-files", "--others", "--exclude-standard").splitlines():
+        found[path] = list(range(1, len((ROOT / path).read_bytes().splitlines()) + 1))
+    return {path: lines for path, lines in found.items() if (ROOT / path).is_file()}
+
+
+def git(*words: str) -> str:
+    command = ["git", "-c", "core.quotePath=false", *words]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def functions(path: str, lines: list[int]) -> set[str] | None:
+    """The names of the functions with these lines. None: some are in no function."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    spans = [(f"{path}::{name}", node) for name, node in _defined(tree, "")]
+    found: set[str] = set()
+    for line in lines:
+        around = {name for name, node in spans if _first(node) <= line <= (node.end_lineno or 0)}
+        if not around:
+            return None
+        found |= around
+    return found
+
+
+def _defined(node: ast.AST, prefix: str) -> Iterable[tuple[str, Any]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + child.name, child
+        elif isinstance(child, ast.ClassDef):
+            yield from _defined(child, f"{prefix}{child.name}.")
+
+
+def _first(node: Any) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+# -------------------------------------------------------------------------- whom it concerns
+
+
+def concerned(changed: dict[str, list[int]]) -> list[str]:
+    """Node ids and test files: those that were changed, then those that reach a change."""
+    own = [path for path in changed if re.fullmatch(r"tests/.*/?test_\w+\.py", path)]
+    reached: list[str] = []
+    for path, lines in changed.items():
+        if path not in own:
+            reached += by_map(path, lines) or by_name(path)
+    others = dict.fromkeys(each for each in reached if each.partition("::")[0] not in own)
+    return own + sorted(others, key=seconds)
+
+
+def by_map(path: str, lines: list[int]) -> list[str]:
+    """The tests that have entered the changed functions, or a function of a changed module."""
+    stored = kept(REACH)
+    if not (stored and path.endswith(".py")):
+        return []
+    names = functions(path, lines)
+    if names is None:
+        names = {name for name in stored["functions"] if name.startswith(f"{path}::")}
+    numbers = {number for name in names for number in stored["functions"].get(name, ())}
+    tests = (stored["tests"][number] for number in sorted(numbers))
+    return [test for test in tests if (ROOT / test.partition("::")[0]).is_file()]
+
+
+def by_name(path: str) -> list[str]:
+    """Test files that are called like it, or import it."""
+    words = {word for word in re.split(r"\W+|_", path.rpartition(".")[0]) if word} - WORDLESS
+    stem = Path(path).stem.strip("_")
+    module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+    found = []
+    for test in test_files():
+        named = stem not in WORDLESS and stem in test
+        related = words & (set(re.split(r"\W+|_", test)) - WORDLESS)
+        if named or len(related) > 1 or _imports(test, module, stem):
+            found.append(test)
+    return found
+
+
+def _imports(test: str, module: str, stem: str) -> bool:
+    if not module.startswith(("dibs", "apps", "local_line", "tests")):
+        return False
+    text = (ROOT / test).read_text("utf-8")
+    package = re.escape(module.rpartition(".")[0])
+    return bool(re.search(rf"from {re.escape(module)} |from {package} import .*\b{stem}\b", text))
+
+
+@cache
+def test_files() -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+# ------------------------------------------------------------------------------------ the time
+
+
+def fitting(tests: list[str], budget: float) -> tuple[list[str], list[str]]:
+    """Those that fit into so many seconds, in this order, and the others."""
+    chosen: list[str] = []
+    rest: list[str] = []
+    for test in tests:
+        budget -= seconds(test)
+        (chosen if budget > 0 or not chosen else rest).append(test)
+    return chosen, rest
+
+
+@cache
+def seconds(test: str) -> float:
+    """How long a test, or all of a file, lasted the last time."""
+    if "::" in test:
+        return kept(DURATIONS).get(test, UNKNOWN)
+    known = [time for name, time in kept(DURATIONS).items() if name.startswith(f"{test}::")]
+    return sum(known) or 20 * UNKNOWN
+
+
+@cache
+def kept(name: str) -> dict[str, Any]:
+    """What pytest's cache has under this name."""
+    path = CACHE / name
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

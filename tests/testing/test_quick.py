@@ -1,0 +1,107 @@
+"""`make quick`: which tests reach a change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import quick
+from tests.reach import entered
+
+SOURCE = """LIMIT = 1
+
+class Lease:
+    @property
+    def lost(self):
+        def inner():
+            return True
+        return inner()
+
+def extend():
+    pass
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A source file, test files that may concern it, and no map."""
+    monkeypatch.setattr(quick, "ROOT", tmp_path)
+    monkeypatch.setattr(quick, "CACHE", tmp_path / "cache")
+    (tmp_path / "src/dibs/_core").mkdir(parents=True)
+    (tmp_path / "src/dibs/_core/lease.py").write_text(SOURCE)
+    for name, text in {
+        "core/test_lease.py": "",
+        "core/test_keys.py": "",
+        "behaviour/test_waiting.py": "from dibs._core.lease import Lease",
+    }.items():
+        path = tmp_path / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    _forget()
+    yield tmp_path
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (quick.kept, quick.test_files, quick.seconds):
+        cached.cache_clear()
+
+
+def keep(checkout: Path, name: str, value: object) -> None:
+    path = checkout / "cache" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+LEASE = "src/dibs/_core/lease.py"
+
+
+def test_lines_belong_to_functions(checkout: Path) -> None:
+    """A decorator and a function inside are part of it; what is outside is of the whole module."""
+    assert quick.functions(LEASE, [4]) == quick.functions(LEASE, [7]) == {f"{LEASE}::Lease.lost"}
+    assert quick.functions(LEASE, [8, 11]) == {f"{LEASE}::Lease.lost", f"{LEASE}::extend"}
+    assert quick.functions(LEASE, [1, 8]) is None
+
+
+def test_with_a_map_the_tests_that_enter_the_function_are_chosen(checkout: Path) -> None:
+    """The quickest first, and those of the whole module for a line outside of functions."""
+    slow, fast = "tests/core/test_keys.py::test_slow", "tests/core/test_keys.py::test_fast"
+    functions = {f"{LEASE}::Lease.lost": [0, 1], f"{LEASE}::extend": [1], "src/other.py::f": [2]}
+    keep(checkout, "dibs/reach", {"tests": [slow, fast, "tests/x"], "functions": functions})
+    keep(checkout, "dibs/durations", {slow: 3.0, fast: 0.1})
+    assert quick.concerned({LEASE: [8]}) == [fast, slow]
+    assert quick.concerned({LEASE: [11]}) == [fast]
+    assert quick.concerned({LEASE: [1]}) == [fast, slow]
+
+
+def test_without_a_map_names_and_imports_choose(checkout: Path) -> None:
+    """And a test file that was changed is always first."""
+    chosen = quick.concerned({LEASE: [1]})
+    assert chosen == ["tests/behaviour/test_waiting.py", "tests/core/test_lease.py"]
+    own = "tests/core/test_keys.py"
+    assert quick.concerned({LEASE: [1], own: [1]}) == [own, *chosen]
+
+
+def test_what_does_not_fit_is_left(checkout: Path) -> None:
+    """At least one is run, and nothing is forgotten."""
+    keep(checkout, "dibs/durations", {"a::1": 5.0, "b::1": 1.0, "c::1": 9.0})
+    assert quick.fitting(["a::1", "b::1", "c::1"], 7) == (["a::1", "b::1"], ["c::1"])
+    assert quick.fitting(["c::1"], 1) == (["c::1"], [])
+
+
+def test_functions_that_are_entered_are_seen_in_every_thread() -> None:
+    """Also those that a test has entered before."""
+    import threading
+
+    def work() -> None:
+        pass
+
+    for _ in range(2):
+        with entered() as codes:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert work.__code__ in codes

@@ -1,0 +1,114 @@
+"""`--workers`: tests in forks of the process that has collected them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers import Plan
+
+pytestmark = pytest.mark.usefixtures("real_interpreters")  # pytest rewrites what it imports
+
+CONFTEST = """
+import os, pytest
+
+def note(*words):
+    with open("notes", "a") as file:
+        print(*words, os.getpid(), file=file, flush=True)
+
+note("collected")
+
+@pytest.fixture(scope="session")
+def whole_run():
+    yield
+    note("run ends")
+
+@pytest.fixture(scope="module")
+def whole_module(whole_run):
+    note("module begins")
+    yield
+    note("module ends")
+"""
+FIRST = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_passes(whole_module, number, tmp_path):
+    assert os.environ["PYTEST_XDIST_WORKER"] in str(tmp_path)
+
+def test_fails():
+    print("printed before it failed")
+    assert 0
+
+def test_dies():
+    os.kill(os.getpid(), 9)
+
+def test_passes_after_the_death():
+    pass
+
+def test_is_skipped():
+    pytest.skip("why not")
+"""
+
+
+def run_inner(folder: Path, *options: str) -> str:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / "conftest.py").write_text(CONFTEST)
+    (inner / "test_first.py").write_text(FIRST)
+    (inner / "test_second.py").write_text("def test_passes_elsewhere(whole_module):\n    pass\n")
+    env = {name: value for name, value in os.environ.items() if name[:4] not in ("PYTE", "DIBS")}
+    env |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "pytest", "-rA", "-W", "error", "--workers", "2", *options]
+    done = subprocess.run([*command, "inner"], cwd=folder, env=env, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_every_test_is_run_and_reported_once(tmp_path: Path) -> None:
+    """Also beside one whose process dies, and one collection is for all of them."""
+    output = run_inner(tmp_path)
+    verdicts = re.findall(r"^(PASSED|FAILED) inner/\w+.py::(\w+)", output, re.MULTILINE)
+    failed = [("FAILED", "test_dies"), ("FAILED", "test_fails")]
+    passed = ["test_passes"] * 6 + ["test_passes_after_the_death", "test_passes_elsewhere"]
+    assert sorted(verdicts) == [*failed, *(("PASSED", name) for name in passed)], output
+    assert re.search(r"2 failed, 8 passed, 1 skipped", output)
+    assert "printed before it failed" in output
+    assert "test_dies ended with -9" in output
+
+    notes = (tmp_path / "notes").read_text().splitlines()
+    assert sum(note.startswith("collected") for note in notes) == 1
+    begun = {note.split()[-1] for note in notes if note.startswith("module begins")}
+    ended = {note.split()[-1] for note in notes if note.startswith("run ends")}
+    assert ended <= begun
+    assert ended, "fixtures of the session are torn down"
+
+
+def test_nothing_is_begun_after_the_last_failure_that_is_wanted(tmp_path: Path) -> None:
+    """`-x` stops all workers, and their fixtures are torn down."""
+    output = run_inner(tmp_path, "-x", "-k", "fails or passes_after")
+    assert re.search(r"stopping after 1 failures|1 failed", output), output
+
+
+class Item:
+    """As much of a test as a plan looks at."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.nodeid = path, f"{path}::{name}"
+
+
+def test_modules_stay_together_until_there_are_no_more() -> None:
+    """The longest module is first; who has nothing left takes half of what another has left."""
+    items = [Item("short", name) for name in "ab"] + [Item("long", name) for name in "cdefgh"]
+    plan = Plan(items, {f"long::{name}": 2.0 for name in "cdefgh"})  # pyright: ignore[reportArgumentType]
+    assert [plan.next(0), plan.next(1)] == [2, 0]
+    assert [plan.next(1), plan.next(1)] == [1, 6]  # of d to h, which are left to the first
+    assert [plan.next(0), plan.next(0), plan.next(0)] == [3, 4, 5]
+    plan.give_back([6], 1)
+    assert [plan.next(2) for _ in range(4)] == [6, 7, None, None]

@@ -12,7 +12,7 @@ ENGINES := --engine valkey --sync-engine redis6
 VENV := .venv
 PINS := requirements/dev.txt
 PYTHONS := 3.11 3.12 3.13 3.14
-CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty
+CONDITIONS := tls resp2 slow dribble narrow uvloop busy stopped busy+hasty stopped+hasty tls+slow+hasty echoed
 OLDEST_REDIS := 6.0.0
 BEHAVIOUR := tests/behaviour tests/races
 # What every caller depends on.

@@ -24,6 +24,7 @@ from dibs import AsyncDibs, Dibs
 from dibs.testing import Certificates, Engine, FaultProxy, Server, ServerMissing
 from dibs.testing.engines import OWN, find
 from dibs.testing.processes import Process, ended_with_parent
+from tests.echoes import EchoingLine
 from tests.outside import URL, OutsideServer
 
 CONDITIONS = {
@@ -36,8 +37,9 @@ CONDITIONS = {
     "busy": "the loop, or the interpreter, is busy four fifths of the time, 20 ms at a stretch",
     "hasty": "a `Dibs` to which a test gives a budget of 5 s gets the default of 0.25 s",
     "stopped": "the process is stopped for 0.4 s, runs for 0.8 s, and so on",
+    "echoed": "each request is executed twice, on two connections",
 }
-OF_THE_LINE = {"tls", "slow", "dribble", "narrow"}
+OF_THE_LINE = {"tls", "slow", "dribble", "narrow", "echoed"}
 
 SLICE, REST = 0.020, 0.005  # of a process that is busy four fifths of the time
 STOPPED, RUNNING = 0.4, 0.8
@@ -123,6 +125,24 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         },
     ),
     (
+        {"echoed"},
+        "it counts commands or connections, and each command is executed twice",
+        {
+            "test_a_free_key_is_taken_in_one_round_trip",
+            "test_a_hit_costs_one_command_and_no_load",
+            "test_a_hit_with_tags_is_one_round_trip",
+            "test_a_permit_costs_one_round_trip",
+            "test_a_tag_costs_one_key_and_one_command",
+            "test_more_values_in_memory_than_the_server_keeps_track_of",
+        },
+    ),
+    (
+        {"echoed"},
+        "a schedule whose first record was written twice is not known to be new, and one line of"
+        " the log is missing",
+        {"test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over"},
+    ),
+    (
         {"tls"},
         "it adds to the URL of the server, which ends with a query",
         {"test_a_database_that_does_not_exist_is_a_mistake"},
@@ -185,6 +205,8 @@ class Conditions:
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
         self._certificates: Certificates | None = None
+        self._echoing_lines: dict[int, EchoingLine] = {}
+        self._lasting = ExitStack()
 
     def start(self, *args: Any, **options: Any) -> Server:
         """`Server.start`, with a `url` that leads over the line of these conditions."""
@@ -200,7 +222,10 @@ class Conditions:
         """A proxy as bad as the line is to be; None: it is to be good."""
         if not self._names & OF_THE_LINE:
             return None
-        line = FaultProxy(port, tls=self._certificates)
+        if "echoed" in self._names:
+            line = FaultProxy(self._echoing(port).port, tls=self._certificates)
+        else:
+            line = FaultProxy(port, tls=self._certificates)
         if "slow" in self._names:
             line.delay(requests=0.02, replies=0.02)
         if "narrow" in self._names:
@@ -208,6 +233,12 @@ class Conditions:
         if "dribble" in self._names:
             line.split(7)
         return line
+
+    def _echoing(self, port: int) -> EchoingLine:
+        """The line of that server on which each request is executed twice."""
+        if port not in self._echoing_lines:
+            self._echoing_lines[port] = self._lasting.enter_context(EchoingLine(port))
+        return self._echoing_lines[port]
 
     def why_not(self, test: str) -> str | None:
         """Why a test does not run under these conditions; None: it does."""
@@ -224,7 +255,7 @@ class Conditions:
     @contextmanager
     def for_the_run(self) -> Iterator[None]:
         """What lasts: certificates, also for the proxies that tests make themselves."""
-        with ExitStack() as lasting:
+        with self._lasting, ExitStack() as lasting:
             if "tls" in self._names:
                 self._certificates = lasting.enter_context(_certificates())
                 lasting.enter_context(_proxies_with(self._certificates))

@@ -51,6 +51,19 @@ def test_tls_and_a_bad_line_hold_at_once(under: Conditions) -> None:
         assert server.client().ping()
 
 
+@with_conditions("echoed")
+def test_echoed_requests_are_executed_twice(under: Conditions) -> None:
+    """In a row, and the second answer counts; a request that compares again after some others."""
+    with started(under) as server, redis.Redis.from_url(server.url) as client:
+        assert client.incr("key") == 2
+        client.set("lock", "mine")
+        assert client.execute_command("DELIFEQ", "lock", "mine") == 1
+        server.client().set("lock", "mine")
+        for _ in range(4):
+            client.ping()
+        assert server.keys() == ["key"]
+
+
 @with_conditions("slow")
 def test_slow_is_forty_milliseconds(under: Conditions) -> None:
     """Twenty there, twenty back."""

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dibs._core.abandoned import Abandoned, can_end
+from dibs._core.abandoned import can_end
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
@@ -337,25 +337,6 @@ def test_an_idle_connection_is_not_ended() -> None:
     channel.client = named(1)
     machine.lost(channel, EOFError(), 1.0)
     assert not machine.abandoned.clients
-
-
-def test_a_connection_by_unix_socket_is_ended_only_while_it_is_open() -> None:
-    """Its address is everybody's, and after a restart its id is another's."""
-    abandoned, path = Abandoned(), "[/run/redis.sock:0]:0"
-    abandoned.add(named(1, path), 1.0)
-    assert abandoned.due_on(named(2, path), 1.0) == []
-    abandoned.add(named(1, path), 1.0, is_open=True)
-    assert abandoned.due_on(named(2, path), 1.0) == [named(1, path)]
-    assert abandoned.due_on(named(2, path), 1.0) == []
-
-
-def test_connections_to_another_server_are_forgotten_after_a_while() -> None:
-    """What it executes late, it executes for nobody who could ask it."""
-    abandoned = Abandoned()
-    abandoned.add(named(1, "old:1"), 1.0)
-    assert abandoned.due_on(named(2, "new:1"), 2.0) == []
-    assert abandoned.due_on(named(3, "old:1"), 3.0) == [named(1, "old:1")]
-    assert abandoned.due_on(None, 100.0) == [] and not abandoned.clients
 
 
 def broken(machine: Multiplexer[Channel], channel: Channel) -> tuple[Next, Channel]:

@@ -54,8 +54,9 @@ def test_four_processes_fifty_tasks_one_load(valkey: Server, spawn: Spawn, secon
     said = [child.result() for child in children]
     assert sum(each["loads"] for each in said) == 1
     assert all(each["right"] for each in said)
-    # Followers are woken, not polling; the benchmark reports the figure (32 to 38).
-    assert valkey.commands() - before <= 60
+    # Followers are woken, not polling; the benchmark reports the figure (32 to 38). What a script
+    # calls is counted as well: four commands each time that the lock is renewed.
+    assert valkey.commands() - before <= 80
 
 
 def ask_for_many(url: str, number: int) -> dict[str, object]:

@@ -38,9 +38,12 @@ class PooledTransport(BaseTransport):
         """Nothing is connected: at construction, and in a forked child."""
         self.engine = None
         self._circuit = Circuit()
+        # These are looked at for every request.
+        self._breaker = self._circuit.breaker
         self._abandoned = self._circuit.abandoned.clients
         self._pool = Pool(self._open, self._known_outage)
         self._superseded = Superseded()
+        self._following = self._superseded.connections
         self._watchers = Watchers()
         self._subscriber: Subscriber | None = None
         self._subscribing = threading.RLock()
@@ -67,7 +70,7 @@ class PooledTransport(BaseTransport):
 
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
-        if self._circuit.breaker.opened_at is not None:
+        if self._breaker.opened_at is not None:
             raise self._refuse(request)
         pool = self._pool
         idle = pool.idle
@@ -88,18 +91,17 @@ class PooledTransport(BaseTransport):
             self._abandon(connection)
             raise
         else:
-            is_full = len(idle) >= MOST_IDLE
-            # Last, so that no other thread runs between this and `append`.
-            if pool.waiters or is_full or connection.generation != pool.generation:
+            # The generation last, so that no other thread runs between this and `append`.
+            if len(idle) >= MOST_IDLE or pool.waiters or connection.generation != pool.generation:
                 pool.put(connection)
             else:
                 idle.append(connection)
-            if self._superseded.connections and request.until:
+            if self._following and request.until:
                 # After the reply: executed there first, it would have nothing to release here.
                 self._superseded.follow(request)
             return reply
         # Not where it was caught: it would become the context of what is raised later.
-        if self._superseded.connections and request.until:
+        if self._following and request.until:
             self._superseded.follow(request)
         return self._send_again(request, connection, failure)
 

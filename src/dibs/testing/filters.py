@@ -96,7 +96,7 @@ class CommandFilter(Proxy):
             words = [words[0] + b"?", *words[1:]]
         for name in names:
             words = self._replaced.get(name, words)
-        server.sendall(_packed(words))
+        server.sendall(packed(words))
         return True
 
     def _forward_replies(self, server: socket.socket, client: socket.socket) -> None:
@@ -124,6 +124,7 @@ def _word(stream: BufferedReader) -> bytes:
     return stream.read(size + 2)[:-2]
 
 
-def _packed(words: Words) -> bytes:
+def packed(words: Words) -> bytes:
+    """A command as the wire wants it."""
     parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"*%d\r\n%b" % (len(words), b"".join(parts))

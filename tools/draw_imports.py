@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("clients", ("dibs._async", "dibs._sync")),
     ("events, outages, identity", ("dibs._events", "dibs._outages", "dibs._identity")),
     ("tasks and threads", ("dibs._tasks", "dibs._threads")),
-    ("transport", ("dibs._transport",)),
+    ("transport", ("dibs._transport", "dibs._databases")),
     ("server launcher", ("dibs._server",)),
     ("pure core", ("dibs._core",)),
     (
@@ -49,7 +49,8 @@ INTERFACES = {"dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._ht
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
 CLIENTS = {
-    *("dibs._events", "dibs._outages", "dibs._transport", "dibs._server", "dibs._core"),
+    *("dibs._events", "dibs._outages", "dibs._transport", "dibs._databases", "dibs._server"),
+    "dibs._core",
     *("dibs._forks", "dibs._identity", "dibs._system", *FACTS),
 }
 MAY_IMPORT: dict[str, set[str]] = {
@@ -66,12 +67,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http", "dibs.testing"},
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
-    "dibs.cli": {*PUBLIC, "dibs._interface", "dibs._server"},
+    "dibs.cli": {*PUBLIC, "dibs._interface"},
     "dibs.scheduler": PUBLIC,
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
     "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
-    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._core", "dibs._forks"},
+    "dibs._interface": {"dibs._async", "dibs._sync", "dibs._server", "dibs._core", "dibs._forks"},
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
@@ -83,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
     "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
     "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", "dibs._system"},
+    "dibs._databases": {"dibs._core", "dibs.errors"},
     "dibs._server": {"dibs._core", "dibs.errors"},
     "dibs._core": {"dibs.errors"},
     "dibs.claims": set(),

@@ -24,6 +24,7 @@ FOLDERS = {
 }
 HEADER = "# Generated from {} by unasync.py – do not edit.\n"
 RENAMES = {
+    "AbstractAsyncContextManager": "AbstractContextManager",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",

@@ -38,8 +38,8 @@ from ._transport.tls_problems import reason_of, tls_problem
 
 __all__ = [
     "ASK", "CONNECTION_ERRORS", "MOST_APART_MS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect",
-    "Embedded", "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService", "Target",
-    "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
+    "Embedded", "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService",
+    "Target", "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
     "close_failed_socket", "code_of_reply", "connected_socket", "expand", "find",
     "is_closed_by_server", "is_hello_refused", "pack", "printable", "read_alert", "read_engine",
     "reason_of", "settings_error", "start_embedded", "tls_problem",

@@ -6,6 +6,7 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from ._core.done import DIALECTS, ddl
 from ._core.endings import How
 from ._core.entries import (
     KINDS,
@@ -25,6 +26,7 @@ from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._forks import RenewedLock, fork_safe_lock
+from ._server.die_with_parent import ended_with_parent
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -37,12 +39,12 @@ if TYPE_CHECKING:
     from ._sync.inspector import Inspector
 
     __all__ = [
-        "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector", "Claim",
-        "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector", "Kind",
-        "OutagePolicy", "Outcome",
-        "Page", "Permit", "RenewedLock", "Seconds", "ServerFacts", "Template", "check_hold",
-        "claiming", "cut", "exactly", "fingerprint", "fork_safe_lock", "inspector", "is_shortened",
-        "printable", "seconds", "shorten",
+        "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
+        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
+        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
+        "ServerFacts", "Template", "check_hold", "claiming", "cut", "ddl",
+        "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
+        "is_shortened", "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 

@@ -24,15 +24,16 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "ends_task", "fits", "flight_here",
-    "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis", "result_of",
-    "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
+KIND = "asyncio"
 WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )
@@ -147,7 +148,8 @@ class LoopWatch:
             self._is_reported = False
         elif not self._is_reported and not self._answers():
             self._is_reported = True
-            frame = sys._current_frames().get(self._thread_id)
+            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # no public name
+            frame = frames.get(self._thread_id)
             stack = "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)
 
@@ -475,3 +477,8 @@ def returning_awaitables(kind: type[Q]) -> type[Q]:
 
 def shutdown(connection: Any) -> None:
     """Nothing: a task that waits for a connection can be cancelled."""
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one whose task was cancelled: on the same connection."""
+    transport.post(request)

@@ -22,13 +22,14 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "ends_task", "fits", "flight_here",
-    "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis", "result_of",
-    "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
+    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
+    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
+KIND = "threads"
 WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"
@@ -342,3 +343,8 @@ def shutdown(connection: Any) -> None:
     with contextlib.suppress(OSError, UsageError):
         # Not the method of a TLS socket, which would change the object that the other thread uses.
         socket.socket.shutdown(redis_internals.socket_of(connection), socket.SHUT_RDWR)
+
+
+def deliver_behind(transport: Any, request: Any) -> None:
+    """Have *request* delivered after the one that was interrupted: it is in the outbox."""
+    transport.deliver_later(request)

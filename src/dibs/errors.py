@@ -15,6 +15,9 @@ never the key itself, and never a token: messages end up in logs, and keys conta
 import math
 from typing import Literal
 
+Source = Literal["redis", "table"]
+"""Which memory has answered: Redis, or the table in your database (`within=`)."""
+
 
 class DibsError(Exception):
     """Base class of all errors that dibs raises."""
@@ -52,6 +55,7 @@ class Duplicate(DibsError):
     `retry_after`: seconds until a new submission is accepted; at the earliest, if the first one is
     still running. inf: another program wrote the key, without a ttl. `note` is what the first one
     said about itself, for example the id of the job that runs; the message does not contain it.
+    `source`: "redis", or "table" where your database has answered.
     """
 
     def __init__(
@@ -62,9 +66,11 @@ class Duplicate(DibsError):
         message: str | None = None,
         name: str = "the key",
         note: str | None = None,
+        source: Source = "redis",
     ) -> None:
-        super().__init__(key, retry_after, state, message, name, note)
+        super().__init__(key, retry_after, state, message, name, note, source)
         self.note = note
+        self.source: Source = source
         self.key = key
         self.retry_after = retry_after
         self.state: Literal["running", "done"] = state

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from .errors import Source
+
 Kind = Literal[
     "acquired", "busy", "released", "late", "lost", "renewed", "outage", "recovered",
     "switched",
@@ -159,6 +161,8 @@ class Event:
     """busy, duplicate: seconds until the key is free at the latest."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
+    source: Source | None = None
+    """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None
     """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
     cause: str | None = None

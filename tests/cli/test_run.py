@@ -55,7 +55,7 @@ STUBBORN = ("--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; don
 
 
 @pytest.mark.parametrize("code", [0, 3, 75])
-def test_the_exit_code_is_that_of_the_command(valkey: Server, code: int) -> None:
+def test_run_ends_with_the_exit_code_of_its_command(valkey: Server, code: int) -> None:
     """And the key is free afterwards."""
     done = run_child(valkey.url, "run", "nightly", "--", "sh", "-c", f"echo did it; exit {code}")
     assert (done.code, done.out, valkey.keys()) == (code, "did it\n", [])

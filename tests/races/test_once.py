@@ -370,3 +370,28 @@ async def test_cancelled_while_the_line_breaks(valkey: Server) -> None:
                 proxy.heal()
                 await aeventually(lambda: nothing_runs(valkey))
                 assert b"all of it" in (valkey.client().get(f"order:{number}") or b"")
+
+
+@pytest.mark.parametrize("fate", ["ours", "free", "full", "free and full"])
+async def test_cancelled_at_any_moment_of_its_end(own_server: Server, fate: str) -> None:
+    """It succeeded, and is cancelled while that is recorded: it counts as done, at every await."""
+    client = own_server.client()
+    async with AsyncDibs(own_server.url, budget=5) as dibs:
+        for step in range(MOST_STEPS):
+            client.config_set("maxmemory", 0)
+            own_server.flush()
+            claim = await dibs.claim("order:1", window=60, after="replay").__aenter__()
+            claim.complete(17)
+            if "free" in fate:
+                own_server.flush()
+            if "full" in fate:
+                client.config_set("maxmemory", 1)
+
+            async def end(claim: Any = claim) -> None:
+                await claim.finish()
+
+            was_cancelled = await run_cancelled_at(step, end())
+            await aeventually(lambda: (client.get("order:1") or b"").startswith(b"dibs1 done "))
+            if not was_cancelled:
+                break
+        assert 0 < step < MOST_STEPS - 1

@@ -16,6 +16,7 @@ from .._tasks import monotonic
 from ..errors import UsageError
 from .handover import detach, reattach
 from .leases import AsyncLeases
+from .within import AsyncClaimWithin, AsyncRecording
 
 V = TypeVar("V")
 
@@ -37,7 +38,8 @@ class AsyncClaim:
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_lease", "_leases", "_options", "_released", "replayed", "result",
+        "__weakref__", "_call", "_lease", "_leases", "_options", "_recording", "_released",
+        "replayed", "result",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,8 @@ class AsyncClaim:
         self._options = options
         self._lease = lease
         self._released = False
+        self._recording: AsyncRecording | None = None
+        """Its record in a database."""
         if lease is not None:
             claims.opened(self)
 
@@ -120,6 +124,9 @@ class AsyncClaim:
         lease, options = self._lease, self._options
         if lease is None or lease.is_over or (lease.successor and not await self._settled()):
             return False
+        if self._recording is not None:
+            claims.closed(self)
+            return await self._recording.end(self)
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
             has_result=self.result is not NOTHING, work=options.work,
@@ -137,6 +144,36 @@ class AsyncClaim:
                 await self._end(b"")
                 raise
         return await self._end(result)
+
+    # ---- with a database
+
+    def within(self, transaction: Any = None, *, using: str | None = None) -> AsyncClaimWithin:
+        """Record it in *transaction*, which commits it with the work, or rolls back both.
+
+        The block gets what an earlier transaction has recorded (`replayed`, `result`). *using*: the
+        alias of a database of Django, whose transaction is not handed over. Duplicate: it runs in
+        another transaction, or is done. Mismatch: another payload. UsageError: the transaction
+        would never commit, or there is no table.
+        """
+        return AsyncClaimWithin(self, self.recording(), transaction, using)
+
+    def recording(self) -> AsyncRecording:
+        """Its record in a database, from now on. UsageError: it has one, or has ended."""
+        if self._lease is None or self._lease.is_over or self._recording is not None:
+            raise UsageError("this claim is a replay, has ended, or is recorded already")
+        self._recording = AsyncRecording(self._leases, self._lease, self._options)
+        return self._recording
+
+    @property
+    def is_released(self) -> bool:
+        """True: `release` was called."""
+        return self._released
+
+    def encoded(self) -> bytes | None:
+        """The result as it is stored; None: none is. UsageError: the codec cannot hold it."""
+        if self._options.after != "replay" or self._released or self.result is NOTHING:
+            return None
+        return framed(self._options, self.result, time(), self._lasted)
 
     # ---- while it runs
 

@@ -3,7 +3,17 @@
 import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
+from contextlib import AbstractAsyncContextManager
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from .._core.breaker import Limits
 from .._core.fingerprint import fingerprint
@@ -52,12 +62,14 @@ from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
+from .within import AsyncWithin
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
 
 P = ParamSpec("P")
 T = TypeVar("T")
+X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -296,6 +308,47 @@ class AsyncDibs(AsyncCaching):
             "on_outage": options.on_outage,
         })  # fmt: skip
 
+    @overload
+    def once(
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: None = None,
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
+
+    @overload  # Django: there is nothing to hand over
+    def once(  # type: ignore[overload-overlap]
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractAsyncContextManager[None, Any]],
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
+
+    @overload
+    def once(
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractAsyncContextManager[X, Any]],
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[
+        [Callable[Concatenate[X, P], Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]
+    ]: ...
+
     @takes(ClaimKeywords, ClaimOptions)
     def once(
         self,
@@ -303,36 +356,45 @@ class AsyncDibs(AsyncCaching):
         *,
         payload: Iterable[str] = (),
         duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractAsyncContextManager[Any, Any]] | None = None,
+        retry: int = 0,
         ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+    ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
         called in place of the function with the Duplicate that would be raised; its result is
         returned. *ignore*: arguments that make no difference, where the template has no field.
+        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
+        gets what it yields as its first argument, and the record of the key commits with its work.
+        *retry*: how often the function is called again after a serialization failure or deadlock.
         Duplicate: it was submitted before. UsageError: a field is missing; with "replay", the
         template has none.
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
+        if within is None and retry:
+            raise UsageError("retry= is for transactions: it needs within=")
+        opener = None if within is None else AsyncWithin(within, retry, chosen)
 
         def decorate(
-            function: Callable[P, Coroutine[Any, Any, T]],
-        ) -> Callable[P, Coroutine[Any, Any, T]]:
+            function: Callable[..., Coroutine[Any, Any, Any]],
+        ) -> Callable[..., Coroutine[Any, Any, Any]]:
             if not fits(function):
                 raise UsageError(WRONG_KIND)
-            made, ignored = chosen, check_ignored(template, function, ignore)
+            shown = function if opener is None else opener.shown(function)
+            made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
-                check_fields(template, function, ignored)
+                check_fields(template, shown, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
                 function, self._leases, namespace, template, made, holding, paths, duplicate,
-                self._new_claiming,
+                self._new_claiming, opener,
             )  # fmt: skip
 
         return decorate
@@ -352,6 +414,7 @@ class AsyncDibs(AsyncCaching):
         self._store.is_closed = True
         self._events.emit_dropped()
         await self._cache.aclose()
+        await self._leases.tasks.stop()
         await self._leases.renewer.aclose()
         await self._store.aclose()
         self._leases.waiters.wake_all()

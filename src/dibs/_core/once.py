@@ -14,7 +14,7 @@ import re
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from ..errors import Duplicate, Mismatch, UsageError
+from ..errors import Duplicate, Mismatch, Source, UsageError
 from .codec import frame
 from .engine import Engine, run_whole_script
 from .lease import WON, HoldCall, Won, note_in
@@ -129,13 +129,22 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
     return ExistingClaim("done", left, words[-1], result=result, note=note)
 
 
+def fingerprint_in(running: bytes) -> bytes:
+    """The fingerprint of the payload of a running claim."""
+    return _words(running)[1]
+
+
 def since_in(running: bytes) -> float:
     """When a running claim was claimed, by the wall clock of whoever claimed it; 0: not known."""
     return _words(running)[2]
 
 
 def answer_duplicate(
-    options: ClaimOptions, call: HoldCall, fingerprint: bytes, found: ExistingClaim
+    options: ClaimOptions,
+    call: HoldCall,
+    fingerprint: bytes,
+    found: ExistingClaim,
+    source: Source = "redis",
 ) -> Replay | Duplicate | Mismatch:
     """The answer to a second submission."""
     if NO_PAYLOAD not in (fingerprint, found.fingerprint) and fingerprint != found.fingerprint:
@@ -146,7 +155,7 @@ def answer_duplicate(
         except Exception:
             pass  # of an older program: what was done is done, we only cannot tell what came of it
     wait = _retry_after(options, found)
-    return Duplicate(call.text, wait, found.state, options.message, call.name, found.note)
+    return Duplicate(call.text, wait, found.state, options.message, call.name, found.note, source)
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:

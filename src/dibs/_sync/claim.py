@@ -17,6 +17,7 @@ from .._threads import monotonic
 from ..errors import UsageError
 from .handover import detach, reattach
 from .leases import Leases
+from .within import ClaimWithin, Recording
 
 V = TypeVar("V")
 
@@ -38,7 +39,8 @@ class Claim:
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_lease", "_leases", "_options", "_released", "replayed", "result",
+        "__weakref__", "_call", "_lease", "_leases", "_options", "_recording", "_released",
+        "replayed", "result",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +60,8 @@ class Claim:
         self._options = options
         self._lease = lease
         self._released = False
+        self._recording: Recording | None = None
+        """Its record in a database."""
         if lease is not None:
             claims.opened(self)
 
@@ -121,6 +125,9 @@ class Claim:
         lease, options = self._lease, self._options
         if lease is None or lease.is_over or (lease.successor and not self._settled()):
             return False
+        if self._recording is not None:
+            claims.closed(self)
+            return self._recording.end(self)
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
             has_result=self.result is not NOTHING, work=options.work,
@@ -138,6 +145,36 @@ class Claim:
                 self._end(b"")
                 raise
         return self._end(result)
+
+    # ---- with a database
+
+    def within(self, transaction: Any = None, *, using: str | None = None) -> ClaimWithin:
+        """Record it in *transaction*, which commits it with the work, or rolls back both.
+
+        The block gets what an earlier transaction has recorded (`replayed`, `result`). *using*: the
+        alias of a database of Django, whose transaction is not handed over. Duplicate: it runs in
+        another transaction, or is done. Mismatch: another payload. UsageError: the transaction
+        would never commit, or there is no table.
+        """
+        return ClaimWithin(self, self.recording(), transaction, using)
+
+    def recording(self) -> Recording:
+        """Its record in a database, from now on. UsageError: it has one, or has ended."""
+        if self._lease is None or self._lease.is_over or self._recording is not None:
+            raise UsageError("this claim is a replay, has ended, or is recorded already")
+        self._recording = Recording(self._leases, self._lease, self._options)
+        return self._recording
+
+    @property
+    def is_released(self) -> bool:
+        """True: `release` was called."""
+        return self._released
+
+    def encoded(self) -> bytes | None:
+        """The result as it is stored; None: none is. UsageError: the codec cannot hold it."""
+        if self._options.after != "replay" or self._released or self.result is NOTHING:
+            return None
+        return framed(self._options, self.result, time(), self._lasted)
 
     # ---- while it runs
 

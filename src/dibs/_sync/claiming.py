@@ -2,6 +2,7 @@
 """Claiming a submission, the `with` block around it, and functions whose calls are claimed."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -29,6 +30,7 @@ from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, Claim
 from .handover import resume
 from .leases import NOT_OURS, Leases
+from .within import Within, Refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -218,20 +220,23 @@ def once(
     payload: tuple[str, ...],
     duplicate: Callable[[Duplicate], Any] | None,
     new_claiming: Callable[..., Claiming],
+    within: Within | None,
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
-    *holding*: how the key is held while the function runs.
+    *holding*: how the key is held while the function runs. *within*: opens the transaction in which
+    it runs.
     """
-    key_of = Template(template, function)
-    fields = Fields(payload, function) if payload else None
+    shown = function if within is None else within.shown(function)
+    key_of = Template(template, shown)
+    fields = Fields(payload, shown) if payload else None
 
-    @functools.wraps(function)
+    @functools.wraps(shown)
     def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        claiming = new_claiming(leases, Submission(call, options, seen))
+        claiming, since = new_claiming(leases, Submission(call, options, seen)), monotonic()
         try:
             claim = claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered
@@ -241,8 +246,17 @@ def once(
         with claiming:
             if claim.replayed:
                 return claim.result
-            result: Any = function(*args, **kwargs)
-            claim.complete(result)
-            return result
+            if within is None:
+                result: Any = function(*args, **kwargs)
+                claim.complete(result)
+                return result
+            result = within.call(claim, claim.recording(), function, args, kwargs, since)
+            if not isinstance(result, Refused):
+                return result
+        if duplicate is not None and isinstance(result.error, Duplicate):
+            return result_of(duplicate(result.error))
+        raise result.error
 
+    if within is not None:
+        claimed.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
     return claimed

@@ -4,7 +4,17 @@
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
+from contextlib import AbstractContextManager
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from .._core.breaker import Limits
 from .._core.fingerprint import fingerprint
@@ -53,12 +63,14 @@ from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
+from .within import Within
 
 if TYPE_CHECKING:
     from .inspector import Inspector
 
 P = ParamSpec("P")
 T = TypeVar("T")
+X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -297,6 +309,47 @@ class Dibs(Caching):
             "on_outage": options.on_outage,
         })  # fmt: skip
 
+    @overload
+    def once(
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: None = None,
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+
+    @overload  # Django: there is nothing to hand over
+    def once(  # type: ignore[overload-overlap]
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractContextManager[None, Any]],
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+
+    @overload
+    def once(
+        self,
+        template: str,
+        *,
+        payload: Iterable[str] = (),
+        duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractContextManager[X, Any]],
+        retry: int = 0,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ClaimKeywords],
+    ) -> Callable[
+        [Callable[Concatenate[X, P], T]], Callable[P, T]
+    ]: ...
+
     @takes(ClaimKeywords, ClaimOptions)
     def once(
         self,
@@ -304,36 +357,45 @@ class Dibs(Caching):
         *,
         payload: Iterable[str] = (),
         duplicate: Callable[[Duplicate], Any] | None = None,
+        within: Callable[[], AbstractContextManager[Any, Any]] | None = None,
+        retry: int = 0,
         ignore: Iterable[str] = (),
         **options: Unpack[ClaimKeywords],
-    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
         called in place of the function with the Duplicate that would be raised; its result is
         returned. *ignore*: arguments that make no difference, where the template has no field.
+        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
+        gets what it yields as its first argument, and the record of the key commits with its work.
+        *retry*: how often the function is called again after a serialization failure or deadlock.
         Duplicate: it was submitted before. UsageError: a field is missing; with "replay", the
         template has none.
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
+        if within is None and retry:
+            raise UsageError("retry= is for transactions: it needs within=")
+        opener = None if within is None else Within(within, retry, chosen)
 
         def decorate(
-            function: Callable[P, T],
-        ) -> Callable[P, T]:
+            function: Callable[..., Any],
+        ) -> Callable[..., Any]:
             if not fits(function):
                 raise UsageError(WRONG_KIND)
-            made, ignored = chosen, check_ignored(template, function, ignore)
+            shown = function if opener is None else opener.shown(function)
+            made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
-                check_fields(template, function, ignored)
+                check_fields(template, shown, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
                 made = self._once_options({**options, "type": returned_type(function)})
             namespace, holding = self._settings.namespace, self._holding(made)
             return once(
                 function, self._leases, namespace, template, made, holding, paths, duplicate,
-                self._new_claiming,
+                self._new_claiming, opener,
             )  # fmt: skip
 
         return decorate
@@ -353,6 +415,7 @@ class Dibs(Caching):
         self._store.is_closed = True
         self._events.emit_dropped()
         self._cache.close()
+        self._leases.tasks.stop()
         self._leases.renewer.close()
         self._store.close()
         self._leases.waiters.wake_all()

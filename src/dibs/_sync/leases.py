@@ -38,11 +38,12 @@ from .._core.lease import (
     read_extend,
     release_request,
 )
+from .._core.once import complete_request, read_complete
 from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import monotonic, sleep
+from .._threads import BackgroundTasks, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -67,6 +68,8 @@ class Leases:
         self.events = events
         self.waiters = Waiters(store, self.held_here)
         self.renewer = Renewer(store, events, self.lose, self.found)
+        self.tasks = BackgroundTasks()
+        """Ends of claims whose transaction has ended after them."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()
@@ -82,6 +85,7 @@ class Leases:
             lease.is_over = lease.is_lost = True
         self.table = {}
         self._identify()
+        self.tasks = BackgroundTasks()
         self.waiters.open()
         self.renewer.open()
 
@@ -317,12 +321,14 @@ class Leases:
         except Outage as outage:
             self.events.emit("outage", call.name, cause=outage.cause)
             lease.is_undelivered = True
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                self.store.transport.deliver_later(request)
             return False
         except UsageError:
             raise
         except BaseException:  # cancelled, or a signal handler raised: it was done all the same
-            self._complete_later(lease, record)
+            for request in self._done_requests(lease, record):
+                deliver_behind(self.store.transport, request)
             raise
         finally:
             if self.waiters.queues:
@@ -336,6 +342,42 @@ class Leases:
                 cause = verdict.code and cause_for(verdict.code)
                 self.events.emit(verdict.kind, name, held=held, guarded=True, cause=cause)
         return not lease.is_lost
+
+    def copy(self, lease: LeaseState, result: bytes, ms: int) -> bool:
+        """Its work is recorded in a database: leave a copy of that for *ms* in place of the key.
+
+        False: that could not be done; the key is free, and the database answers.
+        """
+        if lease.successor is not None:
+            self._confirm_value(lease)
+        if lease.is_over or self.store.is_closed:
+            return False
+        now, record = monotonic(), Record(lease.token, result, ms)
+        self._close(lease, now)  # a renewal must not take the copy for another's
+        if not lease.guarded or not self._is_copied(lease, record, now):
+            lease.is_over = False
+            return self.end(lease)
+        lease.is_lost = False
+        if self.waiters.queues:
+            self.waiters.wake_next(lease.call.key)
+        self.events.ended("completed", lease.call.name, now - lease.since, guarded=True)
+        return True
+
+    def _is_copied(self, lease: LeaseState, record: Record, now: float) -> bool:
+        value = record.value("result" if record.result else "done")
+        try:
+            engine = self.store.transport.engine or self.store.transport.ready(now)
+            key = lease.call.key
+            request = complete_request(engine, key, record.claim, value, record.ms, 0.0)
+            reply = self.store.transport.send(request, now)
+            if type(reply) is ErrorReply:
+                reply = self._served(request, reply, now)
+            return read_complete(reply, record.claim, value)
+        except (Outage, UsageError):
+            return False
+        except BaseException:  # cancelled, or a signal handler raised
+            self.release_later(lease.call, lease.token)
+            raise
 
     def _write(self, lease: LeaseState, record: Record, now: float) -> Verdict:
         """Write *record*, as `next_write` decides. Outage: not known. UsageError: refused."""
@@ -368,12 +410,13 @@ class Leases:
             raise refusal
         return self.store.check_reply(request, error, now)
 
-    def _complete_later(self, lease: LeaseState, record: Record) -> None:
-        """Have *done* recorded when the store is back, whichever value the key has by then."""
+    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+        """What records it as *done*, whichever value its key has by then; after a request with the
+        result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
-        for claim in filter(None, (lease.token, lease.successor)):
-            done = done_request(lease.call.key, record._replace(claim=claim), until)
-            self.store.transport.deliver_later(done)
+        values = filter(None, (lease.token, lease.successor))
+        key = lease.call.key
+        return [done_request(key, record._replace(claim=value), until) for value in values]
 
     def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, Protocol, cast
 
 from .. import Busy, Dibs, Duplicate, Unavailable
-from .._interface import printable
-from .._server.die_with_parent import ended_with_parent
+from .._interface import ended_with_parent, printable
 from .connecting import add_server, connected
 from .terminal import default_terminal
 

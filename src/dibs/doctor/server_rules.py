@@ -183,7 +183,8 @@ def clock(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         "error" if is_apart else "warning",
         f"The clock of this machine is {abs(found.ahead):.1f} s {side} the server's.",
         f"{effect}, and events have wrong times. If the server's clock is set forward, leases end"
-        " early, and there may be two holders. The ttl of leases is not affected by the clock of this machine.",
+        " early, and there may be two holders. The ttl of leases is not affected by the clock of"
+        " this machine.",
         "Synchronise both machines by NTP: `timedatectl set-ntp true`, or `chronyc makestep`.",
     )
 

@@ -20,6 +20,9 @@ BUDGET = 1.0
 USER = "no_client_kill"
 RULES = "on >secret ~* &* +@all -client +client|info +client|tracking +client|caching"
 
+ENDED = pytest.mark.parametrize("url", ["permitted"], indirect=True)
+"""Promised only where the server ends connections."""
+
 
 @pytest.fixture
 def line(server: Server) -> Iterator[FaultProxy]:
@@ -186,12 +189,11 @@ def test_a_late_tag_does_not_revive_what_was_invalidated(
         assert there("a") == {"name": "a", "load": 1}, "not what was loaded before"
 
 
+@ENDED
 def test_a_late_set_does_not_replace_a_newer_value(
     server: Server, line: FaultProxy, url: str
 ) -> None:
     """Of two values that were set, the one that was set last stays."""
-    if "no_client_kill" in url:
-        pytest.skip("not promised where the server does not end connections")
     loader = Loader()
     with Dibs(url, budget=BUDGET) as dibs, Dibs(server.url, budget=5) as other:
         here = dibs.cached("menu:{name}", ttl=60)(loader.load)
@@ -206,12 +208,11 @@ def test_a_late_set_does_not_replace_a_newer_value(
         assert found is not None and found.value["load"] == 2
 
 
+@ENDED
 def test_requests_of_an_outage_are_not_executed_after_it(
     server: Server, line: FaultProxy, url: str
 ) -> None:
     """Nothing arrives, it is an outage; what arrives after the recovery takes nothing."""
-    if "no_client_kill" in url:
-        pytest.skip("not promised where the server does not end connections")
     events: list[Event] = []
     with Dibs(url, budget=0.25, listeners=[events.append]) as dibs:
         with Dibs(server.url, budget=5) as other:

@@ -1,0 +1,616 @@
+"""The work of a submission and the record of its key, in one transaction of the user's database.
+
+`once(within=…)` opens the transaction, `claim.within(…)` takes one that is open. The row is taken
+before the work begins and completed after it; Redis is told only of a commit that was seen.
+"""
+
+import functools
+import inspect
+import itertools
+import logging
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from .._core.done import (
+    ELSEWHERE,
+    NOT_THE_SAME,
+    Answer,
+    Elsewhere,
+    Ours,
+    Record,
+    Recorded,
+    Rows,
+    Statement,
+    create,
+    ddl,
+    failure_of,
+    finish,
+    look,
+    prune,
+    row_key,
+    take,
+    undo,
+)
+from .._core.keys import milliseconds
+from .._core.lease import HoldCall, LeaseState, secret_of
+from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
+from .._core.options import ClaimOptions
+from .._databases import Transaction, django, find
+from .._tasks import KIND, monotonic, result_of, sleep
+from ..errors import Duplicate, Mismatch, UsageError
+from .leases import AsyncLeases
+
+_log = logging.getLogger("dibs")
+
+Opener = Callable[[], AbstractAsyncContextManager[Any, Any]]
+
+_PRUNE_EVERY = 200
+"""After how many first calls of a function old rows are removed."""
+_MOST_CONFLICTS = 20
+"""How often the row is tried for in new transactions if the database refuses that as a conflict."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+WRONG_HALF = (
+    "AsyncDibs needs a transaction for asyncio, as of an AsyncEngine; Dibs needs one for threads"
+)
+NOT_COMMITTED = (
+    "the context manager of within= ended without a commit: nothing of the work was kept; it has "
+    "to commit at its end, as engine.begin and sessionmaker.begin do"
+)
+READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
+
+
+class Refused(NamedTuple):
+    """The answer to a duplicate, from the table."""
+
+    error: Duplicate | Mismatch
+
+
+class _NotOurs(Exception):
+    """Rolls back a transaction in which nothing was written."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class _Failed(Exception):
+    """TAKE failed in a way that another transaction can mend: the work has not begun."""
+
+    def __init__(self, failure: str, error: Exception) -> None:
+        super().__init__(failure)
+        self.failure = failure
+        self.error = error
+
+
+# ---- steps
+
+
+async def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any:
+    """Execute the statements of *steps*, and return what they come to."""
+    rows: Any = None
+    while True:
+        try:
+            sql, parameters = steps.send(rows)
+        except StopIteration as end:
+            return end.value
+        rows = await result_of(transaction.execute(sql, parameters))
+
+
+async def taken(transaction: Transaction, record: Record) -> Answer:
+    """Who has the row. UsageError: nobody can have it in such a transaction."""
+    await result_of(transaction.start())
+    try:
+        return await run(transaction, take(transaction.dialect, record))
+    except Exception as error:
+        failure = failure_of(error)
+        if failure == "locked":
+            return ELSEWHERE
+        if failure == "readonly":
+            raise UsageError(READ_ONLY) from error
+        if failure in ("missing", "conflict"):
+            raise _Failed(failure, error) from None
+        raise
+
+
+def checked(transaction: Transaction, *, opened: bool) -> Transaction:
+    """*transaction*. UsageError: it is for the other half of dibs."""
+    if transaction.kind != KIND:
+        raise UsageError(WRONG_HALF)
+    transaction.is_opened_here = opened
+    return transaction
+
+
+# ---- the record of a claim
+
+State = Literal["untold", "pending", "committed", "recorded"]
+"""untold: Redis hears nothing, the table answers. pending: the transaction is open, and says how it
+ends. recorded: an earlier transaction has committed the key."""
+
+
+class Claimed(Protocol):
+    """What is used of a claim here."""
+
+    result: Any
+    replayed: bool
+
+    def complete(self, value: Any) -> Any:
+        """Set the result."""
+        ...
+
+    def encoded(self) -> bytes | None:
+        """The result as it is stored. UsageError: the codec cannot hold it."""
+        ...
+
+    @property
+    def is_released(self) -> bool:
+        """True: nothing may be left behind."""
+        ...
+
+
+class AsyncRecording:
+    """The record of one claim in the table, until Redis has heard how it ended."""
+
+    def __init__(self, leases: AsyncLeases, lease: LeaseState, options: ClaimOptions) -> None:
+        check_options(options)
+        self._leases = leases
+        self._lease = lease
+        self.options = options
+        key, token = lease.call.key, secret_of(lease.token).decode()
+        seen = fingerprint_in(lease.token).decode()
+        self.record = Record(row_key(key), token, seen, milliseconds(options.window))
+        self._state: State = "untold"
+        self._left: tuple[bytes, int] = b"", 0
+        """What Redis will have in the place of the claim, and for how long."""
+        self._is_written = False
+        """The transaction that ends has the record."""
+        self._has_ended = False
+        """The block of the claim has ended."""
+        self.claim: Any = None
+        """Keeps the claim alive that waits for the end of the transaction."""
+
+    @property
+    def call(self) -> HoldCall:
+        """The key."""
+        return self._lease.call
+
+    async def write(self, transaction: Transaction, ours: Ours, claim: Claimed) -> None:
+        """The last statement: the result of *claim*; nothing stays of one that was released."""
+        result = claim.encoded()  # before the commit: what cannot be stored is rolled back
+        await result_of(transaction.flush())
+        try:
+            if claim.is_released:
+                await run(transaction, undo(transaction.dialect, self.record))
+                return
+            await run(transaction, finish(transaction.dialect, self.record, ours, result))
+        except Exception as error:
+            if failure_of(error) == "savepoint":
+                raise UsageError(NOT_THE_SAME) from error
+            raise
+        self._left = result or b"", self.record.window_ms
+        self._state, self._is_written = "pending", True
+
+    # ---- answers
+
+    def answered(self, recorded: Recorded) -> Replay | Refused:
+        """What a duplicate gets of a committed record, with which Redis is filled again."""
+        seen, call, events = self.record.fingerprint, self.call, self._leases.events
+        if recorded.fingerprint == seen:
+            self._left = recorded.result or b"", milliseconds(recorded.left)
+            self._state = "recorded"
+        found = ExistingClaim(
+            "done", recorded.left, recorded.fingerprint.encode(), result=recorded.result or b""
+        )
+        answer = answer_duplicate(self.options, call, seen.encode(), found, "table")
+        if isinstance(answer, Replay):
+            events.emit("replayed", call.name, source="table")
+            return answer
+        if isinstance(answer, Mismatch):
+            events.emit("mismatch", call.name, source="table")
+        else:
+            facts: dict[str, Any] = {"retry_after": answer.retry_after, "state": "done"}
+            events.emit("duplicate", call.name, source="table", **facts)
+        return Refused(answer)
+
+    def running(self) -> Refused:
+        """The answer while another transaction has the key."""
+        call, wait = self.call, self.options.lease
+        facts: dict[str, Any] = {"retry_after": wait, "state": "running"}
+        self._leases.events.emit("duplicate", call.name, source="table", **facts)
+        said = (self.options.message, call.name, None, "table")
+        return Refused(Duplicate(call.text, wait, "running", *said))
+
+    # ---- the end
+
+    def transaction_ended(self, committed: bool) -> None:  # noqa: FBT001 - a callback
+        """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
+        self._state = "committed" if committed and self._is_written else "untold"
+        if self._has_ended:
+            self._leases.tasks.spawn(self._tell)
+
+    def unseen(self) -> None:
+        """Nobody will see whether the transaction commits."""
+        self._state = "untold"
+
+    async def end(self, claim: Any) -> bool:
+        """The block of *claim* has ended: tell Redis, or wait for the transaction."""
+        self._has_ended = True
+        if self._state == "pending":
+            self.claim = claim
+            return True
+        return await self._tell()
+
+    async def _tell(self) -> bool:
+        self.claim, lease = None, self._lease
+        if self._state == "untold":
+            return await self._leases.end(lease)
+        return await self._leases.copy(lease, *self._left)
+
+
+def check_options(options: ClaimOptions) -> None:
+    """UsageError: these options do not go with a record in a database."""
+    if options.after == "release":
+        raise UsageError(
+            'within= records what was done: write after="replay", or "hold" to refuse duplicates'
+        )
+    if options.on_error == "hold":
+        raise UsageError('within= rolls back what failed, its record, too: on_error="hold" cannot')
+
+
+# ---- once(within=…)
+
+
+class AsyncWork:
+    """One call of a function, in one transaction."""
+
+    def __init__(
+        self, claim: Claimed, recording: AsyncRecording, function: Callable[[Any], Any]
+    ) -> None:
+        self._claim = claim
+        self.recording = recording
+        self._function = function
+        self.has_begun = False
+        self.is_recorded = False
+        """The last statement was executed: only the commit is left."""
+        self.result: Any = None
+        self.is_watched = False
+        """The transaction says how it ends."""
+        self.committed: bool | None = None
+        """What it has said."""
+
+    async def run(self, transaction: Transaction, value: Any) -> None:
+        """Take the row, do the work, write its result."""
+        answer = await taken(transaction, self.recording.record)
+        if not isinstance(answer, Ours):
+            raise _NotOurs(answer)
+        self.has_begun = True
+        self.result = await self._function(value)
+        self._claim.complete(self.result)
+        await self.recording.write(transaction, answer, self._claim)
+        self.is_recorded = True
+        self.is_watched = transaction.on_end(self._on_end)
+
+    def _on_end(self, committed: bool) -> None:  # noqa: FBT001 - a callback
+        self.committed = committed
+        self.recording.transaction_ended(committed)
+
+
+class AsyncWithin:
+    """`within=` of one function: opens transactions, and knows what has been seen of them."""
+
+    def __init__(self, opener: Opener, retry: int, options: ClaimOptions) -> None:
+        """UsageError: *opener* cannot be called, or an option does not go with it."""
+        if not callable(opener):
+            raise UsageError(
+                "within= must be called to open a transaction, such as engine.begin without ()"
+            )
+        if type(retry) is not int or retry < 0:
+            raise UsageError(f"retry must be a number of times, not {retry!r}")
+        check_options(options)
+        self._opener = opener
+        self._retry = retry
+        self._hands_over = _hands_over(opener)
+        """The function gets what the context manager yields."""
+        self._is_proven = False
+        """A commit of such a transaction was seen, where the driver does not tell."""
+        self._first_calls = itertools.count(1)
+
+    def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """*function* as its callers see it, without what it is handed."""
+        return _without_first(function) if self._hands_over else function
+
+    async def call(
+        self,
+        claim: Claimed,
+        recording: AsyncRecording,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        since: float,
+    ) -> Any:
+        """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
+
+        A transaction in which nothing was written is rolled back, and its connection given back,
+        before anybody waits.
+        """
+
+        def work_in(value: Any) -> Any:
+            return function(*((value, *args) if self._hands_over else args), **kwargs)
+
+        deadline, pause = since + recording.options.wait, _FIRST_PAUSE
+        conflicts, retries = _MOST_CONFLICTS, self._retry
+        while True:
+            work = AsyncWork(claim, recording, work_in)
+            try:
+                return await self._attempt(work)
+            except _NotOurs as refusal:
+                if isinstance(refusal.answer, Recorded):
+                    answer = recording.answered(refusal.answer)
+                    return answer.value if isinstance(answer, Replay) else answer
+                if monotonic() >= deadline:
+                    return recording.running()
+            except _Failed as error:
+                if error.failure == "missing":
+                    await self._create()
+                elif not conflicts:
+                    raise error.error from None
+                conflicts -= 1
+            except Exception as error:
+                if not work.has_begun or failure_of(error) != "conflict" or not retries:
+                    raise
+                retries -= 1
+            await sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _attempt(self, work: AsyncWork) -> Any:
+        try:
+            transaction = await self._transact(work.run)
+        except BaseException as error:
+            work.recording.unseen()
+            # The reply to the COMMIT may be lost, and the COMMIT not.
+            if not work.is_recorded or not await self._has_committed(work, error):
+                raise
+            work.recording.transaction_ended(committed=True)
+            return work.result
+        await self._prove(work, transaction)
+        await self._prune_sometimes()
+        return work.result
+
+    async def _has_committed(self, work: AsyncWork, error: BaseException) -> bool:
+        """Whether the transaction whose end has failed has committed. False: not known, too."""
+        if not isinstance(error, Exception) or isinstance(error, UsageError) or failure_of(error):
+            return False
+        try:
+            return await self._is_there(work.recording.record)
+        except Exception:
+            return False
+
+    async def _transact(self, body: Callable[[Transaction, Any], Any]) -> Transaction:
+        """Run *body* in a transaction."""
+        manager = self._opener()
+        if not hasattr(manager, "__aenter__"):
+            raise UsageError(WRONG_HALF)
+        transaction: Transaction | None = None
+        try:
+            async with manager as value:
+                transaction = checked(find(value, manager), opened=True)
+                if (value is not None) is not self._hands_over:
+                    raise UsageError(_YIELDS_NOTHING)
+                inner = transaction.begin()
+                if inner is None:
+                    await body(transaction, value)
+                else:
+                    async with inner:
+                        await body(transaction, value)
+            return transaction
+        finally:
+            if transaction is not None:
+                transaction.close()
+
+    # ---- its end
+
+    async def _prove(self, work: AsyncWork, transaction: Transaction) -> None:
+        """Tell the claim whether the commit was seen. UsageError: there was none."""
+        if work.is_watched:
+            if work.committed is False:
+                raise UsageError(NOT_COMMITTED)
+            return  # None: a transaction around it is open, and says later how it ends
+        end = transaction.end
+        if end == "unknown":
+            end = await self._looked_up(work.recording.record)
+        if end == "rolled_back":
+            work.recording.unseen()
+            raise UsageError(NOT_COMMITTED)
+        work.recording.transaction_ended(committed=end == "committed")
+
+    async def _looked_up(self, record: Record) -> str:
+        """What became of the transaction, seen from another one; once for each function."""
+        if self._is_proven:
+            return "committed"
+        try:
+            self._is_proven = await self._is_there(record)
+        except Exception:
+            return "open"  # not known: Redis hears nothing, the table answers
+        return "committed" if self._is_proven else "rolled_back"
+
+    async def _is_there(self, record: Record) -> bool:
+        """Whether the row with our token has been committed. What the driver raises."""
+        found: Recorded | None = None
+
+        async def read(transaction: Transaction, value: Any) -> None:
+            nonlocal found
+            await result_of(transaction.start())
+            found = await run(transaction, look(transaction.dialect, record.key))
+
+        await self._transact(read)
+        return found is not None and found.token == record.token
+
+    # ---- the table
+
+    async def _create(self) -> None:
+        """Create the table. UsageError: this user may not."""
+        statements = ""
+
+        async def make(transaction: Transaction, value: Any) -> None:
+            nonlocal statements
+            await result_of(transaction.start())
+            statements = ddl(transaction.dialect)
+            await run(transaction, create(transaction.dialect))
+
+        try:
+            await self._transact(make)
+        except Exception as error:
+            failure = failure_of(error)
+            if failure == "denied":
+                raise UsageError(
+                    f"there is no table dibs_done, and this user may not create it:\n{statements}"
+                ) from error
+            if failure == "readonly":
+                raise UsageError(READ_ONLY) from error
+            if failure != "exists":  # another process was quicker
+                raise
+
+    async def _prune_sometimes(self) -> None:
+        """Remove some old rows, at each so-many-th first call. Never raises."""
+        if next(self._first_calls) % _PRUNE_EVERY:
+            return
+
+        async def remove(transaction: Transaction, value: Any) -> None:
+            await result_of(transaction.start())
+            await run(transaction, prune(transaction.dialect))
+
+        try:
+            await self._transact(remove)
+        except Exception as error:
+            _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
+
+
+_YIELDS_NOTHING = (
+    "the context manager of within= does not yield what the function was given as its first "
+    "argument; with Django write within=transaction.atomic, or dibs.integrations.django.atomic(…)"
+)
+
+
+def _hands_over(opener: Any) -> bool:
+    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
+    while isinstance(opener, functools.partial):
+        opener = opener.func
+    return not getattr(opener, "yields_nothing", False) and not str(
+        getattr(opener, "__module__", "")
+    ).startswith("django.")
+
+
+def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function* as its callers see it. UsageError: it has no first argument to be given."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        raise UsageError("within= hands the transaction over as the first argument; there is none")
+    if first.name in ("self", "cls"):
+        raise UsageError(
+            "within= hands the transaction over as the first argument, and a method has "
+            f"{first.name} there: decorate a function"
+        )
+
+    @functools.wraps(function)
+    def shown(*args: Any, **kwargs: Any) -> Any: ...
+
+    shown.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
+    return shown
+
+
+# ---- claim.within(…)
+
+
+class AsyncDone:
+    """What an earlier transaction has recorded for the key of a claim."""
+
+    __slots__ = ("_result", "replayed")
+
+    def __init__(self, replay: Replay | None) -> None:
+        self.replayed = replay is not None
+        """True: it has committed, and `result` is its result. Do not do the work again."""
+        self._result = replay
+
+    @property
+    def result(self) -> Any:
+        """The result that was committed. UsageError: this is the first submission."""
+        if self._result is None:
+            raise UsageError("this submission is the first one: it has no result yet")
+        return self._result.value
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {'replayed' if self.replayed else 'first'}>"
+
+
+class AsyncClaimWithin:
+    """`async with claim.within(session) as done:`; the record of a claim, in that transaction."""
+
+    __slots__ = ("_claim", "_ours", "_recording", "_transaction")
+
+    def __init__(
+        self, claim: Claimed, recording: AsyncRecording, value: Any, using: str | None
+    ) -> None:
+        found = django(using) if value is None else find(value)
+        self._claim = claim
+        self._recording = recording
+        self._transaction = checked(found, opened=False)
+        self._ours: Ours | None = None
+
+    async def __aenter__(self) -> AsyncDone:
+        self._transaction.begin()
+        answer = await self._take()
+        if isinstance(answer, Ours):
+            self._ours = answer
+            return AsyncDone(None)
+        recording = self._recording
+        found = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
+        if isinstance(found, Refused):
+            raise found.error
+        self._claim.replayed, self._claim.result = True, found.value
+        return AsyncDone(found)
+
+    async def _take(self) -> Answer:
+        """The answer; another transaction that has the key is waited for, up to `wait`."""
+        deadline, pause = monotonic() + self._recording.options.wait, _FIRST_PAUSE
+        while True:
+            try:
+                answer = await taken(self._transaction, self._recording.record)
+            except _Failed as failed:
+                if failed.failure != "missing":
+                    raise failed.error from None
+                raise UsageError(
+                    "there is no table dibs_done; create it by a migration:\n"
+                    f"{ddl(self._transaction.dialect)}"
+                ) from failed.error
+            if not isinstance(answer, Elsewhere) or monotonic() >= deadline:
+                return answer
+            await sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        ours, self._ours = self._ours, None
+        if ours is None:
+            return
+        if error is not None:
+            if isinstance(error, Exception):
+                await self._undo()
+            return
+        await self._recording.write(self._transaction, ours, self._claim)
+        if not self._transaction.on_end(self._recording.transaction_ended):
+            self._recording.unseen()
+
+    async def _undo(self) -> None:
+        """The work has failed, and the caller may commit all the same."""
+        try:
+            await run(self._transaction, undo(self._transaction.dialect, self._recording.record))
+        except Exception as error:  # the transaction is aborted: it cannot commit
+            _log.debug("the record of a failed submission was not deleted: %s", type(error))

@@ -1,0 +1,342 @@
+"""`within=` while processes die, stop and race, on several isolation levels."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from dibs import Dibs, Duplicate
+from dibs.testing import Child, Server, eventually
+from tests.databases.worlds import Database
+
+NewDatabase = Callable[[str], Database]
+Spawn = Callable[..., Child]
+DONE: dict[str, Any] = {"window": 60, "after": "replay"}
+NO_REDIS = "redis://127.0.0.1:1"
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def database(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+    return new_database(request.param)
+
+
+@pytest.fixture
+def engine(database: Database) -> Iterator[Any]:
+    engine = create_engine(database.url())
+    yield engine
+    engine.dispose()
+
+
+def placing(dibs: Dibs, engine: Any, **options: Any) -> Any:
+    @dibs.once("order:{customer}", within=engine.begin, **DONE | options)
+    def place(connection: Any, customer: str) -> str:
+        values = {"customer": customer}
+        connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+        return f"by {os.getpid()}"
+
+    return place
+
+
+def orders(database: Database) -> list[tuple[str, int]]:
+    return database.ask("SELECT customer, count(*) FROM orders GROUP BY customer ORDER BY 1")
+
+
+# ---- a process dies
+
+POINTS = ["claimed", "taken", "worked", "recorded", "committing", "committed"]
+
+
+def die_at(point: str, database: str, redis: str) -> None:
+    """Place an order, and be killed at *point*."""
+    import contextlib
+    import os
+    import signal
+
+    from sqlalchemy import create_engine, event, text
+
+    from dibs import Dibs
+
+    engine = create_engine(database)
+    seen: list[str] = []
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def executed(connection: object, cursor: object, sql: str, *_: object) -> None:
+        if "dibs_done" in sql and not sql.startswith(("CREATE", "SELECT")):
+            seen.append(sql)
+        if point == "taken" and len(seen) == 1 and sql.startswith("INSERT INTO dibs_done"):
+            die()
+        if point == "recorded" and sql.startswith("UPDATE dibs_done"):
+            die()
+
+    event.listen(engine, "after_cursor_execute", executed)
+    if point == "committing":
+        event.listen(engine, "commit", lambda connection: die())
+
+    @contextlib.contextmanager
+    def begin():  # type: ignore[no-untyped-def]
+        if point == "claimed":
+            die()
+        with engine.begin() as connection:
+            yield connection
+        if point == "committed":
+            die()
+
+    with Dibs(redis) as dibs:
+
+        @dibs.once("order:{customer}", window=60, after="replay", lease=1, within=begin)
+        def place(connection: object, customer: str) -> str:
+            values = {"customer": customer}
+            connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            if point == "worked":
+                die()
+            return "by the one that died"
+
+        place("c7")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_that_is_killed_leaves_one_order_or_none(
+    point: str, valkey: Server, database: Database, engine: Any, spawn: Spawn
+) -> None:
+    """Wherever it dies, the next submission gets the order, and there is one."""
+    with Dibs(valkey.url) as dibs:
+        placing(dibs, engine)("c0")  # the table is there
+        child = spawn(die_at, point, database.url(), valkey.url)
+        with pytest.raises(AssertionError, match=r"ended with (-9|137)"):  # killed, not by us
+            child.lines()
+        place = placing(dibs, engine, wait=60)
+        first = place("c7")
+        assert (first == "by the one that died") is (point == "committed")
+        valkey.flush()
+        assert place("c7") == first
+    assert orders(database) == [("c0", 1), ("c7", 1)]
+
+
+# ---- a process stops
+
+
+def stop_inside(database: str, redis: str) -> None:
+    """Place an order, and be stopped in the middle of it."""
+    import os
+    import signal
+
+    from sqlalchemy import create_engine, text
+
+    from dibs import Dibs
+
+    engine = create_engine(database)
+    with Dibs(redis) as dibs:
+
+        @dibs.once("order:{customer}", window=60, after="replay", lease=1, within=engine.begin)
+        def place(connection: object, customer: str) -> str:
+            values = {"customer": customer}
+            connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            print("stopping", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return "by the one that was stopped"
+
+        print(place("c7"), flush=True)
+
+
+def test_a_process_that_was_stopped_beyond_its_lease_still_decides(
+    valkey: Server, new_database: NewDatabase, spawn: Spawn
+) -> None:
+    """Its transaction is open: the others wait or are refused; it commits, and they get that."""
+    database = new_database("postgresql")
+    engine = create_engine(database.url())
+    with Dibs(valkey.url) as dibs:
+        placing(dibs, engine)("c0")
+        child = spawn(stop_inside, database.url(), valkey.url)
+        assert child.line() == "stopping"
+        eventually(lambda: valkey.client().get("order:c7") is None, within=20)
+        with pytest.raises(Duplicate) as caught:
+            placing(dibs, engine)("c7")
+        assert (caught.value.state, caught.value.source) == ("running", "table")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(placing(dibs, engine, wait=60), "c7")
+            eventually(lambda: valkey.client().get("order:c7") is not None)
+            os.kill(child.pid, signal.SIGCONT)
+            assert waiting.result() == "by the one that was stopped"
+        assert child.line() == "by the one that was stopped"
+    engine.dispose()
+    assert orders(database) == [("c0", 1), ("c7", 1)]
+
+
+# ---- isolation levels
+
+LEVELS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_clients_without_redis_place_each_order_once(level: str, new_database: NewDatabase) -> None:
+    """Four processes' worth of clients, no Redis, the same six keys at once; no error is left."""
+    database = new_database("postgresql")
+    engine = create_engine(database.url(), isolation_level=level, pool_size=8)
+    clients = [Dibs(NO_REDIS) for _ in range(4)]
+    ran: list[str] = []
+    retry = 20 if level == "SERIALIZABLE" else 0  # it ends any transaction that might conflict
+
+    def place_in(dibs: Dibs) -> Any:
+        @dibs.once("order:{customer}", within=engine.begin, wait=60, retry=retry, **DONE)
+        def place(connection: Any, customer: str) -> str:
+            ran.append(customer)
+            values = {"customer": customer}
+            connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            return f"{customer} {len(ran)}"
+
+        return place
+
+    keys = [f"c{number}" for number in range(6)]
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(place_in(each), key) for key in keys for each in clients]
+        results = [(call.result(), key) for call, key in zip(calls, keys * 4, strict=True)]
+    for each in clients:
+        each.close()
+    engine.dispose()
+    assert retry or sorted(ran) == keys
+    assert len({result for result, _ in results}) == len(keys)
+    assert orders(database) == [(key, 1) for key in keys]
+
+
+def test_a_serialization_failure_is_an_error_unless_retry_is_asked_for(
+    new_database: NewDatabase, valkey: Server
+) -> None:
+    """It may have called a bank: the function runs again only where that was allowed."""
+    database = new_database("postgresql")
+    database.ask("CREATE TABLE stock (n int); INSERT INTO stock VALUES (10)")
+    engine = create_engine(database.url(), isolation_level="REPEATABLE READ")
+    ran: list[str] = []
+
+    def sell(connection: Any, customer: str) -> int:
+        ran.append(customer)
+        connection.execute(text("SELECT n FROM stock")).one()
+        if ran.count(customer) == 1:
+            database.ask("UPDATE stock SET n = n - 1")  # meanwhile
+        connection.execute(text("UPDATE stock SET n = n - 1"))
+        return ran.count(customer)
+
+    with Dibs(valkey.url) as dibs:
+        decorate = dibs.once("sale:{customer}", within=engine.begin, **DONE)
+        with pytest.raises(Exception, match="could not serialize access"):
+            decorate(sell)("c1")
+        retrying = dibs.once("sale:{customer}", within=engine.begin, retry=1, **DONE)
+        assert retrying(sell)("c2") == 2
+        valkey.flush()
+        assert retrying(sell)("c2") == 2
+    engine.dispose()
+    assert ran == ["c1", "c2", "c2"]
+
+
+def test_record_and_row_in_opposite_order_do_not_deadlock(new_database: NewDatabase) -> None:
+    """One takes the row first and the key late, the other the key first: nobody waits for the key.
+
+    With an insert that waits, the database would end one of them as a deadlock.
+    """
+    database = new_database("postgresql")
+    database.ask("CREATE TABLE stock (n int); INSERT INTO stock VALUES (10)")
+    engine = create_engine(database.url())
+    has_row, has_key = threading.Event(), threading.Event()
+    sell = text("UPDATE stock SET n = n - 1")
+
+    def row_first() -> str:
+        with Dibs(NO_REDIS) as dibs, dibs.claim("order:c7", **DONE) as claim:
+            with engine.begin() as connection:
+                connection.execute(sell)
+                has_row.set()
+                assert has_key.wait(60)
+                with pytest.raises(Duplicate) as caught, claim.within(connection):
+                    pass
+                return caught.value.state
+
+    def key_first() -> str:
+        with Dibs(NO_REDIS) as dibs, dibs.claim("order:c7", **DONE) as claim:
+            with engine.begin() as connection, claim.within(connection):
+                has_key.set()
+                assert has_row.wait(60)
+                connection.execute(sell)  # waits until the other one has ended
+                return "committed"
+
+    with Dibs(NO_REDIS) as dibs:
+        placing(dibs, engine)("c0")
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(row_first), pool.submit(key_first)
+        assert (first.result(), second.result()) == ("running", "committed")
+    engine.dispose()
+    assert database.ask("SELECT n FROM stock") == [(8,)]
+
+
+def test_a_waiting_duplicate_holds_no_connection(new_database: NewDatabase) -> None:
+    """A pool of two connections serves ten that wait, and the one that works."""
+    database = new_database("postgresql")
+    engine = create_engine(database.url(), pool_size=2, max_overflow=0, pool_timeout=60)
+    begun, go_on = threading.Event(), threading.Event()
+    clients = [Dibs(NO_REDIS) for _ in range(11)]
+
+    def place_in(dibs: Dibs) -> Any:
+        @dibs.once("order:{customer}", within=engine.begin, wait=60, **DONE)
+        def place(connection: Any, customer: str) -> str:
+            begun.set()
+            assert go_on.wait(60)
+            values = {"customer": customer}
+            connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            return "one"
+
+        return place
+
+    with ThreadPoolExecutor(11) as pool:
+        with Dibs(NO_REDIS) as dibs:
+            placing(dibs, engine)("c0")
+        first = pool.submit(place_in(clients[0]), "c7")
+        assert begun.wait(60)
+        others = [pool.submit(place_in(each), "c7") for each in clients[1:]]
+        with Dibs(NO_REDIS) as dibs:
+            assert placing(dibs, engine)("c8")  # another key is not in their way
+        go_on.set()
+        assert {each.result() for each in (first, *others)} == {"one"}
+    for each in clients:
+        each.close()
+    engine.dispose()
+    assert orders(database) == [("c0", 1), ("c7", 1), ("c8", 1)]
+
+
+async def test_a_call_that_is_cancelled_leaves_nothing(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """Rolled back, released; the next one runs."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    from dibs import AsyncDibs
+
+    database = new_database("postgresql")
+    engine = create_async_engine(database.url(is_async=True))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with AsyncDibs(valkey.url) as dibs:
+
+        @dibs.once("order:{customer}", within=engine.begin, **DONE)
+        async def place(connection: Any, customer: str) -> str:
+            values = {"customer": customer}
+            await connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            begun.set()
+            await go_on.wait()
+            return "one"
+
+        task = asyncio.create_task(place("c7"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert orders(database) == []
+        go_on.set()
+        assert await place("c7") == "one"
+    await engine.dispose()
+    assert orders(database) == [("c7", 1)]

@@ -25,6 +25,10 @@ LIVES = (20_000, 200_000, 2_000_000)
 """Milliseconds; far enough apart that a slow machine confuses none of them."""
 
 
+TIMES = re.compile(rb"(?<=~)\d+|(?<= )\d{16}(?=@)|(?<=^a{5})[0-9a-f]{11}$")
+"""In a lease that was handed over, in a lock, in the version of a tag."""
+
+
 class Real:
     """A connection to a real server."""
 
@@ -150,7 +154,7 @@ def plain(reply: Any) -> Any:
         case bytes() if reply.isdigit() and len(reply) > 4 and len(reply) != 16:
             return plain(int(reply))
         case bytes():
-            return re.sub(rb"~\d+", b"~", reply)
+            return TIMES.sub(b"<time>", reply)
         case list():
             return [plain(each) for each in reply]
         case _:

@@ -157,7 +157,7 @@ class Workload:
             self.world.violate(f"{process.name}: {what} answered after {took:.2f} s of {most:.2f}")
 
     def leftovers(self) -> dict[bytes, Any]:
-        """The keys on the server that nobody has to have left there.
+        """The keys on the server that should be gone.
 
         Those of processes that were killed expire. None, if a replica without the last writes has
         taken over: it brings back what was released. None either, if clients may not have the

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .explorer import BEGIN, Client, Exploration, State, Step, Words, command, script
+from .explorer import Client, Exploration, State, Step, Words, command, script
 from .server import REDIS6, VALKEY, Engine
 
-K, LOCK, FENCE, TAG, LAST = b"k", b"lock:{k}", b"fence:{k}", b"tag:t", b"last"
+K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
+TAG, LAST = b"tag:t", b"last"
 SHORT, LONG = 10_000, 30_000
 DAY = 86_400_000
 
@@ -67,11 +68,9 @@ class Holder(Client):
         if fence is None:
             return state.having(self.number, "refused")
         until = state.asked[self.number] + SHORT
-        return self.got(state, fence).having(self.number, Held(until, fence))
-
-    def got(self, state: State, fence: int) -> State:
-        """The key was got: what the observer knows then."""
-        return state._replace(facts=(*state.facts, fence)) if fence else state
+        if fence and state.clock < until:  # else it was lost before it was got
+            state = state._replace(facts=(*state.facts, fence))
+        return state.having(self.number, Held(until, fence))
 
     def _extended(self, known: Held, ttl: int) -> Any:
         def then(state: State, reply: Any) -> State:
@@ -113,7 +112,7 @@ class PermitHolder(Holder):
     """The same with one of two permits, and a fence."""
 
     def acquire(self) -> Words:
-        return script("hold_permit", [K, FENCE], self.token, SHORT, 2, DAY)
+        return script("hold_permit", [K, FENCE, FENCES], self.token, SHORT, 2, DAY)
 
     def extend(self, ttl: int) -> Words:
         return script("hold_permit_extend", [K], self.token, ttl)
@@ -157,45 +156,64 @@ def falling_fences(state: State) -> str | None:
 
 
 class Submitter(Client):
-    """Claims a submission, works, and leaves that it is done."""
+    """Claims a submission, works, and leaves that it is done: also if its claim has expired."""
 
     def __init__(self, number: int, *, native: bool) -> None:
         self.number = number
         self.record = token(number)
+        self.left = b"dibs1 done " + self.record
         self.native = native
 
     def steps(self, state: State, known: Any) -> Iterable[Step]:
         if known == "begin":
-            take = command(b"SET", K, self.record, b"NX", b"GET", b"PX", SHORT)
-            yield Step(
-                "claims",
-                take if self.native else script("hold_acquire", [K], self.record, SHORT),
-                self._claimed,
-            )
+            yield Step("claims", self._claim(), self._claimed)
         elif isinstance(known, Held):
-            left = b"dibs1 done " + self.record
-            native = command(b"SET", K, left, b"IFEQ", self.record, b"PX", LONG, b"GET")
-            other = script("once_complete", [K], self.record, left, LONG)
-            yield Step("completes", native if self.native else other, self._completed)
-            release = command(b"DELIFEQ", K, self.record)
-            yield Step(
-                "fails",
-                release if self.native else script("hold_release", [K], self.record),
-                self._failed,
-            )
+            yield Step("completes", self._complete(), self._completed)
+            yield Step("fails", self._release(), self._failed)
+        elif known == "free":
+            yield Step("looks", self._recording(0), self._looked)
+        elif isinstance(known, int):
+            yield Step("records", self._recording(known), self._recorded)
+
+    def _claim(self) -> Words:
+        if self.native:
+            return command(b"SET", K, self.record, b"NX", b"GET", b"PX", SHORT)
+        return script("hold_acquire", [K], self.record, SHORT)
+
+    def _complete(self) -> Words:
+        if self.native:
+            return command(b"SET", K, self.left, b"IFEQ", self.record, b"PX", LONG, b"GET")
+        return script("once_complete", [K], self.record, self.left, LONG)
+
+    def _release(self) -> Words:
+        if self.native:
+            return command(b"DELIFEQ", K, self.record)
+        return script("hold_release", [K], self.record)
+
+    def _recording(self, until: int) -> Words:
+        return script("once_record", [K], self.record, self.left, LONG, until, b"0")
 
     def _claimed(self, state: State, reply: Any) -> State:
         if reply is not None and reply != self.record:
             return state.having(self.number, "refused")
-        return state.having(self.number, Held(state.asked[self.number] + SHORT))._replace(
-            facts=(*state.facts, ("ran", self.number))
-        )
+        known = Held(state.asked[self.number] + SHORT)
+        return self._noted(state.having(self.number, known), "ran")
+
+    def _noted(self, state: State, kind: str) -> State:
+        return state._replace(facts=(*state.facts, (kind, self.number, state.clock)))
 
     def _completed(self, state: State, reply: Any) -> State:
-        left = b"dibs1 done " + self.record
-        is_done = reply in (1, self.record, left)
-        facts = (*state.facts, ("done", self.number)) if is_done else state.facts
-        return state.having(self.number, "done" if is_done else "lost")._replace(facts=facts)
+        if reply in (1, self.record, self.left):
+            return self._noted(state.having(self.number, "done"), "done")
+        return state.having(self.number, "free" if reply in (-2, None) else "lost")
+
+    def _looked(self, state: State, reply: Any) -> State:
+        return state.having(self.number, reply + SHORT // 2 if reply > 1 else "lost")
+
+    def _recorded(self, state: State, reply: Any) -> State:
+        if reply == 1:
+            return self._noted(state.having(self.number, "done"), "done")
+        return state.having(self.number, "lost")
 
     def _failed(self, state: State, reply: Any) -> State:
         return state.having(self.number, "failed")
@@ -203,10 +221,11 @@ class Submitter(Client):
 
 def done_twice(state: State) -> str | None:
     """After one was done, and before its record has expired, none may run."""
-    kinds = [kind for kind, _ in state.facts]
-    is_kept = state.jumps > 0 or state.clock < BEGIN + SHORT
-    if "done" in kinds and "ran" in kinds[kinds.index("done") :] and is_kept:
-        return "it runs again after it was done"
+    done_at = None
+    for kind, _, clock in state.facts:
+        if kind == "ran" and done_at is not None and clock < done_at + LONG:
+            return "it runs again after it was done"
+        done_at = clock if kind == "done" else done_at
     is_over = all(isinstance(known, str) and known != "begin" for known in state.clients)
     if is_over and (value := state.value(K)) and not value.startswith(b"dibs1 done"):
         return "it is claimed, and no client runs it"
@@ -308,12 +327,12 @@ class Loader(Client):
         elif isinstance(known, tuple):
             store = script("cache_store", keys, known[2], frame(known[1]), 60_000)
             yield Step(f"stores {known[1]}", store, self._stored)
-            yield self._unlock("fails", known[2])
+            yield self._unlock("fails")
         elif known == "undoes":
-            yield self._unlock("unlocks", self.token)
+            yield self._unlock("unlocks")
 
-    def _unlock(self, label: str, proof: bytes) -> Step:
-        unlock = script("cache_unlock", [K, LOCK], proof, self.mark, b"0")
+    def _unlock(self, label: str) -> Step:
+        unlock = script("cache_unlock", [K, LOCK], self.token, self.mark, b"0")
         return Step(label, unlock, lambda after, _: after.having(self.number, "done"))
 
     def _locked(self, state: State, reply: Any) -> State:
@@ -326,7 +345,7 @@ class Loader(Client):
 
     def proof(self, reply: list[Any]) -> bytes:
         """With what the lock is known again."""
-        return self.token
+        return reply[3]
 
     def _loaded(self, state: State, _: Any) -> State:
         proof = state.clients[self.number][1]

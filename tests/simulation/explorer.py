@@ -65,6 +65,8 @@ class State(NamedTuple):
     """How often a request may still be executed again, and time move on."""
     asked: tuple[int, ...] = ()
     """When each client has sent its request for the first time; 0: not yet."""
+    ticks: int = 0
+    """Microseconds: no two requests are executed at the same time."""
 
     def having(self, number: int, client: Any) -> "State":
         """The same, and a client knows something else."""
@@ -164,8 +166,8 @@ class _Machine:
 
     def __init__(self, exploration: Exploration) -> None:
         self._exploration = exploration
-        self._clock = 0
-        self._server = Server(exploration.engine, lambda: self._clock / 1000)
+        self._clock = 0.0
+        self._server = Server(exploration.engine, lambda: self._clock)
 
     def following(self, state: State) -> Iterable[tuple[str, State]]:
         """Everything that can happen next."""
@@ -203,10 +205,10 @@ class _Machine:
     def _executed(self, state: State, request: Words) -> tuple[State, Any]:
         self._load(state)
         reply = self._server.execute(list(request))
-        return self._saved(state), reply
+        return self._saved(state._replace(ticks=state.ticks + 1)), reply
 
     def _load(self, state: State) -> None:
-        self._clock = state.clock
+        self._clock = state.clock / 1000 + state.ticks / 1e6
         keys = self._server.keys
         keys.values = {key: _thawed(value) for key, value in state.values}
         keys.expiries = dict(state.expiries)

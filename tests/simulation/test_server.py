@@ -25,6 +25,10 @@ LIVES = (20_000, 200_000, 2_000_000)
 """Milliseconds; far enough apart that a slow machine confuses none of them."""
 
 
+TIMES = re.compile(rb"(?<=~)\d+|(?<= )\d{16}(?=@)|(?<=^a{5})[0-9a-f]{11}$")
+"""In a lease that was handed over, in a lock, in the version of a tag."""
+
+
 class Real:
     """A connection to a real server."""
 
@@ -108,9 +112,11 @@ def drawn(random: Random) -> tuple[bytes | int, ...]:
             script("hold_extend", [key], token, life), script("hold_release", [key], token),
             script("hold_resume", [key], secret, b"f" * 18 + b"-9", b"q:2", life, 0),
             script("hold_permit", [b"z"], token, life, 2),
-            script("hold_permit", [key, FENCE], token, life, 2, 3_600_000),
+            script("hold_permit", [key, FENCE, b"fences:{k}"], token, life, 2, 3_600_000),
             script("hold_permit_extend", [b"z"], token, life), script("hold_permit_peek", [b"z"]),
             script("once_complete", [key], token, value, life),
+            script("once_record", [key], token, value, life, random.choice((0, -1)), b"1"),
+            script("schedule_look", [LAST]),
             script("schedule_record", [LAST], random.choice((1000, 2000)), b"p", life, 10**15),
             script("inspect_release", [key], secret + b"@"),
             script("cache_lock", [K, LOCK], token, life, random.choice((0, 50_000)),
@@ -148,7 +154,7 @@ def plain(reply: Any) -> Any:
         case bytes() if reply.isdigit() and len(reply) > 4 and len(reply) != 16:
             return plain(int(reply))
         case bytes():
-            return re.sub(rb"~\d+", b"~", reply)
+            return TIMES.sub(b"<time>", reply)
         case list():
             return [plain(each) for each in reply]
         case _:

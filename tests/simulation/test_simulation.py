@@ -1,6 +1,6 @@
 """The simulation itself: seeds that every run has, and that a seed is always the same run.
 
-It runs in processes of its own, because it replaces the clock before dibs is imported.
+It runs in separate processes, because it replaces the clock before dibs is imported.
 """
 
 import os

@@ -157,7 +157,7 @@ class Workload:
             self.world.violate(f"{process.name}: {what} answered after {took:.2f} s of {most:.2f}")
 
     def leftovers(self) -> dict[bytes, Any]:
-        """The keys on the server that nobody has to have left there.
+        """The keys on the server that should be gone.
 
         Those of processes that were killed expire. None, if a replica without the last writes has
         taken over: it brings back what was released. None either, if clients may not have the
@@ -168,7 +168,7 @@ class Workload:
         keys = self.world.server.keys
         keys.sweep()
         left = {key: self._left(value) for key, value in keys.values.items()}
-        others = (b"fence:", b"probe:")
+        others = (b"fence:", b"fences:", b"probe:")
         return {key: value for key, value in left.items() if value and not key.startswith(others)}
 
     def _left(self, value: Value) -> Value | None:

@@ -1,4 +1,4 @@
-"""leader: one at a time, fences that grow, and somebody soon after all is well again."""
+"""leader: one at a time, fences that grow, and a leader soon after all is well again."""
 
 import asyncio
 from random import Random

@@ -116,7 +116,7 @@ class Scheduled(Workload):
                     self.world.violate(f"{run.process} records a fire that it ran without a lease")
 
     async def settled(self) -> None:
-        """Every fire after the last fault was run, by somebody."""
+        """Every fire after the last fault was run, by one of them."""
         healed = max([fault.at + 2 * fault.length for fault in self.world.plan.faults], default=0.0)
         first = BEGIN + healed + self.options["ttl"] + 4.0
         done = {round(run.at) for run in self.runs if not run.is_lost}

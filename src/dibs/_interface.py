@@ -21,6 +21,7 @@ from ._core.entries import (
 )
 from ._core.fingerprint import fingerprint
 from ._core.handover import UNGUARDED, token_for
+from ._core.handover import lend as _lend
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
         "ServerFacts", "Template", "check_hold", "claiming", "cut", "ddl",
         "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "printable", "seconds", "shorten",
+        "is_shortened", "lend", "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 
@@ -76,6 +77,15 @@ def claiming(dibs: Any, request: ClaimRequest) -> Any:
     key, options, payload, name, note, token = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
     return dibs._claim(key, options, fingerprint, name, note, token)
+
+
+def lend(claim: "AsyncClaim | Claim") -> str:
+    """The token of *claim*, which stays open here: it is renewed until it is continued elsewhere.
+
+    `detach` then keeps the key, also if the claim is not continued yet; an exception ends it.
+    """
+    state: Any = claim
+    return _lend(state._lease, "claim")
 
 
 @overload

@@ -65,6 +65,13 @@ def test_a_running_claim_says_since_when_and_what_it_said_about_itself() -> None
     assert found.age == pytest.approx(3)
 
 
+def test_a_claim_that_was_continued_is_a_claim() -> None:
+    """Behind its secret is noted how long the key had been kept before that."""
+    record = running_record(TOKEN, b"-", NOW - 3, b"\njob 7").replace(b" ", b"~59994 ", 1)
+    found = seen("order:1", record)
+    assert (found.kind, found.note, found.token_hint) == ("claim", "job 7", "012345-2a")
+
+
 def test_what_a_claim_left_behind_is_done() -> None:
     """With its age where a result was kept."""
     running = running_record(TOKEN, b"-", NOW - 3, "\nfür 7".encode())

@@ -242,7 +242,7 @@ class AsyncLeases:
             return
         lease.is_lost = True
         self.forget(lease)
-        if not lease.is_kept:
+        if not (lease.is_kept or lease.is_lent):  # a lent one is continued elsewhere
             held = monotonic() - lease.since
             self.events.emit("lost", lease.call.name, held=held, cause=cause)
         self.waiters.wake_next(lease.call.key)

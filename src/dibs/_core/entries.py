@@ -22,7 +22,7 @@ HEAD = 512
 """How many bytes of a value are read; a lease or a claim has fewer, as a rule."""
 DONE = "-done"
 """How the token hint of a claim that is done ends."""
-_SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)[@ ]")
+_SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)(?:~\d+)?[@ ]")
 _PERSONAL = re.compile(r"~[0-9a-f]{8}")
 _COUNTER = re.compile(rb"\d{1,18}")
 _FIRE = re.compile(rb"\d{12,15} ")

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ..errors import UsageError
 from .engine import run_script, run_whole_script
 from .keys import companion_key
-from .lease import FENCE_LIFE, secret_of
+from .lease import FENCE_LIFE, LeaseState, secret_of
 from .options import HoldOptions
 from .request import Reply, Request
 
@@ -57,6 +57,17 @@ def secret_in(verb: Verb, token: object) -> bytes:
 def with_secret_of(token: bytes, value: bytes) -> bytes:
     """*value* with the secret of *token* in place of its own."""
     return secret_of(token) + value[len(secret_of(value)) :]
+
+
+def lend(lease: LeaseState, verb: Verb) -> str:
+    """The token with which another process may continue it from now on.
+
+    Until then, or until it is detached, it is kept alive here: if this process dies before the
+    token is delivered, the key is free after one ttl.
+    """
+    lease.is_detached = True
+    secret = secret_of(lease.token).partition(b"~")[0]  # without what a `resume` noted in it
+    return token_for(verb, secret if lease.guarded else UNGUARDED)
 
 
 # ---- continuing

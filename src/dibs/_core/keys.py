@@ -389,7 +389,9 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
             default = _Verbatim(f"_default_{number}")
         parameters.append(parameter.replace(default=default, annotation=inspect.Parameter.empty))
     listed = str(inspect.Signature(parameters))[1:-1]
-    return eval(f"lambda {listed}: ({''.join(f'{name}, ' for name in names)})", known)
+    picker = eval(f"lambda {listed}: ({''.join(f'{name}, ' for name in names)})", known)
+    picker.__qualname__ = getattr(function, "__qualname__", picker.__qualname__)
+    return picker
 
 
 class _Verbatim(str):

@@ -102,6 +102,11 @@ class LeaseState:
         self.is_detached = False
         """It was handed over: another process continues it, and nobody renews it until then."""
 
+    @property
+    def is_lent(self) -> bool:
+        """Another process may continue it at any moment; it is kept alive here until then."""
+        return self.is_detached and not self.is_over
+
     def is_lost_at(self, now: float) -> bool:
         """True: it ended before it was released."""
         if self.is_over or not self.guarded:

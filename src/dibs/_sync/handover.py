@@ -9,12 +9,14 @@ from .._core.handover import (
     Elsewhere,
     Verb,
     hand_back_request,
+    lend,
     read_resume,
     resume_request,
     token_for,
     with_secret_of,
 )
-from .._core.lease import HoldCall, LeaseState, secret_of
+from .._core.keys import milliseconds
+from .._core.lease import HoldCall, LeaseState, extend_request, secret_of
 from .._threads import monotonic
 from ..errors import DibsError, LeaseLost, Unavailable, UsageError
 from .leases import NOT_OURS, Leases
@@ -33,8 +35,11 @@ def lost_error(state: LeaseState) -> LeaseLost:
 def detach(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
     """Keep the key for *ttl* without anybody renewing it; the token with which it is continued.
 
-    LeaseLost: it has ended. Unavailable: the store is out and the policy is "closed".
+    LeaseLost: it has ended. Unavailable: the store is out and the policy is "closed". One that was
+    lent raises neither: its token may have been used.
     """
+    if lease.is_lent:
+        return _let_go(leases, lease, verb, ttl)
     if lease.is_detached:
         raise UsageError(f"this {verb} was detached before")
     if lease.is_over and not lease.is_lost:
@@ -67,6 +72,25 @@ def _hand_over(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
         if call.options.on_outage == "closed":
             raise Unavailable(outage.cause, call.name) from None
     return secret_of(token)
+
+
+def _let_go(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
+    """The token of a lent lease is delivered: keep the key for *ttl*, unless it is continued."""
+    token, call = lend(lease, verb), lease.call
+    held = leases.drop(lease)
+    lease.is_detached = False  # if this is cancelled, the key must not be released
+    try:
+        if lease.guarded and not lease.is_lost:
+            leases.renewer.confirm(lease)
+            now, engine = leases.store.opened()
+            request = extend_request(engine, call.key, lease.token, milliseconds(ttl))
+            leases.store.ask(request, now)
+    except Outage as outage:  # the key is free after one lease; it is claimed again where it runs
+        leases.events.emit("outage", call.name, cause=outage.cause)
+    lease.is_detached = True
+    leases.waiters.wake_next(call.key)
+    leases.events.emit("detached", call.name, held=held, guarded=lease.guarded)
+    return token
 
 
 def reattach(leases: Leases, lease: LeaseState) -> bool:

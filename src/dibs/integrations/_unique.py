@@ -1,14 +1,17 @@
 """Which jobs are the same and for how long, and what is tried to get the claim of one: no I/O."""
 
+import hashlib
 import inspect
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypedDict
+from urllib.parse import quote
 
 from .._interface import (
     UNGUARDED_TOKEN,
     ClaimOptions,
     ClaimRequest,
+    Entry,
     OutagePolicy,
     Seconds,
     Template,
@@ -25,6 +28,10 @@ AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
 deliver again what waits for longer than their own timeout."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
+TASK = "{task}"
+"""The field of a template that is the name of the job itself."""
+LONGEST_ID = 200
+"""Of a job, in characters: it is the note of a claim."""
 
 
 class UniqueKeywords(TypedDict, total=False):
@@ -32,7 +39,7 @@ class UniqueKeywords(TypedDict, total=False):
 
     until: Literal["start", "end"] | Seconds
     """How long another job with the same key is a duplicate: until the job starts, until it ends,
-    or (seconds) until it ends and at least that long after it was enqueued."""
+    or (seconds) until that long after its end."""
     queued: Seconds
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
@@ -58,7 +65,7 @@ class UniqueOptions:
         self.lease = seconds(lease, "lease")
         self.is_over_at_start = until == "start"
         window = self.queued if isinstance(until, str) else seconds(until, "until")
-        terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage}
+        terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage, "work": "job"}
         after = "release" if isinstance(until, str) else "hold"
         self.window = window
         # Longer than the lease of a run that was lost just now, or its second delivery is lost too.
@@ -66,13 +73,21 @@ class UniqueOptions:
         self.claim = ClaimOptions(window=window, after=after, **terms)
         self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
-        self.patient_run = ClaimOptions(window=self.queued, after="hold", wait=wait, **terms)
-        """How the id of a job is claimed; who meets a run that was lost waits for its lease."""
+        """How the id of a job is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
+        self._tasks: set[str] = set()
 
     def in_queue(self, delay: float) -> float:
         """How long the claim of a job is kept that starts in *delay* seconds at the earliest."""
         return max(self.queued, self.window) + max(delay, 0.0)
+
+    def used_by(self, task: str, template: str) -> None:
+        """UsageError: two jobs would have the same keys, and one would be answered as the other."""
+        self._tasks.add(task)
+        if len(self._tasks) > 1 and TASK not in template:
+            names = " and ".join(sorted(self._tasks)[:2])
+            said = f"{template!r} is used by {names}, which would be duplicates of each other"
+            raise UsageError(f"{said}: add {{task}}, or call unique() for each")
 
 
 class Job(NamedTuple):
@@ -84,21 +99,29 @@ class Job(NamedTuple):
     attempt: object = None
     """What tells its retries apart; None: the framework never delivers a message twice."""
     comes_again: bool = True
-    """Whether a delivery that meets an earlier one is sent once more, instead of waiting for it."""
+    """Whether a delivery that meets an earlier one can be sent once more."""
 
     @property
     def run_key(self) -> str:
-        """The key of this run of it."""
-        return f"job:{self.id}:{self.attempt}"
+        """The key of this run of it. An id that is sent again after its end has another token."""
+        sent = hashlib.sha256(self.token.encode()).hexdigest()[:8] if self.token else "-"
+        return f"job:{self.id}:{self.attempt}:{sent}"
 
 
 class UniqueKey:
     """Which jobs are the same: a key from the arguments of a call, and for how long."""
 
-    def __init__(self, template: str, function: Callable[..., Any], options: UniqueOptions) -> None:
-        """UsageError: *function* lacks a field of *template*."""
-        self.of = Template(template, function)
+    def __init__(
+        self, template: str, function: Callable[..., Any], options: UniqueOptions, task: str = ""
+    ) -> None:
+        """*task*: the name of the job, for `{task}`. UsageError: *function* lacks a field."""
+        is_named = TASK in template and "task" not in inspect.signature(function).parameters
+        options.used_by(task, template if is_named else template.replace(TASK, "{}"))
+        # Quoted, so that the name of one job and a field of another do not make the same key.
+        written = template.replace(TASK, quote(task, safe="")) if is_named else template
+        self.of = Template(written, function)
         self.name = template
+        self.task = task
         self.options = options
 
     def request(
@@ -108,12 +131,18 @@ class UniqueKey:
         options = self.options.patient_claim if wait else self.options.claim
         return ClaimRequest(key, options, None, self.name, note, token)
 
+    def queue_request(self, key: str, job_id: str) -> ClaimRequest:
+        """The claim on *key* for a job that is sent. UsageError: its id is too long."""
+        if len(job_id) > LONGEST_ID:
+            said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
+            raise UsageError(f"{self.task or self.name}: {said}")
+        return self.request(key, note=job_id)
+
     def run_request(self, job: Job) -> ClaimRequest | None:
         """The claim on one run of *job*; None: it is not needed."""
         if job.attempt is None:
             return None
-        options = self.options.run if job.comes_again else self.options.patient_run
-        return ClaimRequest(job.run_key, options, None, RUN_NAME)
+        return ClaimRequest(job.run_key, self.options.run, None, RUN_NAME)
 
     def again_request(self, job: Job, delay: float) -> ClaimRequest:
         """The claim on sending *job* once more, in *delay* seconds."""
@@ -163,6 +192,15 @@ def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
     return isinstance(error, LeaseLost) or error.note == job.id
 
 
+def is_waiting(entry: Entry, job_id: str | None, lease: float) -> bool:
+    """Whether *entry*, which has the key, is job *job_id* in its queue.
+
+    One that runs, or is being sent at this moment, has its key for no longer than *lease*.
+    """
+    is_meant = entry.kind == "claim" and entry.note == job_id
+    return is_meant and (entry.remaining or 0.0) > lease
+
+
 # ---- lines in the log
 
 
@@ -179,3 +217,8 @@ def log_loss(name: str, job_id: str) -> None:
     _log.warning(
         "%s: the claim of job %s was lost while it ran; it may have run twice", name, job_id
     )
+
+
+def log_callbacks(name: str, job_id: str) -> None:
+    """A duplicate was sent with callbacks, which will not be called."""
+    _log.warning("%s: a duplicate of job %s has callbacks; they are not called", name, job_id)

@@ -8,18 +8,23 @@
 `dibs` is an `AsyncDibs`; producers and workers use the same store and namespace.
 """
 
+import asyncio
 import functools
+import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 from uuid import uuid4
 
 from arq import ArqRedis, Retry
+from arq.constants import default_queue_name
 from arq.jobs import Job as ArqJob
-from arq.jobs import JobStatus
+from arq.jobs import JobResult, JobStatus
+from arq.worker import Function
 
 from .. import AsyncDibs, Duplicate, UsageError
+from .._interface import Entry
 from ._async.jobs import AsyncUniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
@@ -28,11 +33,24 @@ __all__ = ["enqueue_job", "unique"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+CLAIM = "dibs_claim"
+"""The keyword argument of a job that names its claim. arq writes arguments to its log, and those of
+a retry cannot be changed, so the token itself is elsewhere:"""
+_CLAIM_KEY = "arq:dibs:"
+"""… in a key of arq's server, with the key of the job: arguments that were serialized may give
+another one."""
+RUNNING = "dibs_is_running"
+"""In the `ctx` of a job that is guarded already: what it calls is not."""
 TOKEN, KEY = "dibs_token", "dibs_key"
-"""The keyword arguments that bring the token to the worker, and the key: arguments that were
-serialized may give another one."""
-_RETRY_KEY = "arq:dibs:"
-"""… and a key on the server for the token of a retry, whose arguments cannot be changed."""
+"""The keyword arguments of jobs that older versions of dibs have enqueued."""
+
+
+class _Claim(NamedTuple):
+    """What a job brings along."""
+
+    token: str | None
+    key: str
+    queue: str = default_queue_name
 
 
 def unique(
@@ -40,16 +58,18 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the job, without `ctx`. A worker that meets a
-    duplicate does not call the function: the job returns None. Options: `UniqueOptions`.
-    UsageError: an option is invalid, or a field is missing.
+    *template* is filled from the arguments of the job, without `ctx`; `{task}` is its name. A
+    worker that meets a duplicate does not call the function: the job returns None. Options:
+    `UniqueOptions`. UsageError: an option is invalid, a field is missing, or another function has
+    the same `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         called: Any = function
         first = next(iter(_parameters(called)), None)
-        key = UniqueKey(template, without_parameters(called, [first] if first else []), made)
+        sent = without_parameters(called, [first] if first else [])
+        key = UniqueKey(template, sent, made, f"{called.__module__}.{called.__qualname__}")
         guarded: Any = _guarded(called, AsyncUniqueJobs(dibs, key))
         return guarded
 
@@ -64,30 +84,31 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 async def enqueue_job(
-    pool: ArqRedis, function: Callable[..., Any], *args: Any, **kwargs: Any
+    pool: ArqRedis, function: Callable[..., Any] | Function, *args: Any, **kwargs: Any
 ) -> ArqJob | None:
     """As `pool.enqueue_job`, with the function itself in place of its name.
 
-    For a duplicate: the job that is there. None: *pool* refused `_job_id`. UsageError: *function*
-    is not `unique`.
+    *function*: also what `arq.func` returns, which may have another name. For a duplicate: the job
+    that is there. None: *pool* refused `_job_id`. UsageError: *function* is not `unique`.
     """
-    jobs: AsyncUniqueJobs | None = getattr(function, "dibs_jobs", None)
+    called: Any = function.coroutine if isinstance(function, Function) else function
+    name = function.name if isinstance(function, Function) else called.__qualname__
+    jobs: AsyncUniqueJobs | None = getattr(called, "dibs_jobs", None)
     if jobs is None:
-        raise UsageError(f"{function.__qualname__}() is not unique; use pool.enqueue_job")
+        raise UsageError(f"{called.__qualname__}() is not unique; use pool.enqueue_job")
     sent = {name: value for name, value in kwargs.items() if not name.startswith("_")}
     key, job_id = jobs.key_of(args, sent), kwargs.pop("_job_id", None) or uuid4().hex
-    queueing = functools.partial(jobs.queueing, key, job_id, _delay(kwargs))
+    delay, claim_id = _delay(kwargs), uuid4().hex
+    queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token = await stack.enter_async_context(queueing())
+            token = await stack.enter_async_context(queueing)
         except Duplicate as error:
-            there = _there(error, pool, kwargs)
-            if not await _was_dropped(there, jobs, key, pool):
-                return there
-            token = await stack.enter_async_context(queueing())
+            return _there(error, pool, kwargs)
+        claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
+        await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
-        claimed = {TOKEN: token, KEY: key}
-        job = await enqueue(function.__qualname__, *args, _job_id=job_id, **kwargs, **claimed)
+        job = await enqueue(name, *args, _job_id=job_id, **kwargs, **{CLAIM: claim_id})
         if job is None:
             await jobs.give_back(key, token)
         return job
@@ -101,16 +122,16 @@ def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
     return ArqJob(error.note, pool, queue, pool.job_deserializer)
 
 
-async def _was_dropped(job: ArqJob, jobs: AsyncUniqueJobs, key: str, pool: ArqRedis) -> bool:
-    """Whether *job* ended without being run: aborted, expired, or retried too often.
-
-    Its key is free now. arq calls nobody then, but keeps a result.
-    """
-    if await job.status() != JobStatus.complete:
+async def _can_run(pool: ArqRedis, entry: Entry) -> bool:
+    """False: it was aborted, has expired, was tried too often, or is gone; arq calls nobody."""
+    job_id = str(entry.note)
+    info: Any = await ArqJob(job_id, pool, _deserializer=pool.job_deserializer).info()
+    if info is None or isinstance(info, JobResult):
         return False
-    info: Any = await job.result_info()
-    tokens = [await _retry_token(pool, job.job_id), info and info.kwargs.get(TOKEN)]
-    return any([await jobs.give_back(key, token) for token in tokens if token])
+    claim = await _kept(pool, str(info.kwargs.get(CLAIM)))
+    if claim is None:
+        return True
+    return await ArqJob(job_id, pool, claim.queue).status() is not JobStatus.not_found
 
 
 def _delay(options: dict[str, Any]) -> float:
@@ -127,34 +148,47 @@ def _delay(options: dict[str, Any]) -> float:
 def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:
     @functools.wraps(function)
     async def guarded(ctx: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        claim_id = kwargs.pop(CLAIM, None)
         token, key = kwargs.pop(TOKEN, None), kwargs.pop(KEY, None)
-        job_id = ctx.get("job_id")
-        if job_id is None or ctx.get("dibs_is_running"):
+        is_enqueued = claim_id is not None or key is not None
+        if not is_enqueued and not _is_called_by_arq(function, ctx):
             return await function(ctx, *args, **kwargs)
-        if ctx.get("job_try", 1) > 1:
-            token = await _retry_token(ctx["redis"], job_id) or token
+        ctx[RUNNING] = True
+        claim_id = claim_id or ctx["job_id"]
+        claim = await _kept(ctx["redis"], claim_id)
+        claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
         try:
-            run = await jobs.start(key or jobs.key_of(args, kwargs), Job(job_id, token))
+            run = await jobs.start(claim.key, Job(ctx["job_id"], claim.token))
         except Duplicate:
             return None
         async with run:
             try:
-                return await function({**ctx, "dibs_is_running": True}, *args, **kwargs)
+                return await function(ctx, *args, **kwargs)
             except Retry as again:
                 delay = (again.defer_score or 0) / 1000
-                await _keep_token(ctx["redis"], job_id, await run.hand_on(delay), run.kept(delay))
+                claim = claim._replace(token=run.hand_on(delay))
+                await _keep(ctx["redis"], claim_id, claim, jobs.in_queue(delay))
                 raise
 
     cast(Any, guarded).dibs_jobs = jobs
     return guarded
 
 
-async def _keep_token(pool: Any, job_id: str, token: str | None, ttl: float) -> None:
-    if token is not None:
-        await pool.set(_RETRY_KEY + job_id, token, px=int(ttl * 1000))
+def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool:
+    """Whether a worker has started *function*, as a task: another job that calls it has not."""
+    if "job_id" not in ctx or RUNNING in ctx:
+        return False
+    task = asyncio.current_task()
+    started: Any = None if task is None else task.get_coro()
+    return getattr(started, "__qualname__", None) == function.__qualname__
 
 
-async def _retry_token(pool: Any, job_id: str) -> str | None:
+async def _keep(pool: Any, claim_id: str, claim: _Claim, ttl: float) -> None:
+    await pool.set(_CLAIM_KEY + claim_id, json.dumps(claim), px=int(ttl * 1000))
+
+
+async def _kept(pool: Any, claim_id: str) -> _Claim | None:
+    """The claim of a job. None: it was enqueued by name, or waited for too long."""
     # Not deleted: a worker may die between this and continuing the claim. It can be used once.
-    found = await pool.get(_RETRY_KEY + job_id)
-    return None if found is None else found.decode()
+    claim: bytes | None = await pool.get(_CLAIM_KEY + claim_id)
+    return None if claim is None else _Claim(*json.loads(claim))

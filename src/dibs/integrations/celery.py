@@ -18,11 +18,14 @@ from typing import Any, ClassVar, Unpack, cast
 from celery import Task, uuid
 from celery.app.task import Context
 from celery.exceptions import Ignore
-from celery.signals import task_revoked
+from celery.signals import task_postrun, task_revoked
+from celery.states import READY_STATES, RETRY
+from celery.utils.time import maybe_make_aware
 
-from .. import Dibs, Duplicate, Unavailable
+from .. import Dibs, Duplicate, Unavailable, UsageError
+from .._interface import Entry
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, log_callbacks
 
 __all__ = ["unique"]
 
@@ -34,9 +37,11 @@ worker that drops a task does not see them."""
 def unique(dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]) -> type[Task]:
     """A base class for tasks whose calls are unique: `@app.task(base=unique(dibs, "x:{id}"))`.
 
-    *template* is filled from the arguments of the task. `delay` and `apply_async` of a duplicate
-    return the AsyncResult of the task that is there. Options: `UniqueOptions`. UsageError: an
-    option makes no sense, or (when the task is created) the task lacks a field of *template*.
+    *template* is filled from the arguments of the task; `{task}` is its name. `delay` and
+    `apply_async` of a duplicate return the AsyncResult of the task that is there. Options:
+    `UniqueOptions`. UsageError: an option makes no sense, or (when the task is created) the task
+    lacks a field of *template*, another task has the same template without `{task}`, or a base
+    class before this one has a `__call__`, which would bypass it.
     """
     made = UniqueOptions(**options)
 
@@ -54,8 +59,13 @@ class _UniqueTask(Task):
     dibs_settings: ClassVar[tuple[Dibs, str, UniqueOptions]]
 
     def __init__(self) -> None:
+        super().__init__()
         dibs, template, options = self.dibs_settings
-        self.dibs_jobs = UniqueJobs(dibs, UniqueKey(template, self.run, options))
+        own = type(self)
+        name = self.name or f"{own.__module__}.{own.__name__}"
+        if own.__call__ is not _UniqueTask.__call__:
+            raise UsageError(f"{name}: unique() must be the first base, before one with __call__")
+        self.dibs_jobs = UniqueJobs(dibs, UniqueKey(template, self.run, options, name))
 
     # ---- where it is enqueued
 
@@ -72,28 +82,35 @@ class _UniqueTask(Task):
         If *task_id* is given, as it is in chains, groups and chords, the result of that id is the
         error Duplicate: whoever waits for it does not wait for ever.
         """
-        key, delay = self._dibs_key(args, kwargs), _delay(options)
+        key, delay = self._dibs_key(args, kwargs), self._delay(options)
         send = functools.partial(super().apply_async, args, kwargs)
+        if (handed_on := self._handed_on(key, task_id, delay)) is not None:
+            return self._send_on(send, handed_on, task_id, positional, options)
+        new_id = task_id or uuid()
+        queueing = self.dibs_jobs.queueing(key, new_id, delay, self._can_run)
         with ExitStack() as stack:
             try:
-                claimed = self._handed_on(key, task_id, delay)
-                new_id = task_id or uuid()
-                if claimed is None:
-                    token = stack.enter_context(self.dibs_jobs.queueing(key, new_id, delay))
-                    claimed = {TOKEN: token, KEY: key}
+                token = stack.enter_context(queueing)
             except Duplicate as error:
                 return self._answer(error, task_id, options)
-            headers = {**(options.pop("headers", None) or {}), **claimed}
+            headers = {**(options.pop("headers", None) or {}), TOKEN: token, KEY: key}
             return send(new_id, *positional, headers=headers, **options)
         return None
 
+    def replace(self, sig: Any) -> Any:
+        """As Celery's. What replaces this task takes its claim along, if it has the same key."""
+        self.request.dibs_is_replaced = True
+        return super().replace(sig)
+
     def _handed_on(self, key: str, task_id: str | None, delay: float) -> dict[str, Any] | None:
-        """The claim of the task that runs here and is sent once more, by itself: a retry.
+        """The claim of the task that runs here and is sent once more, by itself.
 
         None: it is another task, or has other arguments.
         """
         request = self._traced()
-        if request is None or request.id != task_id:
+        if request is None:
+            return None
+        if request.id != task_id and not getattr(request, "dibs_is_replaced", False):
             return None
         if key != self._dibs_key(request.args, request.kwargs):
             return None
@@ -101,18 +118,59 @@ class _UniqueTask(Task):
         token = _header(request, TOKEN) if run is None else run.hand_on(delay)
         return {TOKEN: token, KEY: _header(request, KEY) or key}
 
+    def _send_on(
+        self, send: Any, claimed: dict[str, Any], task_id: Any, positional: Any, options: Any
+    ) -> Any:
+        headers = {**(options.pop("headers", None) or {}), **claimed}
+        request = self._traced()
+        request.dibs_is_replaced = False  # of several tasks that replace it, the first has its key
+        try:
+            return send(task_id, *positional, headers=headers, **options)
+        except BaseException:
+            if (run := getattr(request, "dibs_run", None)) is not None:
+                run.take_back()
+            raise
+
     def _dibs_key(self, args: Any, kwargs: Any) -> str:
         return self.dibs_jobs.key_of(tuple(args or ()), dict(kwargs or {}))
+
+    def _delay(self, options: dict[str, Any]) -> float:
+        """How many seconds a task has to wait before it may start."""
+        if (eta := options.get("eta")) is None:
+            return float(options.get("countdown") or 0)
+        at = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
+        app: Any = self.app
+        return (maybe_make_aware(at, app.timezone) - datetime.now(UTC)).total_seconds()
+
+    def _can_run(self, entry: Entry) -> bool:
+        """False: it has ended without being run. Only a result backend can tell.
+
+        A worker did not know the task, or met an outage too often.
+        """
+        try:
+            result: Any = self.AsyncResult(cast(str, entry.note))
+            ended = result.date_done if result.state in READY_STATES else None
+        except Exception:  # there is no backend, or it does not answer
+            return True
+        if not isinstance(ended, datetime):
+            return True
+        ago = (datetime.now(UTC) - maybe_make_aware(ended, UTC)).total_seconds()
+        # An older result is that of an earlier task with the same id.
+        return ago >= (entry.age or 0.0)
 
     def _answer(self, error: Duplicate, task_id: str | None, options: dict[str, Any]) -> Any:
         """What the caller gets instead of a task of its own. Duplicate: nobody knows which."""
         if error.note is None:
             raise error
-        if task_id is not None:
-            cast(Any, self.backend).mark_as_failure(
-                task_id, error, request=_awaited(task_id, options)
-            )
+        if task_id is not None and task_id != error.note:
+            self._fail(error, task_id, _awaited(task_id, options))
+        elif options.get("link") or options.get("link_error"):
+            log_callbacks(error.name, error.note)
         return self.AsyncResult(error.note)
+
+    def _fail(self, error: Duplicate, task_id: str, request: Any) -> None:
+        """Let *error* be the result of a task that is not run: somebody may wait for it."""
+        cast(Any, self.backend).mark_as_failure(task_id, error, request=request)
 
     # ---- where it runs
 
@@ -122,19 +180,42 @@ class _UniqueTask(Task):
         if request is None or hasattr(request, "dibs_run"):
             return super().__call__(*args, **kwargs)
         request.dibs_run = None
-        comes_again = bool(self.acks_late) and not request.is_eager
-        job = Job(request.id, _header(request, TOKEN), request.retries, comes_again)
+        key = _header(request, KEY) or self._dibs_key(args, kwargs)
+        if self._is_inside(request, key):
+            return self._run(*args, **kwargs)
+        attempt = f"{request.retries}.{request.get('replaced_task_nesting') or 0}"
+        job = Job(request.id, _header(request, TOKEN), attempt, not request.is_eager)
         try:
-            key = _header(request, KEY) or self._dibs_key(args, kwargs)
             run = self.dibs_jobs.start(key, job)
         except Duplicate as error:
             self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
+            if error.key != job.run_key and not request.is_eager:
+                self._fail(error, request.id, request)
             raise Ignore(f"not run: {error}") from error
         except Unavailable as error:
             raise self.retry(exc=error) from error
+        request.dibs_key = key
         with run:
             request.dibs_run = run
+            try:
+                return self._run(*args, **kwargs)
+            except Ignore as error:  # it was replaced, or stored a result itself: it did not fail
+                ignored = error
+        raise ignored
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """The function, within the `__call__` of a base class of the application."""
+        call = super().__call__
+        if call.__func__ is Task.__call__:  # which would hide the request from the function
             return self.run(*args, **kwargs)
+        return call(*args, **kwargs)
+
+    def _is_inside(self, request: Any, key: str) -> bool:
+        """Whether a task with the same key runs here eagerly, and is replaced by this one."""
+        stack: Any = self.request_stack
+        return request.is_eager and any(
+            getattr(each, "dibs_key", None) == key for each in stack.stack[:-1]
+        )
 
     def _send_again(self, request: Any, delay: float | None) -> None:
         """The same message, for later: this delivery is acknowledged, and may be the last one."""
@@ -154,14 +235,6 @@ def _header(request: Any, name: str) -> str | None:
     return (request.headers or {}).get(name)
 
 
-def _delay(options: dict[str, Any]) -> float:
-    """How many seconds a task has to wait before it may start."""
-    if (eta := options.get("eta")) is None:
-        return float(options.get("countdown") or 0)
-    at = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
-    return (at - datetime.now(UTC if at.tzinfo else None)).total_seconds()
-
-
 def _awaited(task_id: str, options: dict[str, Any]) -> Any:
     """What the result backend has to know of a task that is part of something larger."""
     group = {"group": options.get("group_id"), "group_index": options.get("group_index")}
@@ -176,3 +249,12 @@ def _give_back(sender: Any = None, request: Any = None, **_: Any) -> None:
         key, token = _header(request, KEY), _header(request, TOKEN)
         if key is not None and token is not None:
             sender.dibs_jobs.give_back(key, token)
+
+
+@task_postrun.connect
+def _after(sender: Any = None, state: Any = None, **_: Any) -> None:
+    """A task that ended before it was called, as by an error in `before_start`: its key is free."""
+    if not isinstance(sender, _UniqueTask) or state == RETRY:
+        return
+    if not hasattr(sender.request, "dibs_run"):
+        _give_back(sender, sender.request)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Unpack, cast
 
 from dramatiq import Actor, Middleware
-from dramatiq.middleware import SkipMessage
+from dramatiq.middleware import GroupCallbacks, SkipMessage
 
 from .. import Dibs, Duplicate
 from ._sync.jobs import Run, UniqueJobs
@@ -33,14 +33,16 @@ def unique(
 ) -> Callable[..., "Actor[Any, Any]"]:
     """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
 
-    *template* is filled from the arguments of the actor. `send` and `send_with_options` of a
-    duplicate return a message with the id of the one that is there. Options: `UniqueOptions`.
-    UsageError: an option is invalid, or (where the actor is declared) a field is missing.
+    *template* is filled from the arguments of the actor; `{task}` is its name. `send` and
+    `send_with_options` of a duplicate return a message with the id of the one that is there.
+    Options: `UniqueOptions`. UsageError: an option is invalid, or (where the actor is declared) a
+    field is missing, or another actor has the same `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 
     def actor_class(fn: Callable[..., Any], **settings: Any) -> "Actor[Any, Any]":
-        return _UniqueActor(UniqueJobs(dibs, UniqueKey(template, fn, made)), fn, settings)
+        key = UniqueKey(template, fn, made, settings.get("actor_name") or fn.__name__)
+        return _UniqueActor(UniqueJobs(dibs, key), fn, settings)
 
     return actor_class
 
@@ -95,6 +97,8 @@ class _UniqueActor(Actor[Any, Any]):
             self._send_again(message, self.dibs_jobs.comes_again_in(error, job))
             if error.key == job.run_key:
                 options["store_results"] = False  # or None replaces the result of the other
+            else:
+                self.dibs_runs.refused()
             raise SkipMessage(f"not run: {error}") from error
 
     def _send_again(self, message: Any, delay: float | None) -> None:
@@ -113,6 +117,10 @@ class _Here(threading.local):
     message: Any = None
     """It is about to be processed."""
     run: Run | None = None
+    is_duplicate = False
+    """Another message is in the way of this one."""
+    is_sending = False
+    """The run is being sent once more."""
 
 
 class _Runs(Middleware):
@@ -137,13 +145,22 @@ class _Runs(Middleware):
         """This thread runs it."""
         self._here.run = run
 
+    def refused(self) -> None:
+        """The message of this thread is a duplicate of another one."""
+        self._here.is_duplicate = True
+
     def before_process_message(self, broker: Any, message: Any) -> None:
-        self._here.message, self._here.run = message, None
+        here = self._here
+        here.message, here.run, here.is_duplicate, here.is_sending = message, None, False, False
 
     def before_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
         run = self._here.run
         if run is not None and run.job_id == message.message_id:
             message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
+            self._here.is_sending = True
+
+    def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
+        self._here.is_sending = False
 
     def after_process_message(
         self,
@@ -153,17 +170,33 @@ class _Runs(Middleware):
         result: Any = None,
         exception: BaseException | None = None,
     ) -> None:
-        run, self._here.run, self._here.message = self._here.run, None, None
+        here = self._here
+        run, here.run, uncalled, here.message = here.run, None, here.message, None
         if run is not None:
+            if here.is_sending:  # it could not be sent
+                run.take_back()
             kind = None if exception is None else type(exception)
             run.__exit__(kind, exception, None)
+        elif uncalled is not None and message.failed:
+            self._give_back(broker, message)
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
-        """Somebody else did not want it, for example because it is too old: its key is free."""
-        is_ours, self._here.message = self._here.message is None, None
-        actor = broker.get_actor(message.actor_name)
-        token = message.options.get(TOKEN)
-        if not is_ours and token is not None and isinstance(actor, _UniqueActor):
+        """A middleware did not want it, for example because it is too old: its key is free.
+
+        A duplicate counts as processed where a group is waited for: the message that is in its
+        way does the work.
+        """
+        uncalled, self._here.message = self._here.message, None
+        if uncalled is not None:
+            self._give_back(broker, message)
+        elif self._here.is_duplicate:
+            for middleware in broker.middleware:
+                if isinstance(middleware, GroupCallbacks):
+                    middleware.after_process_message(broker, message)
+
+    def _give_back(self, broker: Any, message: Any) -> None:
+        actor, token = broker.get_actor(message.actor_name), message.options.get(TOKEN)
+        if token is not None and isinstance(actor, _UniqueActor):
             actor.dibs_jobs.give_back(actor.key_of(message), token)
 
 

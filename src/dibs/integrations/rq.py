@@ -20,8 +20,10 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast
 from rq import Queue, Retry, get_current_job
 from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Job as RQJob
+from rq.job import JobStatus
 
 from .. import Dibs, Duplicate
+from .._interface import Entry
 from ._sync.jobs import Run, UniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
 
@@ -33,6 +35,8 @@ T = TypeVar("T")
 TOKEN, KEY = "dibs_token", "dibs_key"
 """In `job.meta`: the claim of a job that waits, and its key: arguments that were serialized may
 give another one."""
+_ENDED_BADLY = {JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}
+_ENDED = {JobStatus.FINISHED, *_ENDED_BADLY}
 DUPLICATE_OF = "duplicate_of"
 """In `job.meta`: the job because of which this one was not run."""
 
@@ -42,14 +46,17 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the function. A worker that meets a duplicate does
-    not call the function: the job returns None, and `job.meta["duplicate_of"]` is the id of the
-    other. Options: `UniqueOptions`. UsageError: an option is invalid, or a field is missing.
+    *template* is filled from the arguments of the function; `{task}` is its name. A worker that
+    meets a duplicate does not call the function: the job returns None, and
+    `job.meta["duplicate_of"]` is the id of the other. Options: `UniqueOptions`. UsageError: an
+    option is invalid, a field is missing, or another function has the same `unique(…)` without
+    `{task}`.
     """
     made = UniqueOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        jobs = UniqueJobs(dibs, UniqueKey(template, function, made))
+        name = f"{function.__module__}.{function.__qualname__}"
+        jobs = UniqueJobs(dibs, UniqueKey(template, function, made, name))
         guarded: Any = (
             _async_guarded(function, jobs)
             if inspect.iscoroutinefunction(function)
@@ -93,32 +100,32 @@ class UniqueQueue(Queue):
         key = jobs.key_of(job.args, job.kwargs)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(jobs.queueing(key, job.id, delay))
+                token = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
-                there = self._there(error)
-                if not self._was_cancelled(there, jobs, key):
-                    return there
-                token = stack.enter_context(jobs.queueing(key, job.id, delay))
+                if error.note is None:
+                    raise
+                return self._there(error.note)
             job.meta[TOKEN], job.meta[KEY] = token, key
             return send()
 
-    def _there(self, error: Duplicate) -> Any:
-        """The job that has the key. Duplicate: it is not known."""
-        if error.note is None:
-            raise error
+    def _there(self, job_id: str) -> Any:
+        """The job that has the key."""
         job_class: Any = self.job_class
         try:
-            return job_class.fetch(error.note, self.connection, self.serializer)
-        except NoSuchJobError:  # it is being enqueued at this moment, or was deleted
-            return job_class(error.note, self.connection, self.serializer)
+            return job_class.fetch(job_id, self.connection, self.serializer)
+        except NoSuchJobError:  # it is being enqueued at this moment
+            return job_class(job_id, self.connection, self.serializer)
 
-    def _was_cancelled(self, job: Any, jobs: UniqueJobs, key: str) -> bool:
-        """Whether *job* will not run any more; its key is free now."""
-        token = job.meta.get(TOKEN)
+    def _can_run(self, entry: Entry) -> bool:
+        """Whether a worker may still start a job."""
+        job = self._there(str(entry.note))
         try:
-            return token is not None and job.is_canceled and jobs.give_back(key, token)
-        except InvalidJobOperation:  # it was deleted at this moment
+            if job.get_status() != JobStatus.DEFERRED:
+                return job.get_status(refresh=False) not in _ENDED
+            known = [each.get_status(refresh=False) for each in job.fetch_dependencies()]
+        except (InvalidJobOperation, NoSuchJobError):  # its ttl is over, or it was deleted
             return False
+        return job.allow_dependency_failures or not _ENDED_BADLY.intersection(known)
 
 
 def _now(like: datetime) -> datetime:

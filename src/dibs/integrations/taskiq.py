@@ -14,15 +14,17 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from typing import Any, TypeVar, Unpack, get_type_hints
 
 from taskiq import (
     AsyncBroker,
     AsyncTaskiqDecoratedTask,
     AsyncTaskiqTask,
+    Context,
+    TaskiqDepends,
     TaskiqMessage,
     TaskiqMiddleware,
+    TaskiqResult,
 )
 from taskiq.exceptions import NoResultError
 from taskiq.kicker import AsyncKicker
@@ -39,6 +41,8 @@ Task = TypeVar("Task", bound="AsyncTaskiqDecoratedTask[..., Any]")
 TOKEN, KEY = "dibs_token", "dibs_key"
 """The labels of a message that have the token, and the key: arguments that were encoded may give
 another one."""
+CONTEXT = "dibs_context"
+"""The parameter by which a worker says what it runs."""
 
 
 def unique(
@@ -46,20 +50,19 @@ def unique(
 ) -> Callable[[Task], Task]:
     """Let tasks with the same key run once: `@unique(dibs, "x:{id}")` above `@broker.task`.
 
-    *template* is filled from the arguments of the task. `kiq` of a duplicate returns the task
-    that is there. Options: `UniqueOptions`. UsageError: an option is invalid, or a field is
-    missing.
+    *template* is filled from the arguments of the task; `{task}` is its name. `kiq` of a duplicate
+    returns the task that is there. Options: `UniqueOptions`. UsageError: an option is invalid, a
+    field is missing, or another task has the same `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 
     def decorate(task: Task) -> Task:
         original = task.original_func
-        key = UniqueKey(template, without_parameters(original, _injected(original)), made)
-        jobs = AsyncUniqueJobs(dibs, key)
-        task.original_func = _guarded(original, jobs, task.broker)
+        sent = without_parameters(original, _injected(original))
+        jobs = AsyncUniqueJobs(dibs, UniqueKey(template, sent, made, task.task_name))
+        task.original_func = _guarded(original, jobs)
         task.kicker = functools.partial(_UniqueKicker, task.kicker, jobs)
-        if not any(isinstance(each, _Runs) for each in task.broker.middlewares):
-            task.broker.add_middlewares(_Runs())
+        _runs_of(task.broker)
         return task
 
     return decorate
@@ -95,8 +98,10 @@ class _UniqueKicker(AsyncKicker[..., Any]):
                 if error.note is None:
                     raise
                 return AsyncTaskiqTask(error.note, self.broker.result_backend, self.return_type)
-            self.with_task_id(task_id).with_labels(**{TOKEN: token, KEY: key})
-            return await super().kiq(*args, **kwargs)
+            # Another one: a kicker can be used for several tasks, and labels may be the task's own.
+            labels = {**self.labels, TOKEN: token, KEY: key}
+            kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
+            return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 
 
 def _delay(labels: dict[str, Any]) -> float:
@@ -106,62 +111,86 @@ def _delay(labels: dict[str, Any]) -> float:
 # ---- where it runs
 
 
-class _Here:
-    """The message that is executed in a task of the event loop."""
-
-    def __init__(self, message: TaskiqMessage) -> None:
-        self.message: TaskiqMessage | None = message
-        self.run: AsyncRun | None = None
-
-
-_here: ContextVar[_Here | None] = ContextVar("dibs_taskiq", default=None)
-
-
 class _Runs(TaskiqMiddleware):
-    """Knows what is executed, and ends its run when everybody else is done with it.
+    """Ends a run when everybody else is done with its message.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """
 
-    async def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
-        _here.set(_Here(message))
-        return message
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: dict[int, AsyncRun] = {}
+        """By the identity of the message: several deliveries of one may be here at once."""
 
     async def pre_send(self, message: TaskiqMessage) -> TaskiqMessage:
-        here = _here.get()
-        run = None if here is None else here.run
-        if run is not None and run.job_id == message.task_id:
-            message.labels[TOKEN] = await run.hand_on(_delay(message.labels)) or ""
+        for run in list(self.running.values()):
+            if run.job_id == message.task_id:
+                message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
         return message
 
     async def post_execute(self, message: TaskiqMessage, result: Any) -> None:
-        here = _here.get()
-        if here is not None and here.run is not None:
-            run, here.run = here.run, None
-            error: BaseException | None = result.error
+        error: BaseException | None = result.error
+        run = self.running.pop(id(message), None)
+        if run is not None:
             await run.__aexit__(None if error is None else type(error), error, None)
+        elif error is not None and not isinstance(error, NoResultError):
+            await self._give_back(message)
+
+    async def _give_back(self, message: TaskiqMessage) -> None:
+        """It has ended before its function was called, by a dependency: its key is free."""
+        task, token = self.broker.find_task(message.task_name), message.labels.get(TOKEN)
+        jobs: AsyncUniqueJobs | None = getattr(
+            getattr(task, "original_func", None), "dibs_jobs", None
+        )
+        if jobs is not None and token:
+            await jobs.give_back(message.labels[KEY], token)
 
 
-def _guarded(
-    function: Callable[..., Any], jobs: AsyncUniqueJobs, broker: AsyncBroker
-) -> Callable[..., Any]:
+def _runs_of(broker: AsyncBroker) -> _Runs:
+    """The middleware of *broker*. That of a shared task is known when a worker runs it."""
+    for middleware in broker.middlewares:
+        if isinstance(middleware, _Runs):
+            return middleware
+    runs = _Runs()
+    broker.add_middlewares(runs)
+    return runs
+
+
+def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:
     """*function*, guarded where a worker calls it; called by anything else it is not."""
     is_async = inspect.iscoroutinefunction(function)
 
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        here = _here.get()
-        if here is not None and here.message is not None:
-            message, here.message = here.message, None
-            here.run = await _started(jobs, message, broker)
+        context: Context | None = kwargs.pop(CONTEXT, None)
+        if context is not None:
+            run = await _started(jobs, context)
+            _runs_of(context.broker).running[id(context.message)] = run
         if is_async:
             return await function(*args, **kwargs)
         return await asyncio.to_thread(function, *args, **kwargs)
 
+    _inject_context(guarded, function)
+    guarded.dibs_jobs = jobs  # type: ignore[attr-defined]
     return guarded
 
 
-async def _started(jobs: AsyncUniqueJobs, message: TaskiqMessage, broker: AsyncBroker) -> AsyncRun:
+def _inject_context(guarded: Any, function: Callable[..., Any]) -> None:
+    """Have workers pass the message: nothing else that calls *guarded* does."""
+    hints = {**get_type_hints(function, include_extras=True), CONTEXT: Context}
+    own = inspect.signature(function).parameters.values()
+    # Resolved: Taskiq evaluates no text in a signature that is given to it.
+    kept = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in own]
+    added = inspect.Parameter(
+        CONTEXT, inspect.Parameter.KEYWORD_ONLY, default=TaskiqDepends(), annotation=Context
+    )
+    at = len(kept) - any(each.kind is each.VAR_KEYWORD for each in kept)
+    guarded.__signature__ = inspect.Signature([*kept[:at], added, *kept[at:]])
+    guarded.__annotations__ = hints
+
+
+async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
+    message, broker = context.message, context.broker
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
     job = Job(message.task_id, labels.get(TOKEN) or None, attempt)
@@ -174,4 +203,9 @@ async def _started(jobs: AsyncUniqueJobs, message: TaskiqMessage, broker: AsyncB
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
             await asyncio.sleep(delay)
             await broker.kick(broker.formatter.dumps(message))
+        elif error.key != job.run_key:  # somebody may wait for it
+            result = TaskiqResult[Any](
+                is_err=True, return_value=None, execution_time=0.0, error=error, labels=labels
+            )
+            await broker.result_backend.set_result(message.task_id, result)
         raise NoResultError from error

@@ -20,7 +20,11 @@ app.conf.update(
     worker_prefetch_multiplier=1,
 )
 dibs = Dibs(URL, namespace="unique:", budget=5)
-until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
+
+
+def until_end() -> Any:
+    """Another base for each task: the tests want them to be duplicates of each other."""
+    return unique(dibs, "work:{key}", queued=60, lease=LEASE)
 
 
 def _steered(task: Any, key: str) -> str:
@@ -30,22 +34,22 @@ def _steered(task: Any, key: str) -> str:
     return key
 
 
-@app.task(base=until_end, bind=True)
+@app.task(base=until_end(), bind=True)
 def work(self: Any, key: str, note: str = "") -> str:
     return _steered(self, key)
 
 
-@app.task(base=until_end, bind=True, acks_late=True, reject_on_worker_lost=True)
+@app.task(base=until_end(), bind=True, acks_late=True, reject_on_worker_lost=True)
 def careful(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
-@app.task(base=until_end, bind=True, acks_late=True)
+@app.task(base=until_end(), bind=True, acks_late=True)
 def late(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
-@app.task(base=until_end, bind=True, time_limit=1)
+@app.task(base=until_end(), bind=True, time_limit=1)
 def limited(self: Any, key: str) -> str:
     return _steered(self, key)
 

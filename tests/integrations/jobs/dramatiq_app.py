@@ -22,7 +22,11 @@ broker.add_middleware(CurrentMessage())
 broker.add_middleware(AsyncIO())
 dramatiq.set_broker(broker)
 dibs = Dibs(URL, namespace="unique:", budget=5)
-until_end: Any = unique(dibs, "work:{key}", queued=60, lease=LEASE)
+
+
+def until_end() -> Any:
+    """Another class for each actor: the tests want them to be duplicates of each other."""
+    return unique(dibs, "work:{key}", queued=60, lease=LEASE)
 
 
 def _steered(key: str) -> str:
@@ -33,12 +37,12 @@ def _steered(key: str) -> str:
     return key
 
 
-@dramatiq.actor(actor_class=until_end, store_results=True, max_retries=3, throws=JobFailed)
+@dramatiq.actor(actor_class=until_end(), store_results=True, max_retries=3, throws=JobFailed)
 def work(key: str) -> str:
     return _steered(key)
 
 
-@dramatiq.actor(actor_class=until_end, store_results=True)
+@dramatiq.actor(actor_class=until_end(), store_results=True)
 async def work_on_a_loop(key: str) -> str:
     return key
 
@@ -50,11 +54,11 @@ def filtered(key: str, filters: dict[Any, str]) -> str:
     return _steered(key)
 
 
-@dramatiq.actor(actor_class=until_end, queue_name="nobody")
+@dramatiq.actor(actor_class=until_end(), queue_name="nobody")
 def waiting(key: str) -> None: ...
 
 
-@dramatiq.actor(actor_class=until_end, queue_name="doomed", store_results=True)
+@dramatiq.actor(actor_class=until_end(), queue_name="doomed", store_results=True)
 def doomed(key: str) -> str:
     return _steered(key)
 

@@ -180,12 +180,12 @@ async def test_a_retry_whose_worker_dies_before_it_starts_runs_in_another(
                 raise Retry
 
         guarded: Any = unique(dibs, "x:{x}")(work)
-        with pytest.raises(Retry):
-            await guarded({"job_id": key, "job_try": 1, "redis": pool}, 1)
+        with pytest.raises(Retry):  # arq runs each job as a task
+            await asyncio.create_task(guarded({"job_id": key, "job_try": 1, "redis": pool}, 1))
         dying = Dying(pool)
         with pytest.raises(ConnectionError):
-            await guarded({"job_id": key, "job_try": 2, "redis": dying}, 1)
-        await guarded({"job_id": key, "job_try": 3, "redis": pool}, 1)
+            await asyncio.create_task(guarded({"job_id": key, "job_try": 2, "redis": dying}, 1))
+        await asyncio.create_task(guarded({"job_id": key, "job_try": 3, "redis": pool}, 1))
         assert tries == [1, 3]
 
 

@@ -22,24 +22,25 @@ def unique_jobs(dibs: Dibs, **options: object) -> UniqueJobs:
 
 def is_back(dibs: Dibs) -> bool:
     try:
-        return dibs.peek("report:1") is None
+        dibs.peek("report:1")
     except Unavailable:
         return False
+    return True
 
 
 @pytest.mark.parametrize("until", ["end", 60])
-def test_a_retry_in_an_outage_is_sent_without_a_claim(own_server: Server, until: object) -> None:
+def test_a_retry_in_an_outage_takes_its_claim_along(own_server: Server, until: object) -> None:
     """Also with the policy "closed": a job that is tried again is not lost, nor blocked later."""
     with Dibs(own_server.url, on_outage="closed") as dibs:
         jobs = unique_jobs(dibs, until=until, lease=60)
         with jobs.start("report:1", Job("a", None, 0)) as run:
             own_server.freeze()
-            assert run.hand_on() is None
+            token = run.hand_on()
         own_server.thaw()
-        eventually(lambda: not own_server.client().exists("report:1"))
         eventually(lambda: is_back(dibs))
-        with jobs.start("report:1", Job("a", None, 1)):
-            pass
+        with jobs.start("report:1", Job("a", token, 1)):
+            with pytest.raises(Duplicate), jobs.queueing("report:1", "b"):
+                pass
 
 
 def test_a_job_that_was_enqueued_in_an_outage_is_guarded_where_it_runs(own_server: Server) -> None:

@@ -239,13 +239,18 @@ def test_a_function_with_another_decorator_is_guarded_as_well(
     assert not control.client.exists(f"unique:shouted:{key}")
 
 
-def test_a_job_that_does_not_exist_yet_or_any_more_is_there_all_the_same(
+def test_a_job_that_is_being_enqueued_is_there_and_a_deleted_one_is_not(
     jobs: Any, nobody: UniqueQueue, key: str
 ) -> None:
-    """Another process is enqueueing it at this moment, or it was deleted: its key is taken."""
-    first = nobody.enqueue(jobs.work, key)
+    """Neither exists in RQ. The key of the first is short, until it is in the queue."""
+    with jobs.work.dibs_jobs.queueing(f"work:{key}", "now"):
+        assert nobody.enqueue(jobs.work, key).id == "now"
+    with jobs.dibs.claim(f"work:{key}x", window=60, lease=2, note="other") as claim:
+        assert nobody.enqueue(jobs.work, key + "x").id == "other"
+        claim.release()
+    first = nobody.enqueue(jobs.work, key + "y")
     first.delete()
-    assert nobody.enqueue(jobs.work, key).id == first.id
+    assert nobody.enqueue(jobs.work, key + "y").id != first.id
 
 
 def test_a_function_that_is_called_is_not_guarded(

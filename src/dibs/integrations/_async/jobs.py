@@ -1,9 +1,11 @@
 """Jobs that must not run twice: the claim on a job's key, from where it is queued to its end.
 
 A job claims its key where it is enqueued, with its id as the note. The claim travels in the
-message, as a token; in the queue nobody renews it, so `queued` bounds it. The worker continues the
-claim, renews it while the job runs, and ends it: a job that is lost with its worker frees its key
-after one lease. A retry takes the claim along in its own message.
+message, as a token. While the message is being sent the producer renews the claim, so that a
+producer that dies blocks the key for one lease; in the queue nobody renews it, and `queued` bounds
+it. The worker continues the claim, renews it while the job runs, and ends it: a job that is lost
+with its worker frees its key after one lease. A retry takes the claim along in its own message, in
+the same way.
 
 Brokers deliver a message again if it is not acknowledged. So each run also claims
 the id of its job, and leaves that behind: of all deliveries of a message, one runs. One that meets
@@ -11,14 +13,23 @@ an earlier one that still runs is sent once more, for later: that run may be los
 deliveries one is, so that they do not multiply.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..._interface import claiming
-from ...errors import Duplicate, LeaseLost, Unavailable
-from .._unique import STARTED, Job, UniqueKey, again_after, is_own, log_loss, log_refusal
+from ..._interface import UNGUARDED_TOKEN, Entry, claiming, inspector, lend
+from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
+from .._unique import (
+    STARTED,
+    Job,
+    UniqueKey,
+    again_after,
+    is_own,
+    is_waiting,
+    log_loss,
+    log_refusal,
+)
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
@@ -32,15 +43,50 @@ class AsyncUniqueJobs:
         self._dibs = dibs
         self._key = key
         self.key_of = key.of
+        self.in_queue = key.options.in_queue
 
     @asynccontextmanager
-    async def queueing(self, key: str, job_id: str, delay: float = 0.0) -> AsyncGenerator[str]:
+    async def queueing(
+        self,
+        key: str,
+        job_id: str,
+        delay: float = 0.0,
+        can_run: Callable[[Entry], Awaitable[bool]] | None = None,
+    ) -> AsyncGenerator[str]:
         """Claim *key* for a job that is sent in the block; yields the token for its message.
 
-        If the block raises, nothing stays claimed. Duplicate: such a job is there, `note` its id.
+        *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
+        means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
+        job is there, `note` its id.
         """
-        async with claiming(self._dibs, self._key.request(key, note=job_id)) as claim:
-            yield await claim.detach(ttl=self._key.options.in_queue(delay))
+        request = self._key.queue_request(key, job_id)
+        taking = claiming(self._dibs, request)
+        try:
+            await taking.take()
+        except Duplicate as error:
+            if can_run is None or not await self._is_over(key, error, can_run):
+                raise
+            taking = claiming(self._dibs, request)
+        async with taking as claim:
+            yield lend(claim)
+            await claim.detach(ttl=self._key.options.in_queue(delay))
+
+    async def _is_over(
+        self, key: str, error: Duplicate, can_run: Callable[[Entry], Awaitable[bool]]
+    ) -> bool:
+        """Whether the job in *error* will not run any more; its key is free now."""
+        if error.state != "running":
+            return False
+        keys = inspector(self._dibs)
+        try:
+            entry = await keys.entry(key)
+            if entry is None:  # it has ended at this moment
+                return True
+            if not is_waiting(entry, error.note, self._key.options.lease) or await can_run(entry):
+                return False
+            return await keys.release_whatever(key, entry.token_hint or "") != "other"
+        except (Unavailable, UsageError):  # it cannot be asked
+            return False
 
     async def start(self, key: str, job: Job) -> "AsyncRun":
         """Claim a run of *job*. Duplicate: another such job is there, or this one runs or ran."""
@@ -65,10 +111,14 @@ class AsyncUniqueJobs:
         *tries, last = self._key.tries(key, job)
         for request in tries:
             try:
-                return await stack.enter_async_context(claiming(self._dibs, request))
+                claim = await stack.enter_async_context(claiming(self._dibs, request))
             except (LeaseLost, Duplicate) as error:
                 if not is_own(error, job):
                     raise
+            else:
+                if claim.note != job.id:  # it replaces the job that has claimed the key
+                    await claim.set_note(job.id)
+                return claim
         return await stack.enter_async_context(claiming(self._dibs, last))
 
     async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
@@ -86,14 +136,12 @@ class AsyncUniqueJobs:
 
     async def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
-        if token == STARTED:
+        if token in (STARTED, UNGUARDED_TOKEN):
             return False
-        try:
-            async with claiming(self._dibs, self._key.request(key, token=token)) as claim:
-                claim.release()
-        except (LeaseLost, Duplicate):
+        try:  # without continuing it: for others it never looks as if it ran
+            return await inspector(self._dibs).release(key, token) == "released"
+        except Unavailable:
             return False
-        return True
 
 
 class AsyncRun:
@@ -106,34 +154,31 @@ class AsyncRun:
         self._key = key
         self._claim = claim
         self._claims = claims
-        self._is_handed_on = False
-
-    def kept(self, delay: float) -> float:
-        """For how many seconds `hand_on` keeps the key."""
-        return self._key.options.in_queue(delay)
+        self._is_lent = False
+        self._kept: float | None = None
+        """For how long the key is kept for the next run of this job; None: there is none."""
 
     @property
     def lost(self) -> bool:
         """True: the claim could not be renewed; another such job may run."""
-        return self._claim is not None and self._claim.lost
+        return self._claim is not None and not self._is_lent and self._claim.lost
 
-    async def hand_on(self, delay: float = 0.0) -> str | None:
+    def hand_on(self, delay: float = 0.0) -> str | None:
         """Keep the key for the next run of this job, which is being sent; the token for it.
 
         None: there is nothing to keep.
         """
-        self._is_handed_on = True
+        self._kept = self._key.options.in_queue(delay)
         if self._key.options.is_over_at_start:
             return STARTED
-        if self._claim is None or not self._claim.is_open:
+        if self._claim is None or not self._claim.is_open or self._claim.lost:
             return None
-        try:
-            return await self._claim.detach(ttl=self._key.options.in_queue(delay))
-        except LeaseLost:
-            return None
-        except Unavailable:  # the next run claims the key anew
-            self._claim.release()
-            return None
+        self._is_lent = True
+        return lend(self._claim)
+
+    def take_back(self) -> None:
+        """The next run could not be sent: this one ends as if there were none."""
+        self._kept, self._is_lent = None, False
 
     async def __aenter__(self) -> "AsyncRun":
         return self
@@ -144,8 +189,10 @@ class AsyncRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._is_handed_on:
-            kind = error = traceback = None
         if self.lost:
             log_loss(self._key.name, self.job_id)
+        if self._kept is not None:
+            kind = error = traceback = None
+            if self._claim is not None and self._is_lent:
+                await self._claim.detach(ttl=self._kept)
         await self._claims.__aexit__(kind, error, traceback)

@@ -1,0 +1,317 @@
+"""The claim of a job from where it is sent to its end, in any framework."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from dibs import Dibs, Duplicate, Event, UsageError
+from dibs.integrations._sync.jobs import UniqueJobs
+from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
+from dibs.testing import Server, eventually
+from tests.conftest import Spawn
+from tests.integrations.jobs.conftest import running
+from tests.integrations.jobs.job_control import client_of
+
+KEY = "report:1"
+
+
+def report(account: int) -> None: ...
+
+
+def jobs_of(dibs: Dibs, task: str = "report", **options: Any) -> UniqueJobs:
+    key = UniqueKey("report:{account}", report, UniqueOptions(**options), task)
+    return UniqueJobs(dibs, key)
+
+
+def remaining(server: Server, key: str = KEY) -> float:
+    return server.client().pttl(key) / 1000
+
+
+def test_the_record_of_a_run_is_counted_from_its_end(own_server: Server) -> None:
+    """However long the job ran: a second delivery may come late."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs, job = jobs_of(dibs, queued=20), Job("a", None, 0)
+        with jobs.start(KEY, job):
+            time.sleep(1.5)
+            ended = time.monotonic()
+        left = remaining(own_server, job.run_key)
+        assert left > 20 - (time.monotonic() - ended) - 0.1
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, job)
+
+
+def test_the_key_is_short_until_the_job_is_sent(own_server: Server) -> None:
+    """One lease, kept alive however long sending takes; then `queued` and its delay."""
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=5, listeners=[events.append]) as dibs:
+        jobs = jobs_of(dibs, lease=2, queued=100)
+        with jobs.queueing(KEY, "a", delay=50) as token:
+            begun = time.monotonic()
+            eventually(lambda: time.monotonic() > begun + 3)
+            assert 0 < remaining(own_server) <= 2
+            with pytest.raises(Duplicate) as caught, jobs.queueing(KEY, "b"):
+                pass
+            assert caught.value.note == "a"
+        assert 100 < remaining(own_server) <= 150
+        with jobs.start(KEY, Job("a", token)):
+            assert 0 < remaining(own_server) <= 2
+        assert not own_server.client().exists(KEY)
+        assert "lost" not in {event.kind for event in events}
+
+
+def test_a_worker_may_start_a_job_that_is_still_being_sent(own_server: Server) -> None:
+    """The broker has it, and its answer is slow: the producer notices, and leaves the key alone."""
+    events: list[Event] = []
+    with (
+        Dibs(own_server.url, budget=5, listeners=[events.append]) as producer,
+        Dibs(own_server.url, budget=5) as worker,
+    ):
+        jobs = jobs_of(worker, lease=2, queued=100)
+        with jobs_of(producer, lease=2, queued=100).queueing(KEY, "a") as token:
+            run = jobs.start(KEY, Job("a", token))
+        assert 0 < remaining(own_server) <= 2
+        with run:
+            pass
+        assert not own_server.client().exists(KEY)
+        assert {"lost", "late"}.isdisjoint({event.kind for event in events})
+
+
+def send_for_ever(url: str) -> None:
+    import time
+
+    from dibs import Dibs
+    from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
+
+    with Dibs(url) as dibs, jobs_of(dibs, lease=2).queueing(KEY, "a"):
+        time.sleep(600)
+
+
+def retry_for_ever(url: str) -> None:
+    import time
+
+    from dibs import Dibs
+    from dibs.integrations._unique import Job
+    from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
+
+    with Dibs(url) as dibs, jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0)) as run:
+        run.hand_on()
+        time.sleep(600)
+
+
+@pytest.mark.parametrize("sending", [send_for_ever, retry_for_ever])
+def test_a_process_that_is_killed_while_it_sends_blocks_the_key_for_one_lease(
+    own_server: Server, spawn: Spawn, sending: Any
+) -> None:
+    """A producer, or a worker that sends a retry: the message was never sent."""
+    child = spawn(sending, own_server.url)
+    eventually(lambda: own_server.client().exists(KEY), within=60)
+    child.kill()
+    assert remaining(own_server) <= 2
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, lease=2)
+
+        def is_sent() -> bool:
+            try:
+                with jobs.queueing(KEY, "b"):
+                    return True
+            except Duplicate:
+                return False
+
+        eventually(is_sent, within=60)
+
+
+def test_a_retry_that_cannot_be_sent_frees_the_key(own_server: Server) -> None:
+    """Its claim was lent, and nobody got it."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        with pytest.raises(ConnectionError), jobs.start(KEY, Job("a", None, 0)) as run:
+            run.hand_on()
+            run.take_back()
+            raise ConnectionError
+        assert not own_server.client().exists(KEY)
+
+
+@pytest.mark.parametrize("can_run", [True, False])
+def test_a_job_is_there_as_long_as_it_can_run(own_server: Server, can_run: bool) -> None:
+    """One that waits, and that the framework knows to be over, frees its key for the next one."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, queued=100)
+        with jobs.queueing(KEY, "a"):
+            pass
+        if can_run:
+            with pytest.raises(Duplicate), jobs.queueing(KEY, "b", 0.0, lambda _: True):
+                pass
+        else:
+            with jobs.queueing(KEY, "b", 0.0, lambda entry: entry.note != "a") as token:
+                pass
+            with jobs.start(KEY, Job("b", token)):  # it runs: only its lease can end it
+                with pytest.raises(Duplicate), jobs.queueing(KEY, "c", 0.0, lambda _: False):
+                    pass
+
+
+def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:
+    """A second delivery of one message is not: it brings the same token."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        for _ in range(2):
+            with jobs.queueing(KEY, "nightly") as token:
+                pass
+            with jobs.start(KEY, Job("nightly", token, 0)):
+                pass
+            with pytest.raises(Duplicate):
+                jobs.start(KEY, Job("nightly", token, 0))
+
+
+def test_one_unique_on_two_jobs_needs_their_names_in_the_template(own_server: Server) -> None:
+    """Or the second would be answered with the first."""
+    with Dibs(own_server.url) as dibs:
+        made = UniqueOptions()
+        UniqueKey("{account}", report, made, "invoice")
+        UniqueKey("{account}", report, made, "invoice")  # as a task of two applications
+        with pytest.raises(UsageError, match="invoice and reminder"):
+            UniqueKey("{account}", report, made, "reminder")
+        made = UniqueOptions()
+        keys = [UniqueKey("{task}:{account}", report, made, name) for name in ("a.b", "a:b")]
+        assert [each.of((7,), {}) for each in keys] == ["a.b:7", "a%3Ab:7"]
+        own = UniqueKey("{task}", own_task, UniqueOptions(), "x")
+        assert own.of(("y",), {}) == "y", "a parameter of that name"
+        del dibs
+
+
+def own_task(task: str) -> None: ...
+
+
+def test_mistakes_name_the_job(own_server: Server) -> None:
+    """An id that is too long, an argument that is missing."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, "tasks.report")
+        with pytest.raises(UsageError, match=r"tasks\.report: the id .* 200 .* 201"):
+            with jobs.queueing(KEY, "x" * 201):
+                pass
+        with pytest.raises(TypeError, match=r"^report\(\) missing 1 required"):
+            jobs.key_of((), {})
+
+
+# ---- Celery
+
+
+def send(account: int) -> None: ...
+
+
+def test_a_base_class_with_a_call_belongs_behind_unique(broker: Server) -> None:
+    """Before it, it would bypass the guard in the worker."""
+    from celery import Celery, Task
+
+    from dibs.integrations.celery import unique
+
+    class ContextTask(Task):
+        abstract = True
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return self.run(*args, **kwargs)
+
+    with Celery("order", broker=broker.url) as app, Dibs(broker.url) as dibs:
+        guard: Any = unique(dibs, "order:{account}")
+        wrong = type("Wrong", (ContextTask, guard), {"abstract": True})
+        right = type("Right", (guard, ContextTask), {"abstract": True})
+        with pytest.raises(UsageError, match="must be the first base"):
+            app.task(base=wrong, name="wrong", lazy=False)(send)
+        app.task(base=right, name="right", lazy=False)(send)
+        with pytest.raises(UsageError, match="right and second"):
+            app.task(base=right, name="second", lazy=False)(send)
+
+
+def test_an_id_of_ones_own_that_waits_is_no_failure(broker: Server) -> None:
+    """The second call has the same id: its result is the first one's, which will run."""
+    from celery import Celery
+
+    from dibs.integrations.celery import unique
+
+    with Celery("own", broker=broker.url, backend=broker.url) as app, Dibs(broker.url) as dibs:
+        task: Any = app.task(base=unique(dibs, "own:{account}"), name="own")(send)
+        for _ in range(2):
+            result = task.apply_async((1,), task_id="nightly", queue="nobody")
+            assert (result.id, result.state) == ("nightly", "PENDING")
+
+
+def test_a_naive_eta_is_read_as_celery_reads_it(
+    broker: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In UTC, wherever the machine is."""
+    from datetime import UTC, datetime, timedelta
+
+    from celery import Celery
+
+    from dibs.integrations.celery import unique
+
+    monkeypatch.setenv("TZ", "Asia/Taipei")
+    time.tzset()
+    try:
+        with Celery("zone", broker=broker.url) as app, Dibs(broker.url, budget=5) as dibs:
+            task: Any = app.task(base=unique(dibs, "zone:{account}"), name="zone")(send)
+            naive = (datetime.now(UTC) + timedelta(hours=2)).replace(tzinfo=None)
+            task.apply_async((1,), eta=naive, queue="nobody")
+            assert 2.9 * 3600 < remaining(broker, "zone:1") <= 3 * 3600
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_callbacks_of_a_duplicate_are_a_line_in_the_log(
+    broker: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are not called: the task that is there has its own."""
+    from celery import Celery
+
+    from dibs.integrations.celery import unique
+
+    with Celery("link", broker=broker.url) as app, Dibs(broker.url, budget=5) as dibs:
+        task: Any = app.task(base=unique(dibs, "link:{account}"), name="link")(send)
+        first = task.apply_async((1,), queue="nobody")
+        task.apply_async((1,), queue="nobody", link=task.si(2))
+        said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert f"link:{{account}}: a duplicate of job {first.id} has callbacks" in "".join(said)
+
+
+# ---- arq
+
+
+def test_no_token_is_in_the_log_of_arq(broker: Server) -> None:
+    """arq writes the arguments of each job that it starts."""
+    program = """
+import asyncio, logging, sys
+from arq import create_pool, Worker, func
+from arq.connections import RedisSettings
+from dibs import AsyncDibs
+from dibs.integrations.arq import enqueue_job, unique
+from tests.integrations.jobs.job_control import URL
+
+async def main():
+    dibs = AsyncDibs(URL, namespace="log:")
+    async def report(ctx, account): ...
+    guarded = unique(dibs, "report:{account}")(report)
+    pool = await create_pool(RedisSettings.from_dsn(URL), default_queue_name="logged")
+    await enqueue_job(pool, guarded, 7)
+    worker = Worker([func(guarded)], queue_name="logged", redis_pool=pool, burst=True,
+                    poll_delay=0, handle_signals=False)
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("arq").addHandler(handler)
+    logging.getLogger("arq").setLevel("INFO")
+    await worker.main()
+    await pool.rpush("arq-log", *lines)
+    await worker.close()
+    await dibs.aclose()
+
+asyncio.run(main())
+"""
+    with running(broker, "-c", program), client_of(broker.url) as client:
+        eventually(lambda: client.llen("arq-log"), within=60)
+        lines = "".join(client.lrange("arq-log", 0, -1))
+    assert "report(7" in lines
+    assert "claim:" not in lines

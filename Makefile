@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks mutants bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks mutants simulate bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -130,6 +130,11 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 		fi; \
 	done; \
 	test -z "$$failed" || { echo "failed on Python$$failed"; exit 1; }
+
+# SEEDS: how many of each workload, or FIRST-LAST. Ten seconds of CPU: ARGS="--seconds 10".
+SEEDS := 1000
+simulate: setup ## the real client in a simulated world; SEEDS=5000 ARGS="hold limit", ARGS="hold --trace 910006"
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 test-line-node: setup ## a Node bot on the local LINE; installs its SDK from the npm registry
 	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py $(ARGS)

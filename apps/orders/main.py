@@ -139,7 +139,7 @@ _PLACING: dict[str, Any] = {
         401: {"description": "X-User-Id does not say who submits."},
         409: {"description": f"The first request with this {KEY} is still at work. Retry-After."},
         422: {"description": f"This {KEY} was used for another order."},
-        429: {"description": "The same order was placed a moment ago. Retry-After."},
+        429: {"description": "The same order was submitted a moment ago. Retry-After."},
         503: {"description": "The database does not answer. Retry-After."},
     },
     "openapi_extra": {

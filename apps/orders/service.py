@@ -78,7 +78,7 @@ class OrderService:
         keyless="hold",
         keyless_window=WINDOW,
         lease=LEASE,
-        message="This order was placed a moment ago.",
+        message="This order was submitted a moment ago.",
     )
     async def place(self, request: Request, order: NewOrder, customer: Customer) -> Response:
         """Place an order, once.

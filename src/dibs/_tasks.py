@@ -148,7 +148,8 @@ class LoopWatch:
             self._is_reported = False
         elif not self._is_reported and not self._answers():
             self._is_reported = True
-            frame = sys._current_frames().get(self._thread_id)
+            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # no public name
+            frame = frames.get(self._thread_id)
             stack = "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)
 

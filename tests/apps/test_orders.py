@@ -261,7 +261,7 @@ def check_the_rush(answers: list[Answered], ends: tuple[float, float]) -> float:
     refused = [each for each in answers if each.answer.status_code == 429]
     back = 0.0
     for asked, answered, answer in refused:
-        wait = is_refused(answer, 429, "This order was placed a moment ago.")
+        wait = is_refused(answer, 429, "This order was submitted a moment ago.")
         at_work = answer.json()["state"] == "running"
         assert answered + wait >= ends[0] - at_work
         assert asked + wait < ends[1] + 1

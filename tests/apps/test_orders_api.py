@@ -170,6 +170,19 @@ async def test_other_orders_are_no_duplicates(sqlite: str, valkey: Server) -> No
         is_placed(await client.post("/orders", json=TEA, headers={"Idempotency-Key": "b"}))
 
 
+async def test_a_wrong_order_under_an_old_key_does_not_spoil_it(
+    sqlite: str, valkey: Server
+) -> None:
+    """Redis has forgotten the key, the database has not: the right order is found again."""
+    keyed = {"Idempotency-Key": "cart-17"}
+    async with served(valkey.url, sqlite) as client:
+        placed = is_placed(await client.post("/orders", json=TEA, headers=keyed))
+        valkey.client().flushall()
+        is_problem(await client.post("/orders", json=SOUP, headers=keyed), 422)
+        assert is_placed(await client.post("/orders", json=TEA, headers=keyed)) == placed
+        is_problem(await client.post("/orders", json=SOUP, headers=keyed), 422)
+
+
 def test_the_database_knows_a_key_as_the_guard_does() -> None:
     """Quoted or not it is the same; of another customer it is another."""
     assert submission_of("a", "k") == submission_of("a", ' "k" ') == submission_of("a", '"k";v=1')

@@ -86,7 +86,7 @@ def test_a_double_click_is_one_order(visitor: httpx.Client) -> None:
     refused, placed = sorted(report["exchanges"], key=lambda each: each["status"], reverse=True)
     assert (placed["status"], refused["status"], report["placed"]) == (201, 429, 1)
     assert refused["headers"] == {"Retry-After": "10"} and refused["key"] is None
-    assert refused["body"]["message"] == "This order was placed a moment ago."
+    assert refused["body"]["message"] == "This order was submitted a moment ago."
     assert [each["orderId"] for each in report["orders"]] == [placed["body"]["orderId"]]
     assert {line["sku"]: line["quantity"] for line in report["orders"][0]["items"]} == SLIP
     assert happened(report) == {"claimed": 1, "duplicate": 1, "completed": 1}
@@ -239,7 +239,7 @@ def test_a_person_sees_one_order(page: Any) -> None:
     expect(page.locator(".ticket li")).to_have_text(["1×蛋餅", "2×冰豆漿"])
     expect(page.locator(".try[data-is=placed] .talk")).to_contain_text("201 Created")
     refused = page.locator(".try[data-is=refused]")
-    expect(refused.locator(".says")).to_have_text("This order was placed a moment ago.")
+    expect(refused.locator(".says")).to_have_text("This order was submitted a moment ago.")
     expect(refused.locator(".talk")).to_contain_text("429 Too Many Requests")
     expect(refused.locator(".talk")).to_contain_text("Retry-After: 10")
     expect(refused.locator(".talk")).to_be_in_viewport()

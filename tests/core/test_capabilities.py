@@ -160,6 +160,37 @@ def test_the_reason_for_closed_connections_is_looked_for_until_there_is_none() -
     assert not negotiation.may_have_alert
 
 
+INFO = b"id=7 addr=127.0.0.1:4711 laddr=10.0.0.1:6379 fd=8 name= age=0"
+
+
+@pytest.mark.parametrize(
+    ("info", "kill"), [(NOPERM, 0), (INFO, NOPERM), (b"?", 0), (INFO, UNKNOWN)]
+)
+def test_a_server_that_does_not_end_connections_is_one_like_others(info: Any, kill: Any) -> None:
+    """Nothing else depends on that right, and a refusal costs nothing in each request."""
+    handshake = Handshake(ending=True)
+    assert finish(handshake, [NONE, *FINE, info, kill]).refused == frozenset()
+    assert handshake.client is None
+
+
+def test_the_server_says_how_it_names_the_connection() -> None:
+    """In the same round trip as all the rest; a proxy that knows no CLIENT is not asked."""
+    handshake = Handshake(ending=True)
+    finish(handshake, [NONE, *FINE, INFO, 0])
+    assert handshake.client == (b"7", b"127.0.0.1:4711", b"10.0.0.1:6379")
+    assert b"client" not in Handshake(plain=True, ending=True).request.payload
+
+
+def test_a_refused_end_of_connections_is_remembered() -> None:
+    """A server keeps a log of what it refuses."""
+    negotiation = Negotiation()
+    assert negotiation.may_end(1.0)
+    negotiation.worked(RESP3, 1.0, ends=False)
+    negotiation.worked(RESP3, 2.0, ends=False)
+    assert not negotiation.may_end(Negotiation.REFUSED)
+    assert negotiation.may_end(1.0 + Negotiation.REFUSED)
+
+
 def test_a_refused_hello_leads_to_resp2() -> None:
     """An error reply is an answer; a timeout is none."""
     negotiation = Negotiation()

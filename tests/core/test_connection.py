@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dibs._core.abandoned import Abandoned, can_end
 from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
@@ -23,7 +24,7 @@ from dibs._core.connection import (
     unserved,
 )
 from dibs._core.multiplexer import Multiplexer
-from dibs._core.request import MORE, REPEATED, Channel, ErrorReply, Request
+from dibs._core.request import MORE, REPEATED, Channel, ClientInfo, ErrorReply, Request, pack
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES
@@ -197,7 +198,7 @@ def test_unanswered_requests_move_to_the_next_connection() -> None:
     take, give = Waiter(), Waiter()
     sent(channel, take, request())
     sent(channel, give, request(release=True))
-    assert machine.lost(channel, EOFError()) is Next.OPEN
+    assert machine.lost(channel, EOFError(), 1.0) is Next.OPEN
     fresh = Channel()
     assert machine.opened() is Next.USE
     for pending in machine.use(fresh, 1.0):
@@ -246,9 +247,120 @@ def test_a_request_that_is_silent_on_two_connections_is_an_outage() -> None:
     looks_until(machine, Next.OPEN)
 
 
+def named(number: int, server: str = "server:6379") -> ClientInfo:
+    return ClientInfo(b"%d" % number, b"client:%d" % number, server.encode())
+
+
+def superseding(channel: Channel) -> tuple[Multiplexer[Channel], Waiter, list[Any]]:
+    """A silent connection, *channel* in its place: who waits, and what is written to it."""
+    machine, silent = connected()
+    silent.client = named(1)
+    waiter = Waiter()
+    sent(silent, waiter, request())
+    machine.started()
+    looks_until(machine, Next.OPEN)
+    written = machine.use(channel, 1.0)
+    silent.receive(replies(), lambda push: None)
+    return machine, waiter, written
+
+
+def test_the_server_ends_the_old_connection_before_anything_is_repeated() -> None:
+    """By id and both addresses, as the server names it; the old one's answers do not count."""
+    fresh = Channel()
+    fresh.client = named(2)
+    machine, waiter, written = superseding(fresh)
+    assert machine.superseded == set()
+    kill = pack(*b"CLIENT KILL ID 1 ADDR client:1 LADDR server:6379".split())
+    assert [each.payload for _, each in written] == [kill, b"x"]
+    for pending in written:
+        sent(fresh, *pending)
+    fresh.receive(replies(0, b"second"), lambda push: None)
+    assert (waiter.answers, waiter.outcome) == (1, b"second")
+    assert not machine.abandoned.clients, "0 on the same server: it was gone already"
+
+
+@pytest.mark.parametrize("client", [None, named(2, "another:6379")])
+def test_a_connection_that_cannot_be_ended_may_still_answer(client: ClientInfo | None) -> None:
+    """The right is refused, or another server answers: it could say anything about the old one."""
+    fresh = Channel()
+    fresh.client = client
+    machine, _, written = superseding(fresh)
+    assert len(machine.superseded) == 1
+    assert [each.payload for _, each in written] == [b"x"]
+
+
+def test_the_end_of_the_old_connection_is_no_sign_of_life() -> None:
+    """The repeated request has the other half of the budget, and no third connection is tried."""
+    fresh = Channel()
+    fresh.client = named(2)
+    machine, _, written = superseding(fresh)
+    for pending in written:
+        sent(fresh, *pending)
+    machine.started()
+    assert machine.look(SLICE, fresh.written) is Next.NOTHING
+    fresh.receive(replies(1), lambda push: None)
+    assert looks_until(machine, Next.TRIP) <= SLICES // 2 + 1
+
+
+def test_what_was_left_is_ended_until_the_server_confirms_it() -> None:
+    """A connection that breaks meanwhile is ended as well; a confirmed one is not ended again."""
+    machine, channel = connected()
+    channel.client = named(1)
+    sent(channel, Waiter(), request())
+    for number in (2, 3):
+        machine.lost(channel, EOFError(), 1.0)
+        channel = Channel()
+        channel.client = named(number)
+        written = machine.use(channel, 1.0)
+        for pending in written:
+            sent(channel, *pending)
+    assert [each.replies for _, each in written] == [2, 1]
+    channel.receive(replies(0, ErrorReply("BUSY a script runs")), lambda push: None)
+    assert list(machine.abandoned.clients) == [named(2)]
+
+
+def test_an_outage_leaves_connections_to_end() -> None:
+    """Before what must still be delivered."""
+    machine, channel = connected()
+    channel.client = named(1)
+    sent(channel, Waiter(), request(release=True))
+    machine.fail_all(1.0, SILENT)
+    fresh = Channel()
+    fresh.client = named(2)
+    kill, release = machine.use(fresh, 2.0)
+    assert b"KILL" in kill[1].payload and release[1].payload == b"x"
+
+
+def test_an_idle_connection_is_not_ended() -> None:
+    """Nothing of it can arrive late."""
+    machine, channel = connected()
+    channel.client = named(1)
+    machine.lost(channel, EOFError(), 1.0)
+    assert not machine.abandoned.clients
+
+
+def test_a_connection_by_unix_socket_is_ended_only_while_it_is_open() -> None:
+    """Its address is everybody's, and after a restart its id is another's."""
+    abandoned, path = Abandoned(), "[/run/redis.sock:0]:0"
+    abandoned.add(named(1, path), 1.0)
+    assert abandoned.due_on(named(2, path), 1.0) == []
+    abandoned.add(named(1, path), 1.0, is_open=True)
+    assert abandoned.due_on(named(2, path), 1.0) == [named(1, path)]
+    assert abandoned.due_on(named(2, path), 1.0) == []
+
+
+def test_connections_to_another_server_are_forgotten_after_a_while() -> None:
+    """What it executes late, it executes for nobody who could ask it."""
+    abandoned = Abandoned()
+    abandoned.add(named(1, "old:1"), 1.0)
+    assert abandoned.due_on(named(2, "new:1"), 2.0) == []
+    assert abandoned.due_on(named(3, "old:1"), 3.0) == [named(1, "old:1")]
+    assert abandoned.due_on(None, 100.0) == [] and not abandoned.clients
+
+
 def broken(machine: Multiplexer[Channel], channel: Channel) -> tuple[Next, Channel]:
     """What follows when *channel* breaks, and the next connection with its requests."""
-    found = machine.lost(channel, EOFError())
+    found = machine.lost(channel, EOFError(), 1.0)
     fresh = Channel()
     for pending in machine.use(fresh, 1.0):
         sent(fresh, *pending)
@@ -263,7 +375,7 @@ def test_a_request_that_loses_six_connections_is_an_outage() -> None:
     for _ in range(5):
         found, channel = broken(machine, channel)
         assert found is Next.OPEN
-    assert machine.lost(channel, EOFError()) is Next.TRIP
+    assert machine.lost(channel, EOFError(), 1.0) is Next.TRIP
 
 
 def test_connections_that_break_under_other_requests_are_no_outage() -> None:
@@ -325,6 +437,8 @@ class EveryOrder(RuleBasedStateMachine):
         self.silence = 0.0
         self.heard_since_look = True
         self.head: Any = None
+        self.opened = 0
+        self.left: set[ClientInfo] = set()
 
     # -- what callers do
 
@@ -368,8 +482,14 @@ class EveryOrder(RuleBasedStateMachine):
         channel = self.machine.current
         assert channel is not None
         written = len(channel.queue) - len(channel.unsent)
-        channel.receive(replies(*[b"OK"] * min(count, written)), lambda push: None)
-        self.heard_since_look = True
+        ending = channel.queue[0][1]
+        number = ending.replies if b"KILL" in ending.payload else min(count, written)
+        channel.receive(replies(*[1] * number), lambda push: None)
+        if b"KILL" in ending.payload:  # that is no sign of life
+            self.left -= {each for each in self.left if each.addr in ending.payload}
+            self.head = channel.head if self.head and self.head[1] is ending else self.head
+        else:
+            self.heard_since_look = True
 
     @rule(count=st.integers(1, 3))
     def answer_from_a_superseded_connection(self, count: int) -> None:
@@ -403,11 +523,23 @@ class EveryOrder(RuleBasedStateMachine):
             assert found is Next.TRIP, "silence without a trip"
 
     @precondition(lambda self: self.machine.wants_connection)
-    @rule()
-    def open(self) -> None:
-        machine, channel = self.machine, Channel()
+    @rule(server=st.sampled_from(["", "a:1", "a:1", "b:1"]))
+    def open(self, server: str) -> None:
+        machine, channel, old = self.machine, Channel(), self.machine.current
+        if server:
+            self.opened += 1
+            channel.client = named(self.opened, server)
         assert machine.opened() is Next.USE
-        for pending in machine.use(channel, self.now):
+        if old is not None and can_end(old.client, channel.client):
+            self.leave_behind(old)
+        written = machine.use(channel, self.now)
+        assert old is None or (old in machine.superseded) == bool(
+            not can_end(old.client, channel.client)
+        )
+        self.left = {each for each in self.left if can_end(each, channel.client)}
+        first = written[0][1].payload if written else b""
+        assert all(each.addr in first for each in self.left), "repeated before the old one is ended"
+        for pending in written:
             channel.queue.append(pending)
             channel.unsent.append(pending[1].payload)
         machine.breaker.close(self.now)
@@ -424,14 +556,23 @@ class EveryOrder(RuleBasedStateMachine):
     def lose(self, pause: float) -> None:
         self.now += pause
         assert self.machine.current is not None
-        if self.machine.lost(self.machine.current, EOFError()) is Next.TRIP:
+        self.leave_behind(self.machine.current)
+        if self.machine.lost(self.machine.current, EOFError(), self.now) is Next.TRIP:
             self.trip()
 
     @rule()
     def switch(self) -> None:
-        self.machine.leave()
+        self.leave_behind(self.machine.current)
+        self.machine.leave(self.now)
+
+    def leave_behind(self, channel: Channel | None) -> None:
+        """It is closed; what was written on it may still reach the server."""
+        if channel is not None and channel.client is not None and channel.head is not None:
+            self.left.add(channel.client)
 
     def trip(self) -> None:
+        for channel in [self.machine.current, *self.machine.superseded]:
+            self.leave_behind(channel)
         self.machine.trip(self.now, SILENT)
         self.machine.fail_all(self.now, SILENT)
         assert all(waiter.done() for waiter in self.waiters), "forgotten at a trip"

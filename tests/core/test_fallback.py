@@ -5,7 +5,7 @@ import pytest
 from dibs._core.connection import undelivered
 from dibs._core.engine import Engine
 from dibs._core.fallback import by_script
-from dibs._core.lease import acquire_request, extend_request, release_request, value_request
+from dibs._core.lease import acquire_request, release_request, shorten_request, value_request
 from dibs._core.once import complete_request
 from dibs._core.request import ErrorReply, Request, commands_in
 
@@ -25,7 +25,7 @@ def test_what_a_server_lacks_is_done_by_script(engine: Engine) -> None:
     old = ENGINES[3]
     made = [
         (acquire_request(engine, b"k", b"t", 5), acquire_request(old, b"k", b"t", 5)),
-        (extend_request(engine, b"k", b"t", 5), extend_request(old, b"k", b"t", 5)),
+        (shorten_request(engine, b"k", b"t", 5, 9.0), shorten_request(old, b"k", b"t", 5, 9.0)),
         (release_request(engine, b"k", b"t", 9.0), release_request(old, b"k", b"t", 9.0)),
         (complete_request(engine, b"k", b"t", b"left", 5, 9.0),
          complete_request(old, b"k", b"t", b"left", 5, 9.0)),

@@ -69,7 +69,8 @@ from django.test import override_settings
 with override_settings(DIBS_REFUSED="pages.refused"):
     kind, html = "application/json", {"accept": "text/html"}
     page = Client().post("/orders/", "{}", content_type=kind, headers=html)
-assert page.content == b"<p>Already sent, please wait.</p>" and 0 < int(page["Retry-After"]) <= 10
+assert page.content == b"<h1>We have it already</h1><p>Already sent, please wait.</p>"
+assert 0 < int(page["Retry-After"]) <= 10
 room = '{"room": 7}'
 assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201, "true")]
 """

@@ -6,8 +6,9 @@ import pytest
 
 from dibs import Dibs
 from dibs.doctor.findings import exit_code, findings
-from dibs.doctor.rights import COMMANDS, VERBS
-from dibs.testing import Engine, Server
+from dibs.doctor.report import summary
+from dibs.doctor.rights import COMMANDS, COSTS, VERBS
+from dibs.testing import CommandFilter, Engine, Server
 
 from .examining import apply, examine, look
 
@@ -70,6 +71,28 @@ def test_without_notifications_the_doctor_says_what_it_costs(own_server: Server)
     assert "waiters poll" in found["acl-optional"].details[0]
     apply(found["acl-optional"], own_server)
     assert "acl-optional" not in examine(url, namespace="shop:")
+
+
+def test_the_doctor_says_whether_a_request_may_arrive_late(own_server: Server) -> None:
+    """And which right is missing: a note, because nothing fails without it."""
+    url = allow(own_server, "@all", "-client|kill")
+    finding = examine(url, namespace="shop:")["acl-optional"]
+    assert finding.severity == "note"
+    assert finding.details == (f"client|kill: {COSTS['client|kill']}",)
+    assert "nothing before a repeat" in str(summary(look(url, namespace="shop:")))
+    apply(finding, own_server)
+    assert "acl-optional" not in examine(url, namespace="shop:")
+    assert "CLIENT KILL before a repeat" in str(summary(look(url, namespace="shop:")))
+
+
+def test_a_server_without_the_end_of_connections_is_found(own_server: Server) -> None:
+    """A proxy that does not know the command, or knows another form of it."""
+    with CommandFilter(own_server.port) as line:
+        line.refuse("CLIENT KILL")
+        finding = examine(line.url)["late-copies"]
+        assert finding.severity == "note"
+        line.allow_all()
+        assert "late-copies" not in examine(line.url)
 
 
 def test_a_managed_service_that_keeps_command_info_and_config_for_itself_is_healthy(

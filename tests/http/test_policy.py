@@ -83,6 +83,10 @@ def test_the_fields_of_a_route_are_told_from_a_path() -> None:
         {"header": "X Key"},
         {"header": "X-Key\r\nX"},
         {"most": -1},
+        {"store": [201]},
+        {"store": [500]},
+        {"store": [404, 429]},
+        {"store": [423]},
     ],
     ids=str,
 )

@@ -13,16 +13,17 @@ from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
 @pytest.mark.parametrize(
     ("status", "replaying", "otherwise"),
     [
-        (200, "finish", "finish"), (201, "finish", "finish"), (204, "finish", "finish"),
-        (302, "finish", "finish"), (400, "finish", "release"), (401, "release", "release"),
-        (403, "release", "release"), (404, "finish", "release"), (407, "release", "release"),
-        (408, "release", "release"), (409, "finish", "release"), (422, "finish", "release"),
-        (425, "release", "release"), (429, "release", "release"), (500, "fail", "fail"),
-        (503, "fail", "fail"),
+        (200, "returned", "returned"), (201, "returned", "returned"), (204, "returned", "returned"),
+        (302, "returned", "returned"), (400, "released", "released"), (401, "released", "released"),
+        (403, "released", "released"), (404, "returned", "released"), (407, "released", "released"),
+        (408, "released", "released"), (409, "returned", "released"), (422, "released", "released"),
+        (402, "returned", "released"), (410, "returned", "released"), (423, "released", "released"),
+        (425, "released", "released"), (429, "released", "released"), (500, "raised", "raised"),
+        (503, "raised", "raised"),
     ],
 )  # fmt: skip
 def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: str) -> None:
-    """A 4xx is kept where answers are, unless it says "log in" or "later"; else it is free."""
+    """A 4xx is kept where answers are, unless it says "correct it", "log in" or "later"."""
     assert Policy(window=1, after="replay").outcome(status) == replaying
     assert Policy(window=2, after="hold").outcome(status) == otherwise
     assert Policy(window=1, after="release").outcome(status) == otherwise

@@ -78,22 +78,27 @@ class Shop:
         self.status = 201
         self.statuses: list[int] = []
         self.headers: dict[str, str] = {}
+        self.facts: dict[str, Any] = {}
+        """What the answer says beside the number of the order."""
         self.gate: Gate | None = None
+        self.during: Callable[[], object] = lambda: None
+        """What happens while the endpoint runs; it may block."""
 
-    async def aorder(self, body: bytes) -> tuple[int, dict[str, str], dict[str, int]]:
+    async def aorder(self, body: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
         if self.gate is not None:
             await self.gate.apass_through()
         return self.order(body, is_through=True)
 
     def order(
         self, body: bytes, *, is_through: bool = False
-    ) -> tuple[int, dict[str, str], dict[str, int]]:
+    ) -> tuple[int, dict[str, str], dict[str, Any]]:
         if self.gate is not None and not is_through:
             self.gate.pass_through()
+        self.during()
         self.runs.append(hashlib.sha256(body).hexdigest())
         if self.statuses:
             self.status = self.statuses.pop(0)
-        return self.status, self.headers, {"order": len(self.runs)}
+        return self.status, self.headers, {**self.facts, "order": len(self.runs)}
 
     async def post(
         self,
@@ -186,8 +191,8 @@ async def _asgi(stack: Any, server: Server, shop: Shop, site: Any, policy: Any) 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         status, headers, answer = await shop.aorder(await read_body(receive))
         body = json.dumps(answer).encode()
-        lines = [(b"content-type", b"application/json")]
-        lines += [(n.encode(), v.encode()) for n, v in headers.items()]
+        named = {"content-type": "application/json", **headers}
+        lines = [(n.encode(), v.encode()) for n, v in named.items()]
         await send({"type": "http.response.start", "status": status, "headers": lines})
         await send({"type": "http.response.body", "body": body})
 
@@ -204,8 +209,8 @@ async def _wsgi(stack: Any, server: Server, shop: Shop, site: Any, policy: Any) 
 
     def app(environ: Any, start_response: Any) -> Iterable[bytes]:
         status, headers, answer = shop.order(environ["wsgi.input"].read())
-        lines = [("Content-Type", "application/json"), *headers.items()]
-        start_response(f"{status} Done", lines)
+        lines = {"content-type": "application/json", **headers}
+        start_response(f"{status} Done", list(lines.items()))
         return [json.dumps(answer).encode()]
 
     def named(environ: Any, name: str) -> str | None:

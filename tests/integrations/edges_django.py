@@ -100,7 +100,10 @@ def _view(name: str, shop: Any, policy: dict[str, Any]) -> Any:
     def view(request: Any) -> Any:
         files = [file.read() for file in request.FILES.values()]
         status, headers, answer = shop.order(b"".join(files) or request.body)
-        return JsonResponse(answer, status=status, headers=headers)
+        response = JsonResponse(answer, status=status)
+        for name, value in headers.items():
+            response[name] = value
+        return response
 
     async def aview(request: Any) -> Any:
         return await sync_to_async(view)(request)

@@ -4,6 +4,7 @@ The settings, the routes and the views are in this module.
 """
 
 import asyncio
+import inspect
 import json
 import os
 import threading
@@ -29,7 +30,9 @@ from django.template import engines
 from django.template.response import TemplateResponse
 from django.test import AsyncClient, Client, override_settings
 from django.urls import path, re_path
-from django.utils.decorators import method_decorator
+from django.utils.asyncio import async_unsafe
+from django.utils.decorators import method_decorator, sync_and_async_middleware
+from django.utils.functional import SimpleLazyObject
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
@@ -134,6 +137,7 @@ urlpatterns = [
     path("patient/", seed(patiently)),
     path("apatient/", seed(apatiently)),
     path("hold/", once(window=2, after="hold")(view)),
+    path("narrow/", once(window=60, body_limit=1_000_000)(view)),
     path("wide/", once(window=60, after="hold")(view)),
     path("release/<how>/", once(window=60)(view)),
     path("arelease/<how>/", once(window=60)(aview)),
@@ -399,6 +403,77 @@ async def test_a_page_of_ones_own_in_async_django() -> None:
     assert answers[1].headers["Cache-Control"] == "no-store"
 
 
+async def arefused(request: Any, problem: dict[str, Any]) -> Any:
+    """DIBS_REFUSED as a coroutine."""
+    user = await request.auser()
+    return HttpResponse(f"{problem['detail']} {user.pk}", status=problem["status"])
+
+
+def rendered(request: Any, problem: dict[str, Any]) -> Any:
+    """DIBS_REFUSED with a template that is rendered later, and asks who is logged in."""
+    template = engines["django"].from_string("{{ detail }} {{ user.pk }}")
+    who = {"detail": problem["detail"], "user": request.user}
+    return TemplateResponse(request, template, who, status=problem["status"])
+
+
+def lazy_login(get_response: Any) -> Any:
+    """As Django's own: `request.user` is a query at its first use."""
+
+    @async_unsafe
+    def query() -> Somebody:
+        return Somebody(42)
+
+    def set_user(request: Any) -> None:
+        async def auser() -> Somebody:
+            return Somebody(42)
+
+        request.user = SimpleLazyObject(query)
+        request.auser = auser
+
+    if inspect.iscoroutinefunction(get_response):
+
+        async def amiddleware(request: Any) -> Any:
+            set_user(request)
+            return await get_response(request)
+
+        return amiddleware
+
+    def middleware(request: Any) -> Any:
+        set_user(request)
+        return get_response(request)
+
+    return middleware
+
+
+lazy_login = sync_and_async_middleware(lazy_login)
+PAGES = [
+    Policy("POST /m/*", window=60, after="hold"),
+    Policy("POST /am/*", window=60, after="hold"),
+]
+paged = override_settings(MIDDLEWARE=[f"{__name__}.lazy_login", MIDDLEWARE], DIBS_POLICIES=PAGES)
+PLACES = ["/hold/", "/ahold/x/", "/m/x/", "/am/x/"]
+
+
+@pytest.mark.parametrize("function", ["arefused", "rendered"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", ["WSGI", "ASGI"])
+@paged
+async def test_a_page_may_be_async_rendered_and_know_the_user(
+    kind: str, place: str, function: str
+) -> None:
+    """Under WSGI and ASGI, for decorators and the middleware, sync and async views."""
+    with override_settings(DIBS_REFUSED=f"{__name__}.{function}"):
+        if kind == "ASGI":
+            async with visiting() as client:
+                answers = [await sent(client, place) for _ in range(2)]
+        else:
+            answers = [await asyncio.to_thread(sent, Client(), place) for _ in range(2)]
+    assert [each.status_code for each in answers] == [201, 429]
+    assert answers[1].content == b"The same request was submitted a moment ago. 42"
+    assert int(answers[1].headers["Retry-After"]) > 0
+    assert answers[1].headers["Cache-Control"] == "no-store"
+
+
 def test_names_hold_no_value_of_the_request_in_django(valkey: Server) -> None:
     """Events name the route as it is written; what is stored holds no data."""
     events: list[Event] = []
@@ -426,10 +501,10 @@ def test_by_a_part_of_the_path_in_django() -> None:
 PEOPLE: list[tuple[str, dict[str, str]]] = [
     ("10.0.0.1", {}),
     ("10.0.0.3", {"authorization": "Bearer a"}),
-    ("10.0.0.3", {"authorization": "10.0.0.1"}),
+    ("10.0.0.3", {"authorization": "Bearer 10.0.0.1"}),
     ("10.0.0.3", {"x-login": "42"}),
     ("10.0.0.3", {"x-login": "43"}),
-    ("10.0.0.3", {"authorization": "42"}),
+    ("10.0.0.3", {"authorization": "Token 42"}),
 ]
 
 
@@ -671,10 +746,36 @@ def test_a_body_that_was_read_before_is_not_guessed_in_django(valkey: Server) ->
         assert shop.runs == [] and valkey.keys() == []
 
 
-def test_a_body_that_is_too_long_is_refused_as_ever(valkey: Server) -> None:
-    """By Django, with a 4xx; nothing is claimed, nothing runs."""
-    answer = Client().post("/wide/", b"x" * 100_001, content_type="text/plain")
-    assert answer.status_code in (400, 413) and shop.runs == [] and valkey.keys() == []
+def test_a_body_that_django_does_not_hold_in_memory_is_a_stream(valkey: Server) -> None:
+    """A view may read it as without the guard, and its content is compared; `request.body` is
+    Django's own 4xx, and what exceeds the limit of the policy a 413, for which nothing runs.
+    """
+    shop.outcomes["read"] = lambda request: HttpResponse(str(len(request.read())))
+    shop.outcomes["body"] = lambda request: HttpResponse(request.body)
+    long = b"x" * 3_000_000
+    for how, status in (("read", 200), ("body", 400)):
+        answer = Client().post(f"/release/{how}/", long, content_type="text/plain")
+        assert answer.status_code == status, how
+    assert shop.runs == ["read", "body"]
+    replies = [
+        Client().post("/replay/read/", sent, content_type="text/plain", headers=KEYED)
+        for sent in (long, long, long[:-1] + b"y")
+    ]
+    assert [each.status_code for each in replies] == [200, 200, 422] and is_replay(replies[1])
+    assert replies[1].content == b"3000000"
+    answer = Client().post("/narrow/", long, content_type="text/plain")
+    assert answer.status_code == 413 and shop.runs == ["read", "body", "read"]
+
+
+async def test_a_long_body_is_a_stream_under_asgi(valkey: Server) -> None:
+    """There Django has a file of it already."""
+    shop.outcomes["read"] = lambda request: HttpResponse(str(len(request.read())))
+    async with visiting() as client:
+        for replayed in (False, True):
+            answer = await client.post(
+                "/areplay/read/", b"x" * 3_000_000, content_type="text/plain", headers=KEYED
+            )
+            assert answer.content == b"3000000" and is_replay(answer) is replayed
 
 
 # ---- the middleware

@@ -125,7 +125,7 @@ def curious(request: Any) -> Response:
 
 
 class Strict(APIView):
-    @replaying
+    @once(window=60, after="replay", key="required", on_error="hold")
     def post(self, request: Any) -> Response:
         runs.append("strict")
         raise ValidationError({"cart": "is empty"})

@@ -6,6 +6,7 @@ This module has `from __future__ import annotations`: the annotations of its end
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -37,7 +38,7 @@ from dibs import AsyncDibs, Event, UsageError
 from dibs.integrations.fastapi import install, once, prevent_duplicate_submit
 from dibs.testing import Server
 
-from . import is_problem
+from . import Call, is_problem
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
@@ -722,3 +723,27 @@ def _references(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for each in node:
             yield from _references(each)
+
+
+async def test_a_plain_function_around_an_async_endpoint_is_guarded(valkey: Server) -> None:
+    """FastAPI awaits what such a function returns, and so does the guard."""
+    app, runs = FastAPI(), list[int]()
+
+    def timed(endpoint: Any) -> Any:
+        @functools.wraps(endpoint)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            return endpoint(*args, **kwargs)
+
+        return inner
+
+    @app.post("/orders")
+    @once(window=60, after="hold")
+    @timed
+    async def order() -> int:
+        runs.append(1)
+        return len(runs)
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs)
+        calls = [await Call(app).run() for _ in range(2)]
+    assert [call.status for call in calls] == [200, 429] and runs == [1]

@@ -218,7 +218,7 @@ def test_nobody_gets_the_answer_of_somebody_else_in_flask(dibs: Dibs) -> None:
         ("10.0.0.1", {}),
         ("10.0.0.3", {"Authorization": "Bearer a"}),
         ("10.0.0.3", {"Authorization": "Bearer b"}),
-        ("10.0.0.3", {"Authorization": "10.0.0.1"}),
+        ("10.0.0.3", {"Authorization": "Bearer 10.0.0.1"}),
     ]
     for address, headers in people:
         for number in range(2):

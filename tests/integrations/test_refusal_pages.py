@@ -155,6 +155,23 @@ async def test_a_handler_of_starlette_makes_a_page_of_a_refusal(valkey: Server) 
     assert shown.status_code == 400 and "Idempotency-Key is required" in shown.text
 
 
+async def test_a_page_has_the_headers_of_its_refusal(valkey: Server) -> None:
+    """Without a word of the handler; what it sets itself stays."""
+    app = shop()
+
+    async def bare(request: Request, error: Any) -> Response:
+        headers = {"cache-control": "private"} if "own" in request.headers else {}
+        return HTMLResponse("a page", error.status_code, headers)
+
+    app.add_exception_handler(fastapi.Refused, bare)
+    async with visiting(app, valkey.url) as client:
+        await client.post("/orders")
+        shown, own = [await client.post("/orders", headers=more) for more in ({}, {"own": "1"})]
+    assert 0 < int(shown.headers["retry-after"]) <= 60
+    assert shown.headers["cache-control"] == "no-store"
+    assert own.headers["cache-control"] == "private" and "retry-after" in own.headers
+
+
 # ---- Flask
 
 
@@ -230,3 +247,14 @@ def test_an_outage_has_a_page_of_its_own_in_flask() -> None:
 
         shown = app.test_client().post("/orders")
     assert shown.status_code == 503 and shown.text == "urn:dibs:unavailable"
+
+
+def test_a_page_has_the_headers_of_its_refusal_in_flask(app: Any) -> None:
+    """The same."""
+    app.register_error_handler(flask.Refused, lambda error: ("a page", error.code))
+    app.register_blueprint(app.orders)
+    client = app.test_client()
+    client.post("/orders")
+    shown = client.post("/orders")
+    assert shown.text == "a page" and 0 < int(shown.headers["Retry-After"]) <= 60
+    assert shown.headers["Cache-Control"] == "no-store"

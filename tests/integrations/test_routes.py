@@ -6,6 +6,7 @@ import pytest
 
 from dibs.testing import Server
 
+from . import Call
 from .edges import MIDDLEWARES, opened
 from .every_edge import KEYED, REPLAY, every_edge
 
@@ -121,3 +122,11 @@ async def test_a_middleware_does_not_keep_that_nobody_is_there(
         assert valkey.keys() == []
         shop.status = 201
         assert (await shop.post(headers=KEYED)).status == 201
+
+
+@pytest.mark.parametrize("method", ["POST", "post"])
+async def test_a_method_counts_in_any_case_under_asgi(valkey: Server, method: str) -> None:
+    """Some servers pass on what was sent, and some applications treat it as POST."""
+    async with opened("asgi", valkey, after="hold") as shop:
+        calls = [await Call(shop.app, f"{method} /orders").run() for _ in range(2)]
+    assert [call.status for call in calls] == [201, 429]

@@ -205,10 +205,18 @@ def test_what_cannot_be_guarded_is_refused_when_it_is_decorated(wrong: Any) -> N
 
 
 async def test_two_guards_on_one_endpoint_are_one_too_many(valkey: Server) -> None:
-    """UsageError at the first request, and the first claim is not left behind."""
-    twice = once(window=60)(once(window=60, by=["path"])(plain))
-    async with visiting(valkey, post(twice)) as client:
-        with pytest.raises(UsageError, match="one decorator per endpoint"):
+    """UsageError when the second is applied; where it cannot be seen, at the first request, and the
+    first claim is not left behind.
+    """
+    guarded = once(window=60, by=["path"])(plain)
+    with pytest.raises(UsageError, match="guarded already"):
+        once(window=60)(guarded)
+
+    async def hiding(request: Request) -> Any:
+        return await guarded(request)
+
+    async with visiting(valkey, post(once(window=60)(hiding))) as client:
+        with pytest.raises(UsageError, match="guarded already"):
             await client.post("/orders")
         assert valkey.keys() == []
 
@@ -298,6 +306,8 @@ async def test_a_form_with_a_file_in_starlette(valkey: Server) -> None:
 # ---- names, mounts and values
 
 
+# Old versions of Starlette leave the file of a form open whose end is missing.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_form_of_unknown_length_is_limited_as_well(valkey: Server) -> None:
     """Sent in chunks, it says nothing about its length."""
     runs: list[int] = []

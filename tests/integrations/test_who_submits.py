@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
+from dibs.integrations._claims import _warn_of_login
 from dibs.testing import Server
 
 from .edges import opened
@@ -56,16 +57,45 @@ async def test_a_key_with_another_payload_gets_nobodys_answer(valkey: Server, ed
         assert other.status == 422 and len(shop.runs) == 1
 
 
+SIGNED = [
+    "Digest", "Hawk", "OAuth", "Signature", "Negotiate", "NTLM", "HOBA", "HMAC", "HMAC-SHA256",
+    "AWS", "AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256", "SharedKey", "TC3-HMAC-SHA256",
+    "ACS3-HMAC-SHA256", "GOOG4-RSA-SHA256", "WECHATPAY2-SHA256-RSA2048", "EG1-HMAC-SHA256",
+]  # fmt: skip
+
+
 @every_edge
 async def test_a_login_that_is_signed_for_each_request_does_not_decide(
-    valkey: Server, edge: str
+    valkey: Server, edge: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Digest and its like send another Authorization header with every request."""
+    """Such schemes send another Authorization header with every request. A warning asks for
+    `user=`, once for a route, and without the header.
+    """
+    _warn_of_login.cache_clear()
     async with opened(edge, valkey, **REPLAY) as shop:
-        for number in range(3):
-            login = f'Digest username="a", nc={number:08x}, response="{number}"'
-            assert (await shop.post(headers={**KEYED, "authorization": login})).status == 201
-        assert len(shop.runs) == 1
+        for number, scheme in enumerate([*SIGNED, "s3cret"]):
+            for attempt in range(2):
+                login = f'{scheme} username="a", response="{attempt}"'
+                keyed = {"idempotency-key": f"k-{number}", "authorization": login.strip()}
+                assert (await shop.post(headers=keyed)).status == 201
+            assert len(shop.runs) == number + 1, scheme
+    warnings = [each for each in caplog.messages if "user=" in each]
+    assert len(warnings) == 1 and "s3cret" not in caplog.text and "Digest" not in caplog.text
+    assert "POST" in warnings[0]
+
+
+@every_edge
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "Token", "ApiKey", "Api-Key"])
+async def test_a_login_that_stays_the_same_tells_people_apart(
+    valkey: Server, edge: str, scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two of them with one key are two submissions, and nobody is warned."""
+    async with opened(edge, valkey, **REPLAY) as shop:
+        for number, login in enumerate(("a", "b"), start=1):
+            for _ in range(2):
+                await shop.post(headers={**KEYED, "authorization": f"{scheme} {login}"})
+            assert len(shop.runs) == number
+    assert "user=" not in caplog.text
 
 
 @every_edge

@@ -252,6 +252,26 @@ def test_a_stalled_direction_delivers_later_what_it_kept(proxy: FaultProxy) -> N
         assert connection.recv(100) == b":3\r\n"
 
 
+def test_requests_or_replies_of_one_connection_are_late(valkey: Server, proxy: FaultProxy) -> None:
+    """The others go on; what a client has left on its connection arrives all the same."""
+    with wire(proxy.port) as other:
+        with wire(proxy.port) as connection:
+            proxy.hold_replies(match=b"INCR")
+            connection.sendall(b"INCR key\r\n")
+            assert is_silent(connection)
+            assert answer(other, b"INCR key\r\n") == b":2\r\n"
+            proxy.hold_requests(match=b"INCR")
+            proxy.deliver()
+            connection.settimeout(5)
+            assert connection.recv(100) == b":1\r\n"
+            connection.sendall(b"INCR key\r\n")
+            assert is_silent(connection)
+        assert answer(other, b"GET key\r\n") == b"$1\r\n2\r\n"
+        assert proxy.triggered == 2
+        proxy.deliver()
+        eventually(lambda: valkey.client().get("key") == b"3")
+
+
 def test_a_proxy_can_speak_tls(valkey: Server, tmp_path: Path) -> None:
     """Faults are the same under TLS, and a client that hangs in its handshake holds nothing up."""
     with FaultProxy(valkey.port, tls=Certificates(tmp_path)) as proxy, wire(proxy.port):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -14,9 +16,14 @@ from dibs_torture import Adapter, App, Wrap
 from dibs_torture.asgi import Headers, Message, Receive, Scope, Send
 
 LIMIT = 64 * 1024
-SMALL = Adapter(big=2 * LIMIT, oversized=2 * LIMIT, within=20, also_guarded="POST /guarded/also")
+SMALL = Adapter(
+    big=2 * LIMIT, oversized=2 * LIMIT, within=20, also_guarded="POST /guarded/also",
+    also_method="PUT /guarded", compares="content",
+)  # fmt: skip
+NOT_FINAL = {400, 401, 403, 404, 422, 423, 425, 429}
 PERSONAL = {b"set-cookie", b"connection", b"keep-alive", b"date"}
 PERSONAL |= {b"proxy-authenticate", b"www-authenticate"}
+PERSONAL |= {b"access-control-allow-origin", b"content-length"}
 PERSONAL |= {b"x-request-id", b"x-correlation-id", b"traceparent"}
 
 
@@ -30,7 +37,7 @@ class Record:
 
 
 class CorrectMiddleware:
-    """Guards POST /guarded and all below it, in the memory of one process."""
+    """Guards POST and PUT of /guarded and all below it, in the memory of one process."""
 
     def __init__(
         self, app: App, *, after: str = "replay", keyed: bool = True, waits: bool = False
@@ -57,22 +64,28 @@ class CorrectMiddleware:
         return await self.run(key, payload, scope, receive, send)
 
     def guards(self, scope: Scope) -> bool:
-        """Whether it is a POST below /guarded, as the application sees its path."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        """Whether it is a POST or PUT below /guarded, as the application sees its path."""
+        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT"):
             return False
         return scope["path"].removeprefix(scope["root_path"]).startswith("/guarded")
 
     def who(self, scope: Scope) -> bytes:
         """Who submits, and where to; without a name and a key, whatever tells people apart."""
         heads = dict(scope["headers"])
-        who = heads.get(b"authorization", b"")
+        login = heads.get(b"authorization", b"")
+        who = login if login.startswith(b"Bearer ") else b""  # others may be signed anew
         if not self.keyed and not who:
             who = f"{scope['client'][0]} ".encode() + heads.get(b"cookie", b"")
-        return b"%b %b " % (scope["path"].encode(), who)
+        return f"{scope['method']} {scope['path']} ".encode() + who + b" "
 
     def payload(self, scope: Scope, body: bytes) -> bytes:
         """Everything that is submitted: the query, what kind of body it is, and the body."""
         kind = dict(scope["headers"]).get(b"content-type", b"")
+        kind, _, boundary = kind.partition(b"; boundary=")
+        body = body.replace(boundary, b"") if boundary else body
+        if kind == b"application/json":
+            with contextlib.suppress(ValueError):
+                body = json.dumps(json.loads(body), sort_keys=True).encode()
         return b"%b %b %b" % (scope["query_string"], kind, body)
 
     def fits(self, keys: list[bytes]) -> bool:
@@ -119,7 +132,8 @@ class CorrectMiddleware:
         self, key: bytes, record: Record, status: int, headers: Headers, body: bytes | None
     ) -> None:
         """The answer is whole, and about to be sent."""
-        if status >= 500 or status == 404 or self.after == "release":
+        later = b"retry-after" in dict(headers)
+        if status >= 500 or status in NOT_FINAL or later or self.after == "release":
             return self.forget(key, record)
         record.answer = status, self.kept(headers), body
         return record.ended.set()

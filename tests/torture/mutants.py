@@ -15,8 +15,9 @@ from dibs_torture import App
 from dibs_torture.asgi import Receive, Scope, Send
 
 from dibs import AsyncDibs
-from dibs._async import renewer
-from dibs._http import policy, problems, responses
+from dibs._async import leases, renewer
+from dibs._core import endings
+from dibs._http import policy, problems, responses, submission
 from dibs._http.submission import Facts
 from dibs.integrations import asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
@@ -43,7 +44,7 @@ class Mutant:
     def wrap(self, server: Server, opened: list[AsyncDibs]) -> Callable[..., App]:
         """A wrap for the suite; what it opens is in *opened*."""
         options: dict[str, Any] = {"key": "required", "lease": LEASE, "window": WINDOW}
-        policy = Policy("POST /guarded*", **({"after": "replay"} | options | self.policy))
+        policy = Policy("POST,PUT /guarded*", **({"after": "replay"} | options | self.policy))
 
         def wrap(app: App, service: str = "") -> App:
             opened.append(AsyncDibs(server.url, namespace=self.namespace(), budget=2.0))
@@ -133,10 +134,146 @@ def _more_headers(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _final(*statuses: int) -> Alteration:
+    """Answers with these statuses are stored, whatever they say."""
+
+    def alter(patch: pytest.MonkeyPatch) -> None:
+        for name in ("_LATER", "_NOT_FINAL"):
+            left = tuple(each for each in getattr(policy, name) if each not in statuses)
+            patch.setattr(policy, name, left)
+        if 429 in statuses:
+            patch.setattr(responses.Recording, "is_later", False)
+
+    return alter
+
+
+def _refusing(**changes: str) -> Alteration:
+    """Refusals have other headers."""
+
+    def alter(patch: pytest.MonkeyPatch) -> None:
+        make = problems._problem
+
+        def changed(*args: Any, **options: Any) -> Any:
+            made = make(*args, **options)
+            lines = [(name, changes.get(name.replace("-", "_"), value)) for name, value in made[1]]
+            return made._replace(headers=tuple(lines))
+
+        patch.setattr(problems, "_problem", changed)
+
+    return alter
+
+
+def _showing_keys(patch: pytest.MonkeyPatch) -> None:
+    claim = asgi.aclaim
+
+    async def shown(dibs: Any, policy: Any, name: str, submission: Any) -> Any:
+        outcome = await claim(dibs, policy, name, submission)
+        if not isinstance(outcome, responses.Response):
+            return outcome
+        line = ("x-lock", getattr(submission, "key", ""))
+        return outcome._replace(headers=(*outcome.headers, line))
+
+    patch.setattr(asgi, "aclaim", shown)
+
+
+def _ending(forgotten: str) -> Alteration:
+    """What was done is forgotten, if a write meets this."""
+
+    def alter(patch: pytest.MonkeyPatch) -> None:
+        decide = leases.next_write
+
+        def decided(record: Any, write: Any, met: Any) -> Any:
+            return endings.LATE if met.what == forgotten else decide(record, write, met)
+
+        patch.setattr(leases, "next_write", decided)
+
+    return alter
+
+
+class _AnyScheme:
+    def __contains__(self, scheme: str) -> bool:
+        return bool(scheme)
+
+
 MUTANTS: dict[str, Mutant] = {
+    "method_ignored": Mutant(
+        "a key counts for every method",
+        {"other_method"},
+        facts(lambda seen: seen._replace(method="")),
+    ),
+    "case_ignored": Mutant(
+        "tokens are compared without case",
+        {"other_user_by_case"},
+        facts(lambda seen: seen._replace(user=seen.user and seen.user.lower())),
+    ),
+    "any_scheme": Mutant(
+        "whoever signs anew is somebody else",
+        {"signed_login"},
+        lambda patch: patch.setattr(submission, "_STABLE", _AnyScheme()),
+    ),
+    "forms_by_bytes": Mutant(
+        "another boundary is another form",
+        {"form_with_another_boundary"},
+        lambda patch: patch.setattr(submission, "fields_of_multipart", lambda kind, body: None),
+    ),
+    "json_by_bytes": Mutant(
+        "another order is another payload",
+        {"json_written_otherwise"},
+        lambda patch: patch.setattr(submission, "_json_body", lambda facts: None),
+    ),
+    "cors_replayed": Mutant(
+        "the permission of one origin goes to another",
+        {"replay_drops_cors"},
+        lambda patch: patch.setattr(responses, "_PREFIXES_NOT_STORED", ("ratelimit",)),
+    ),
+    "repeated_headers_lost": Mutant(
+        "of several lines one is replayed",
+        {"replay_keeps_repeated_headers"},
+        lambda patch: patch.setattr(
+            responses,
+            "storable",
+            lambda headers, true=responses.storable: tuple(dict(true(headers)).items()),
+        ),
+    ),
+    "two_lengths": Mutant(
+        "the length is stored, and computed again",
+        {"replay_of_nothing"},
+        lambda patch: patch.setattr(
+            responses, "_NOT_STORED", responses._NOT_STORED - {"content-length"}
+        ),
+    ),
+    "later_kept": Mutant(
+        "come back later is a result", {"later_is_no_result"}, _final(423, 425, 429)
+    ),
+    "login_kept": Mutant("log in is a result", {"login_is_no_result"}, _final(401, 403)),
+    "invalid_kept": Mutant(
+        "a key belongs to what was not valid", {"invalid_is_no_result"}, _final(400, 422)
+    ),
+    "back_in_a_day": Mutant(
+        "a running request blocks for a day", {"refusal_says_when"}, _refusing(retry_after="86400")
+    ),
+    "refusals_cached": Mutant(
+        "a refusal may be kept",
+        {"refusal_is_not_cached"},
+        _refusing(cache_control="public, max-age=60"),
+    ),
+    "keys_shown": Mutant(
+        "a refusal names its key in the store", {"store_key_stays_inside"}, _showing_keys
+    ),
+    "guards_itself": Mutant(
+        "a request is its own duplicate",
+        {"guarded_twice"},
+        lambda patch: patch.setattr(asgi, "mark_guarded", lambda marks: None),
+    ),
+    "forgets_when_full": Mutant(
+        "what does not fit was not done", {"full_store"}, _ending("refused")
+    ),
+    "forgets_when_late": Mutant(
+        "what took too long was not done", {"work_that_blocks_its_loop"}, _ending("free")
+    ),
     "shared_by_all_users": Mutant(
         "all users have one space of keys",
-        {"other_user", "other_user_while_running"},
+        {"other_user", "other_user_while_running", "other_user_by_case"},
         facts(lambda seen: seen._replace(user=None, client=None)),
     ),
     "path_ignored": Mutant(
@@ -151,7 +288,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "sixteen_bytes_compared": Mutant(
         "the payload is its first 16 bytes",
-        {"payloads_that_begin_alike", "other_file", "big_body_with_another_end"},
+        {"payloads_that_begin_alike", "other_file", "big_body_with_another_end"}
+        | {"form_with_another_boundary", "json_written_otherwise"},
         facts(lambda seen: seen._replace(body=seen.body[:16], long=None)),
     ),
     "never_renewed": Mutant(
@@ -177,13 +315,17 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "more_headers_replayed": Mutant(
         "whatever is not on a short list is replayed",
-        {"replay_has_no_trace_of_the_first"},
+        {"replay_has_no_trace_of_the_first", "replay_drops_cors"},
         _more_headers,
     ),
     "cookies_are_users": Mutant(
         "another cookie is another user", {"cookies_change"}, facts(_with_cookies)
     ),
-    "files_ignored": Mutant("files are no part of a form", {"other_file"}, facts(_without_files)),
+    "files_ignored": Mutant(
+        "files are no part of a form",
+        {"other_file", "form_with_another_boundary"},
+        facts(_without_files),
+    ),
     "kinds_ignored": Mutant(
         "a form is the same as a list of pairs", {"json_is_no_form"}, facts(_as_json)
     ),

@@ -10,7 +10,7 @@ from dibs_torture import CASES, Adapter, Case, Report, Wrap, torture
 from tests.torture.middlewares import SMALL
 
 NAMES = {case.name for case in CASES}
-STORES = {"store", "shared store", "contents", "lease", "other service"}
+STORES = {"store", "shared store", "contents", "full store", "lease", "other service"}
 OUTAGES = {case.name for case in CASES if STORES & set(case.needs)}
 OPTIONAL = {"keyless_runs", "keyless_is_guarded"}
 

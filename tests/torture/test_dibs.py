@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dibs_torture import CASES, Adapter, App, Case
-from dibs_torture.targets import Target, stored_in
+from dibs_torture.targets import Target, fill, stored_in
 
 from dibs import AsyncDibs
 from dibs.integrations.asgi import DibsMiddleware, Policy
@@ -21,9 +21,11 @@ BUDGET = 2.0
 
 def seen_from(server: Server, **options: Any) -> Adapter:
     """An adapter for all cases, those that look into the store included."""
-    stored = {"store": server, "contents": functools.partial(stored_in, server)}
+    stored: dict[str, Any] = {"store": server, "contents": functools.partial(stored_in, server)}
+    stored["full"] = functools.partial(fill, server)
     times = {"lease": 2.0, "window": 60.0}
-    return Adapter(also_guarded="POST /guarded/also", **(stored | times | options))
+    stored |= {"also_guarded": "POST /guarded/also", "also_method": "PUT /guarded"}
+    return Adapter(compares="content", **(stored | times | options))
 
 
 def our_own(server: Server, policy: Policy, adapter: Adapter) -> Target:
@@ -45,7 +47,7 @@ def our_own(server: Server, policy: Policy, adapter: Adapter) -> Target:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Target]:
-    policy = Policy("POST /guarded*", after="replay", key="required", window=60, lease=2)
+    policy = Policy("POST,PUT /guarded*", after="replay", key="required", window=60, lease=2)
     with Server.start("valkey") as server:
         yield our_own(server, policy, seen_from(server))
 
@@ -60,7 +62,7 @@ async def test_our_own_middleware_keeps_every_promise(case: Case, ours: Target) 
 @pytest.mark.parametrize("after", ["hold", "release"])
 def test_our_own_guard_without_keys(after: Any, valkey: Server) -> None:
     """DibsMiddleware as a guard for forms: no keys, no replays, and every promise that is left."""
-    policy = Policy("POST /guarded*", after=after, window=60, lease=2)
+    policy = Policy("POST,PUT /guarded*", after=after, window=60, lease=2)
     guard = our_own(valkey, policy, seen_from(valkey, store=None, header=None, after=after))
     report = tortured(guard.wrap, guard.adapter)
     assert not report.failed, report
@@ -76,7 +78,7 @@ def test_our_own_guard_with_keys_that_are_not_required(
     key: Any, keyless: Any, valkey: Server
 ) -> None:
     """`key="only"` lets pass what carries none, `key="optional"` guards it by its content."""
-    policy = Policy("POST /guarded*", after="replay", key=key, window=60, lease=2)
+    policy = Policy("POST,PUT /guarded*", after="replay", key=key, window=60, lease=2)
     adapter = seen_from(valkey, store=None, required=False, keyless=keyless)
     guard = our_own(valkey, policy, adapter)
     chosen = [case for case in CASES if case.name in KEYS]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dibs_torture import CASES, Adapter, Report, torture
 from dibs_torture.cases import identity, store
-from dibs_torture.targets import stored_in
+from dibs_torture.targets import fill, stored_in
 
 from dibs import AsyncDibs
 from dibs.testing import Server
@@ -18,7 +18,10 @@ from tests.torture.mutants import LEASE, MUTANTS, WINDOW, Mutant, altered
 THEMES = [*vars(store).values(), *vars(identity).values()]
 MORE = {"replay_can_be_read", "body_in_pieces", "big_body_cut_otherwise", "other_payload"}
 MORE |= {"big_body_with_another_end", "replay_drops_the_personal", "quoted_key"}
-SLOW = {"work_outlasts_its_lease"}
+MORE |= {"replay_keeps_repeated_headers", "replay_drops_cors", "replay_of_nothing"}
+MORE |= {"refusal_says_when", "refusal_is_not_cached", "guarded_twice"}
+MORE |= {"later_is_no_result", "login_is_no_result", "invalid_is_no_result"}
+SLOW = {"work_outlasts_its_lease", "work_that_blocks_its_loop", "full_store"}
 TRIED = [case for case in CASES if case in THEMES or case.name in MORE]
 SOUND = Mutant("nothing", set())
 
@@ -35,6 +38,9 @@ def tried(mutant: Mutant, server: Server, *, slow: bool = False) -> Report:
     options: dict[str, Any] = {"lease": LEASE, "window": WINDOW} | mutant.adapter
     adapter = Adapter(
         also_guarded="POST /guarded/also",
+        also_method="PUT /guarded",
+        compares="content",
+        full=functools.partial(fill, server),
         store=server,
         contents=functools.partial(stored_in, server),
         other_service=functools.partial(wrap, service="another"),

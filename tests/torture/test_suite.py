@@ -64,7 +64,7 @@ FLAWS: dict[str, tuple[Wrap, set[str]]] = {
     "answers_before_body": (AnswersBeforeBody, {*PAYLOADS, "body_of_a_duplicate_is_read"}),
     "replays_every_header": (
         ReplaysEveryHeader,
-        {"replay_drops_the_personal", "replay_has_no_trace_of_the_first"},
+        {"replay_drops_the_personal", "replay_has_no_trace_of_the_first", "replay_drops_cors"},
     ),
     "takes_any_key": (TakesAnyKey, {"empty_key", "two_keys", "quoted_key", "long_key", "odd_key"}),
     "collects_every_body": (
@@ -103,6 +103,8 @@ HARMLESS_WITHOUT_A_GUARD = {
     *("payloads_that_begin_alike", "other_file", "json_is_no_form", "unknown_client"),
     *("other_methods", "open_route", "unguarded_post", "unguarded_upload", "unguarded_stream"),
     *("websocket", "lifespan", "failed_startup", "scope_is_kept", "context_reaches_the_app"),
+    *("other_method", "other_user_by_case", "guarded_twice"),
+    *("later_is_no_result", "login_is_no_result", "invalid_is_no_result"),
 }
 
 

@@ -218,7 +218,7 @@ function drawKept() {
 // ---- the code, and which half of it ran
 
 const CODE = [
-  ["double", '@once(window=10, after="hold", message="This order was placed a moment ago.")'],
+  ["double", '@once(window=10, after="hold", message="This order was submitted a moment ago.")'],
   ["double", "async def place_by_content(request: Request, order: NewOrder, customer: str) -> Response: ..."],
   ["", ""],
   ["retry", '@once(window=86400, after="replay", key="required", header="Idempotency-Key")'],

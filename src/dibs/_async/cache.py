@@ -51,7 +51,7 @@ class AsyncCache:
         self._store = store
         self._events = events
         self._leases = leases
-        self._memory = AsyncCacheMemory()
+        self._memory = AsyncCacheMemory(store)
         self._reads = Coalescer()
         self._reader = AsyncReader(store, self._memory)
         self._follower = AsyncFollower(store)
@@ -250,8 +250,8 @@ class AsyncCache:
         """The flight of this key, and whether it is a new one."""
         key = request.keys.key
         with self._memory.guard:
-            flight = flights.get(key)
-            if flight is not None and flight.is_open:
+            flight = self._memory.flight_of(flights, key)
+            if flight is not None:
                 return flight, False
             work = functools.partial(self._resolve, request, called_at, force=force)
             ended = functools.partial(drop_flight, flights, key)
@@ -261,8 +261,8 @@ class AsyncCache:
     async def _join_any(self, keys: CacheKeys, called_at: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
-        flight = self._memory.flights.get(key)
-        if flight is None or not flight.is_open:
+        flight = self._memory.flight_of(self._memory.flights, key)
+        if flight is None:
             return None
         load = self._loader.untracked_loads.get(key)
         if load is not None and not await self._loader.is_valid(keys, *load):
@@ -300,11 +300,12 @@ class AsyncCache:
         outdated = b""
         while True:
             asked = monotonic()
+            ended = self._store.recoveries
             when = ALWAYS if poisoned or (force and not waited) else outdated or IF_NEEDED
             try:
                 reading = await self._loader.claim(request, token, when)
             except Outage as outage:
-                return await self._loader.load_unguarded(request, outage)
+                return await self._loader.load_unguarded(request, outage, ended)
             if reading.won and reading.state == "stale" and not force:
                 return await self._lead_in_background(request, token, reading, asked)
             if reading.won:

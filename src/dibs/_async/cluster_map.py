@@ -110,6 +110,11 @@ class AsyncClusterMap(ABC):
         routes = list(self._routes.values())
         return [each for route in routes for each in route.transport.breakers]
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return any(route.transport.may_arrive_late for route in list(self._routes.values()))
+
     @abstractmethod
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it."""

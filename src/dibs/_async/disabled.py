@@ -18,6 +18,7 @@ class AsyncDisabledTransport:
     engine: Engine | None = None
     opened_at = 0.0
     breakers: tuple[Breaker, ...] = ()
+    may_arrive_late = False
 
     async def ready(self, now: float) -> Engine:
         """Outage: always."""

@@ -62,7 +62,7 @@ class AsyncLoader:
     def open(self) -> None:
         """Begin without loads; again in a forked child."""
         self.untracked_loads: dict[bytes, tuple[bytes, Versions]] = {}
-        """Key → token of a load, and its tags, where the server does not tell of changes."""
+        """Key → lock of a load, and its tags, where the server does not tell of changes."""
         self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._loop: object = None
 
@@ -187,7 +187,7 @@ class AsyncLoader:
     def _begin(self, claim: Claimed, since: float) -> Callable[[], None]:
         request = claim.request
         call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
-        lock = LeaseState(call, claim.token, since)
+        lock = LeaseState(call, claim.lock, since)
         self._leading[claim.token] = request, lock
         with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
             self._leases.renewer.keep(lock)
@@ -209,9 +209,12 @@ class AsyncLoader:
             keys = claim.request.keys
             asked.append((watch_request(keys.key), forget))
             asked += [(version_request(tag), forget) for tag in keys.tags]
+        ended = self._store.recoveries
         try:
             answers = iter(await self._store.transport.track_all(asked, monotonic()))
         except Outage:
+            for claim in claims:
+                self._memory.begin_unwatched(claim.request.keys.key, claim, ended)
             return versions  # then the load is not stored either
         for claim, forget, tagged in zip(claims, forgets, versions, strict=True):
             self._watched(claim, forget, tagged, answers)
@@ -230,7 +233,7 @@ class AsyncLoader:
         if watching.remaining <= 0 or now != versions:
             forget()  # changed before we could watch it
         elif not watching.tracked or not all(tag.tracked for tag in tags):
-            self.untracked_loads[claim.request.keys.key] = claim.token, versions
+            self.untracked_loads[claim.request.keys.key] = claim.lock, versions
 
     async def _begin_tags(self, claims: list[Claimed]) -> list[Versions]:
         """The versions of the tags of each value, before it is loaded. Outage: not known."""
@@ -246,12 +249,13 @@ class AsyncLoader:
         for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
             self._stop_renewing(claim.token)
+            self._memory.end_unwatched(keys.key, claim)
             for key in (keys.key, *keys.tags):
                 self._store.transport.unwatch(key, forget)
-            if self.untracked_loads.get(keys.key, (None,))[0] == claim.token:
+            if self.untracked_loads.get(keys.key, (None,))[0] == claim.lock:
                 self.untracked_loads.pop(keys.key, None)
 
-    async def is_valid(self, keys: CacheKeys, token: bytes, versions: Versions) -> bool:
+    async def is_valid(self, keys: CacheKeys, lock: bytes, versions: Versions) -> bool:
         """False: the value was deleted, or one of its tags invalidated, during its load."""
         requests = [validity_request(keys), *[version_request(tag) for tag in keys.tags]]
         try:
@@ -260,7 +264,7 @@ class AsyncLoader:
             return True  # nobody can tell
         if isinstance(replies[0], Outage):
             return True
-        return read_validity(replies[0], token) and read_versions(replies[1:]) == versions
+        return read_validity(replies[0], lock) and read_versions(replies[1:]) == versions
 
     async def end_orphaned(self) -> None:
         """End the loads of an event loop that was closed meanwhile: nobody else would."""
@@ -278,10 +282,18 @@ class AsyncLoader:
 
     # ---- without a lock
 
-    async def load_unguarded(self, request: LoadRequest, outage: Outage) -> Answer:
-        """Our own load in an outage. Unavailable: the policy is "closed"."""
-        self._store.outage(request.keys.name, outage.cause, request.options.on_outage)
-        return await self.degrade(request, outage.cause)
+    async def load_unguarded(self, request: LoadRequest, outage: Outage, ended: int) -> Answer:
+        """Our own load in an outage. Unavailable: the policy is "closed".
+
+        *ended*: the store's `recoveries` before it was asked.
+        """
+        keys = request.keys
+        self._store.outage(keys.name, outage.cause, request.options.on_outage)
+        self._memory.begin_unwatched(keys.key, outage, ended)
+        try:
+            return await self.degrade(request, outage.cause)
+        finally:
+            self._memory.end_unwatched(keys.key, outage)
 
     async def degrade(self, request: LoadRequest, cause: str) -> Answer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""

@@ -236,6 +236,11 @@ class AsyncStore:
         self.outages.ended(monotonic())
         self._events.emit("recovered", "*", cause=cause, lasted=lasted)
 
+    @property
+    def recoveries(self) -> int:
+        """A number that is another one after an outage has ended."""
+        return sum([breaker.recoveries for breaker in self.transport.breakers])
+
     def _switched(self, cause: str) -> None:
         self._events.emit("switched", "*", cause=cause_for(cause))
 

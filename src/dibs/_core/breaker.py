@@ -27,13 +27,15 @@ class Limits(NamedTuple):
 class Breaker:
     """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
 
-    __slots__ = ("_since", "cause", "opened_at")
+    __slots__ = ("_since", "cause", "opened_at", "recoveries")
 
     def __init__(self) -> None:
         self.opened_at: float | None = None
         self._since: float | None = None
         """When the outage began whose end has not been seen."""
         self.cause = Cause("")
+        self.recoveries = 0
+        """How many outages have ended."""
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +71,9 @@ class Breaker:
         """The server answered. How long it was out; None: it was not."""
         if self._since is None:
             return None
-        lasted, self._since, self.opened_at = now - self._since, None, None
+        lasted = now - self._since
+        self.recoveries += 1  # before anybody asks again
+        self._since = self.opened_at = None
         return lasted
 
 

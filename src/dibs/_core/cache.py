@@ -127,6 +127,8 @@ class Reading(NamedTuple):
     """outdated: the line about it, by which it is known again."""
     resting: bool = False
     """A load has just failed, and nobody tries again for a while."""
+    lock: bytes = b""
+    """won: the lock, as the server has it. Only the execution that took it knows it."""
 
 
 def is_served(reading: Reading, options: CacheOptions) -> bool:
@@ -142,6 +144,11 @@ class Claimed(NamedTuple):
     token: bytes
     reading: Reading
     """What was there."""
+
+    @property
+    def lock(self) -> bytes:
+        """What must be the lock's value when the result is stored."""
+        return self.reading.lock
 
 
 class Answer(NamedTuple):
@@ -314,9 +321,9 @@ def validity_request(keys: CacheKeys) -> Request:
     return Request(pack("EXISTS", keys.key) + pack("GET", keys.lock), 2, keys.key)
 
 
-def read_validity(replies: list[Reply], token: bytes) -> bool:
-    """True: nobody has deleted the value, or taken the lock, of the load with this token."""
-    return replies == [1, token]
+def read_validity(replies: list[Reply], lock: bytes) -> bool:
+    """True: nobody has deleted the value, or taken the lock, of the load with this lock."""
+    return replies == [1, lock]
 
 
 # ---- locking
@@ -343,17 +350,19 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
 
 def read_lock(reply: list[Reply], options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
     """What `lock_request` found, and whether we load."""
-    value, left, won = reply
+    value, left, won, *lock = reply
     reading = _reading(value, left, options, versions, won=won == 1)
+    if lock and isinstance(lock[0], bytes):
+        return reading._replace(lock=lock[0])
     return reading._replace(resting=True) if won == 2 else reading
 
 
 # ---- storing
 
 
-def store_request(keys: CacheKeys, token: bytes, data: bytes, life: float) -> Request:
+def store_request(keys: CacheKeys, lock: bytes, data: bytes, life: float) -> Request:
     """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
-    args = (token, data, max(round(life * 1000), 1))
+    args = (lock, data, max(round(life * 1000), 1))
     return Request(run_script("cache_store", [keys.key, keys.lock], *args), 1, keys.key)
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import UsageError
+from .abandoned import read_client_info
 from .causes import code_of_reply
 from .engine import OLDEST, Engine
-from .request import ErrorReply, Reply, Request, pack
+from .request import ClientInfo, ErrorReply, Reply, Request, pack
 
 # GET is there for comparison: a service that knows no GET says nothing. EXPIRETIME came
 # with 7.0, like SET NX GET. In both cases of letters: some servers compare names exactly.
@@ -37,12 +38,17 @@ _PROBES = {
     "ZREMRANGEBYSCORE": pack("zremrangebyscore", _PROBE, 1, 1),
     "ZSCORE": pack("zscore", _PROBE, "-"),
     "PEXPIREAT": pack("pexpireat", _PROBE, 1),
+    "CLIENT INFO": pack("client", "info"),
+    # All that is asked for later; there is no such client.
+    "CLIENT KILL": pack("client", "kill", "id", 2**63 - 1, "addr", "-", "laddr", "-"),
 }
 NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
 _AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
 """What is needed once a permit is taken; without the others of its script none is."""
 _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
+_ENDING = ("CLIENT INFO", "CLIENT KILL")
+"""What is needed to have a connection ended: a right that few users need to give."""
 
 Use = Literal["renew", "complete", "load", "tag", "fence", "limit"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
@@ -87,12 +93,19 @@ class Handshake:
     is asked that such a proxy might not know.
     """
 
-    def __init__(self, *, plain: bool = False, pushes: bool = True) -> None:
-        """*pushes*: the connection can receive any: it speaks RESP3."""
+    def __init__(self, *, plain: bool = False, pushes: bool = True, ending: bool = False) -> None:
+        """*pushes*: the connection can receive any: it speaks RESP3.
+
+        *ending*: find out whether the server would end this connection for us.
+        """
+        self.client: ClientInfo | None = None
+        """How the server names the connection. None: it would not end it."""
         self._plain = plain
         self._pushes = pushes
         self._engine = replace(OLDEST, whole_scripts=plain)
         self._asked: tuple[str, ...] = _ALWAYS[:4] if plain else _ALWAYS
+        if ending and not plain:
+            self._asked += _ENDING
         self._refused: set[str] = set()
         self._is_first = True
         self.request = _probe(self._asked, *([] if plain else [ASK]))
@@ -102,10 +115,11 @@ class Handshake:
 
         ConnectionError: the server cannot answer now.
         """
-        tried = replies[-len(self._asked) :]
-        self._refused |= {
-            name for name, reply in zip(self._asked, tried, strict=True) if _is_refused(reply)
-        }
+        tried = dict(zip(self._asked, replies[-len(self._asked) :], strict=True))
+        info, kill = [tried.pop(name, None) for name in _ENDING]
+        if isinstance(kill, int):
+            self.client = read_client_info(info)
+        self._refused |= {name for name, reply in tried.items() if _is_refused(reply)}
         first, self._is_first = self._is_first, False
         if first and not self._plain:
             self._engine = read_engine(replies[0])
@@ -214,6 +228,8 @@ class Negotiation:
 
     LASTS = 60.0
     """For how long new connections do not try RESP3 again, in seconds."""
+    REFUSED = 600.0
+    """For how long they do not try again what was refused: servers keep a log of that."""
     MOST_AT_SCRIPTS = 3
     """Connections in a row that are closed at a script: then the server permits none.
 
@@ -228,6 +244,7 @@ class Negotiation:
         self._worked: tuple[Dialect, float] = (RESP3, 0.0)
         """The dialect that worked last, and until when that says something."""
         self._trusted: Dialect | None = None
+        self._no_ending_until = 0.0
         self._has_worked = False
         self._has_no_alert = False
 
@@ -271,8 +288,14 @@ class Negotiation:
         """The server gives no reason. Nobody waits for one again."""
         self._has_no_alert = True
 
-    def worked(self, dialect: Dialect, now: float) -> None:
-        """A connection was opened so."""
+    def may_end(self, now: float) -> bool:
+        """Whether to find out if the server would end connections for us."""
+        return now >= self._no_ending_until
+
+    def worked(self, dialect: Dialect, now: float, *, ends: bool = True) -> None:
+        """A connection was opened so. *ends*: the server would end it for us."""
+        if not ends and self.may_end(now):
+            self._no_ending_until = now + self.REFUSED
         self._at_scripts = 0
         self._has_worked = True
         dialect = dialect._replace(again=False)

@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any
 
 from ..errors import Cause
+from .abandoned import Abandoned
 from .breaker import Breaker, Outage
 from .causes import code_of_reply
 from .fallback import by_script
@@ -132,11 +133,13 @@ def unserved(requests: list[Request], reply: Any) -> list[Request]:
 
 
 class Circuit:
-    """What is known of one server: whether it is out, and what must still be delivered to it."""
+    """What is known of one server: whether it is out, what must still be delivered to it, and
+    which connections it has to end first."""
 
     def __init__(self) -> None:
         self.breaker = Breaker()
         self.outbox = Outbox()
+        self.abandoned = Abandoned()
 
     def refuse(self, request: Request, now: float) -> Outage:
         """The answer to *request* while the server is out; what must be delivered is kept."""
@@ -168,12 +171,13 @@ class Next(enum.Enum):
 class Attempt:
     """A request that was not answered at once: how often it is sent again, and when not."""
 
-    __slots__ = ("_circuit", "_losses", "_was_silent")
+    __slots__ = ("_circuit", "_losses", "was_silent")
 
     def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
         self._losses = 0
-        self._was_silent = False
+        self.was_silent = False
+        """True: a connection was silent for half a budget."""
 
     @property
     def needs_new_connection(self) -> bool:
@@ -181,11 +185,11 @@ class Attempt:
 
         A firewall that forgets idle connections forgets all of them, and tells nobody.
         """
-        return self._was_silent or self._losses > 1
+        return self.was_silent or self._losses > 1
 
     def silent(self) -> Next:
         """Nothing came for half a budget: the second connection gets the other half."""
-        was_silent, self._was_silent = self._was_silent, True
+        was_silent, self.was_silent = self.was_silent, True
         return Next.TRIP if was_silent or self._circuit.breaker.is_open else Next.OPEN
 
     def lost(self) -> Next:

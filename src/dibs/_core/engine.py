@@ -1,8 +1,8 @@
 """What a server (or a proxy before it) can do, and which scripts it is given.
 
 The newest way that a server has is used: take a key by `SET NX GET` (7.0) or by script; give it
-back by `DELEX … IFEQ` (Redis 8.4, Valkey 9.2), `DELIFEQ` (Valkey 9.0) or by script; keep it by
-`SET … IFEQ` or by script.
+back by `DELEX … IFEQ` (Redis 8.4, Valkey 9.2), `DELIFEQ` (Valkey 9.0) or by script. A key is kept
+by script, which never shortens; by `SET … IFEQ` where none may be run.
 A script goes by EVALSHA, and whole by EVAL where the server does not know it, or has no EVALSHA.
 `capabilities.py` finds out which of them a server has.
 """

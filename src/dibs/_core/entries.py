@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from .codec import FAILURE, MARK, unframe
 from .keys import hash_tag
-from .lease import holder_in, note_in, secret_of
+from .lease import holder_in, note_in
 from .once import read_record, since_in
 from .request import ErrorReply, Reply
 from .schedule import NEW, read_last
@@ -213,12 +213,13 @@ def _schedule(key: str, head: bytes, now: float) -> Entry:
 def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> Entry:
     """A lease, a running claim, or the lock of a load: they begin with a token."""
     holder, note = holder_in(head), note_in(head)
-    if head[len(secret_of(head)) : len(secret_of(head)) + 1] == b" ":
+    words = head.partition(b"@")[0].count(b" ")  # a claim has three, a lock two, a lease one
+    whose = _owner(namespace, key) if key.startswith("lock:") else None
+    if whose is not None and words < 2:
+        return Entry(key, "lock", "loading", None, holder, token_hint=hint, of=whose)
+    if words:
         age = _age(since_in(head), now)
         return Entry(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
-    whose = _owner(namespace, key) if key.startswith("lock:") else None
-    if whose is not None:
-        return Entry(key, "lock", "loading", None, holder, token_hint=hint, of=whose)
     return Entry(key, "lease", "held", None, holder, token_hint=hint, note=note)
 
 

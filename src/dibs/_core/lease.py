@@ -194,14 +194,18 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
 
 
 def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
-    """Keep the key for another *ttl_ms*, if it is still ours."""
-    if engine.set_ifeq:
+    """Keep the key for another *ttl_ms*, if it is still ours; never for less than it has."""
+    if engine.set_ifeq and engine.refused.intersection(_EXTEND):
         return SetExpiry(key, token, ttl_ms)
     return Request(run_script("hold_extend", [key], token, ttl_ms), 1, key)
 
 
+_EXTEND = ("EVAL", "GET", "PEXPIRE")
+"""What the script needs; SET alone would shorten a life if an older copy of it came late."""
+
+
 class SetExpiry(Request):
-    """Let the key expire after *ms*, if it is still ours.
+    """Let the key expire after *ms*, if it is still ours: earlier or later.
 
     A server that is out of memory refuses it, because SET writes; it takes the script, which only
     changes the expiry.
@@ -218,7 +222,7 @@ class SetExpiry(Request):
         """The same by script. None: this user may not run any."""
         if engine is None or "EVAL" in engine.refused:
             return None
-        script = run_whole_script("hold_extend", [self.key], self._token, self._ms)
+        script = run_whole_script("hold_extend", [self.key], self._token, self._ms, b"1")
         return Request(script, 1, self.key, self.until)
 
 
@@ -255,7 +259,7 @@ def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: fl
     """
     if engine.set_ifeq:
         return SetExpiry(key, token, ms, until)
-    return Request(run_whole_script("hold_extend", [key], token, ms), 1, key, until)
+    return Request(run_whole_script("hold_extend", [key], token, ms, b"1"), 1, key, until)
 
 
 # ---- peek

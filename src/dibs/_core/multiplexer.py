@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
+from .abandoned import can_end, kill_request
 from .breaker import Outage
 from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, undelivered
-from .request import Channel, Pending, Request, fail, is_wanted, repeated
+from .request import Channel, ClientInfo, Pending, Request, fail, is_wanted, repeated
 
 
 class Redelivery:
@@ -36,6 +37,29 @@ class Redelivery:
         """Nothing: what must be delivered is in the outbox."""
 
 
+class _Ending:
+    """Waits until the server has ended connections that were left. It is not sent again itself."""
+
+    __slots__ = ("_clients", "_ended")
+
+    def __init__(
+        self, ended: Callable[[list[ClientInfo], list[Any]], None], clients: list[ClientInfo]
+    ) -> None:
+        self._ended = ended
+        self._clients = clients
+
+    def done(self) -> bool:
+        """False: the reply is wanted."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """The server answered."""
+        self._ended(self._clients, result if len(self._clients) > 1 else [result])
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Nothing: the next connection asks again."""
+
+
 C = TypeVar("C", bound=Channel)
 
 
@@ -46,7 +70,8 @@ class Multiplexer(Circuit, Generic[C]):
         super().__init__()
         self.current: C | None = None
         self.superseded: set[C] = set()
-        """Connections whose requests were repeated elsewhere. They may still deliver them."""
+        """Connections that the server cannot be asked to end, and whose requests were repeated
+        elsewhere. They may still deliver them."""
         self.backlog: list[Pending] = []
         """Requests that wait for a connection."""
         self._silence = TimeLimit(budget)
@@ -54,8 +79,8 @@ class Multiplexer(Circuit, Generic[C]):
         """The oldest written request at the last look."""
         self._end = self._delivered = 0
         """How many bytes the server must have got to know that request; how many it had got."""
-        self._silent_on: Request | None = None
-        """The oldest request on the connection that was superseded because of its silence."""
+        self._silent_on: list[Request] = []
+        """What was repeated first because a connection was silent, and what stands before it."""
         self._was_sent = False
         """True: the backlog holds requests that were on a connection that broke."""
         self._broke_on: Request | None = None
@@ -89,7 +114,7 @@ class Multiplexer(Circuit, Generic[C]):
             self._seen = None
             return None
         if channel.has_received:
-            self._silent_on = None
+            self._silent_on = []
         if self._has_progressed(channel, delivered):
             self._watch(channel)
             return Next.NOTHING
@@ -98,7 +123,7 @@ class Multiplexer(Circuit, Generic[C]):
         if not self._silence.is_half_over():
             return Next.NOTHING
         # The second connection gets the other half of the budget, also if it opens at once.
-        is_second = channel.queue[0][1] is self._silent_on
+        is_second = channel.queue[0][1] in self._silent_on
         return Next.TRIP if is_second else Next.OPEN
 
     def _has_progressed(self, channel: C, delivered: int) -> bool:
@@ -124,23 +149,53 @@ class Multiplexer(Circuit, Generic[C]):
     def use(self, channel: C, now: float) -> list[Pending]:
         """*channel* is current from now on. What must be written to it, in this order.
 
-        The old one is kept for a while: it may still answer first, and what it answers twice is
-        ignored.
+        First of all the server ends the connections that were left; from now on only *channel*
+        answers. Where it cannot be asked to, the old one is `superseded`: it may still answer
+        first, and what it answers twice is ignored.
         """
         old, self.current = self.current, channel
         again: list[Pending] = []
         if old is not None:
-            again = [repeated(pending) for pending in old.queue if is_wanted(pending)]
-            self.superseded.add(old)
-            self._silent_on = again[0][1] if again else None
+            again = self._repeated_from(old, channel, now)
             channel.has_received = False  # that was the handshake
+        ending = self._end_abandoned(channel, now)
+        if old is not None:
+            self._silent_on = [request for _, request in [*ending, *again[:1]]]
         from_outbox: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False
         self._failures = 0
         self._silence.reset()
         self._seen = None
-        return from_outbox + again + [pending for pending in backlog if is_wanted(pending)]
+        return [*ending, *from_outbox, *again, *filter(is_wanted, backlog)]
+
+    def _repeated_from(self, old: C, channel: C, now: float) -> list[Pending]:
+        """What is still wanted of *old*, in whose place *channel* is."""
+        if can_end(old.client, channel.client):
+            return self._left(old, now, is_open=True)
+        self.superseded.add(old)
+        return [repeated(pending) for pending in old.queue if is_wanted(pending)]
+
+    def _left(self, channel: C, now: float, *, is_open: bool = False) -> list[Pending]:
+        """What is still wanted of *channel*, which is used no more; it is sent again."""
+        if channel.head is not None:
+            self.abandoned.add(channel.client, now, is_open=is_open)
+        return [repeated(each) for each in channel.clear() if not isinstance(each[0], _Ending)]
+
+    def _end_abandoned(self, channel: C, now: float) -> list[Pending]:
+        """What ends connections that were left with requests, before those are sent again."""
+        clients = self.abandoned.due_on(channel.client, now)
+        if not clients:
+            return []
+
+        def ended(clients: list[ClientInfo], replies: list[Any]) -> None:
+            self.abandoned.ended(clients, replies)
+            if channel is self.current:
+                # No sign of life: the repeated request has what is left of the budget.
+                channel.has_received = False
+                self._seen = channel.head
+
+        return [(_Ending(ended, clients), kill_request(clients))]
 
     def failed_to_open(self, *, was_closed: bool = False) -> Next:
         """A connection could not be opened. *was_closed*: the server closed it; try again first."""
@@ -149,7 +204,7 @@ class Multiplexer(Circuit, Generic[C]):
             return Next.NOTHING
         return Next.TRIP if self.current is None and not self.breaker.is_open else Next.NOTHING
 
-    def lost(self, channel: C, error: Exception) -> Next:
+    def lost(self, channel: C, error: Exception, now: float) -> Next:
         """A connection broke; what it had not answered is asked again on the next one."""
         if channel is not self.current:
             if channel not in self.superseded:  # it was still being opened
@@ -158,10 +213,10 @@ class Multiplexer(Circuit, Generic[C]):
             self.superseded.discard(channel)
             return Next.NOTHING
         self.current = None
-        unanswered = channel.clear()
+        unanswered = self._left(channel, now)
         if not unanswered and not self.backlog:
             return Next.NOTHING
-        self.backlog[:0] = [repeated(pending) for pending in unanswered]
+        self.backlog[:0] = unanswered
         self._was_sent = self._was_sent or bool(unanswered)
         return Next.TRIP if unanswered and self._is_last_loss(unanswered[0][1]) else Next.OPEN
 
@@ -171,19 +226,19 @@ class Multiplexer(Circuit, Generic[C]):
         self._broke_on = oldest
         return self._losses >= MOST_LOSSES
 
-    def leave(self) -> C | None:
+    def leave(self, now: float) -> C | None:
         """The server is elsewhere: the connection to close; its requests wait for the next one."""
         channel, self.current = self.current, None
         if channel is not None:
-            unanswered = channel.clear()
+            unanswered = self._left(channel, now)
             self._was_sent = self._was_sent or bool(unanswered)
-            self.backlog[:0] = [repeated(pending) for pending in unanswered]
+            self.backlog[:0] = unanswered
         return channel
 
     def fail_all(self, now: float, cause: Cause) -> list[C]:
         """The server is out: every waiter gets an `Outage`. The connections to close."""
         channels = [*self.superseded, *([] if self.current is None else [self.current])]
-        sent = [pending for channel in channels for pending in channel.clear()]
+        sent = [pending for channel in channels for pending in self._left(channel, now)]
         unsent, self.backlog = self.backlog, []
         self.current, self.superseded = None, set()
         for pending in sent:

@@ -117,7 +117,8 @@ def keep_request(engine: Engine, lease: LeaseState, token: bytes, ttl_ms: int) -
 
 def shorten_permit(key: bytes, token: bytes, ms: int, until: float) -> Request:
     """Let a permit expire after *ms*: a release with `at_least`. Read it with `read_extend`."""
-    return Request(run_whole_script("hold_permit_extend", [key], token, ms), 1, key, until)
+    script = run_whole_script("hold_permit_extend", [key], token, ms, b"1")
+    return Request(script, 1, key, until)
 
 
 _ZREM = b"*3\r\n$4\r\nZREM\r\n"

@@ -7,7 +7,7 @@ many tasks share, a request is pending until its replies have come: in order.
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import hiredis
 
@@ -188,10 +188,26 @@ def repeated(pending: Pending) -> Pending:
     return _Repeated(waiter), request
 
 
+class ClientInfo(NamedTuple):
+    """How the server names a connection to it that it would end for us."""
+
+    id: bytes
+    addr: bytes
+    laddr: bytes
+    """The server's own end: the same for two connections that reach the same server."""
+
+    @property
+    def is_unix(self) -> bool:
+        """True: a Unix socket. All its clients have the same address."""
+        return b"/" in self.laddr
+
+
 class Channel:
     """The requests on one connection, in order: not yet written, and not yet answered."""
 
     def __init__(self) -> None:
+        self.client: ClientInfo | None = None
+        """How the server names it, where it would end it for us."""
         self.queue: deque[Pending] = deque()
         """Unanswered, the oldest first; the last `len(unsent)` of them are not written yet."""
         self.unsent: list[bytes] = []

@@ -5,6 +5,7 @@ by then. So the decorators remember what they were applied to, and an applicatio
 such a function itself is an error.
 """
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from .policy import Policy, PolicyKeywords
 F = TypeVar("F", bound=Callable[..., Any])
 Guard = Callable[[Policy, Callable[..., Any]], Callable[..., Any]]
 
+_POLICY = "__dibs_policy__"
 _inside: "weakref.WeakSet[Callable[..., Any]]" = weakref.WeakSet()
 """The functions that guards were applied to, and those that they wrap."""
 
@@ -36,6 +38,25 @@ def is_inside_of_a_guard(view: Any) -> bool:
         return view in _inside
     except TypeError:  # not hashable, or without weak references: no function
         return False
+
+
+def mark(guarded: Any, policy: Policy) -> Any:
+    """*guarded*, by which its policy can be found."""
+    with contextlib.suppress(AttributeError):  # a bound method
+        setattr(guarded, _POLICY, policy)
+    return guarded
+
+
+def policy_of(view: object) -> Policy | None:
+    """The policy of *view*, or of the guarded view that it wraps; None: it is not guarded."""
+    return getattr(view, _POLICY, None)
+
+
+def check_single(view: object) -> None:
+    """UsageError: *view* is guarded already."""
+    if policy_of(view) is not None:
+        name = getattr(view, "__qualname__", repr(view))
+        raise UsageError(f"{name!r} is guarded already: use one guard for each view")
 
 
 def _remember(view: Any) -> None:
@@ -63,9 +84,10 @@ class Once:
         return functools.partial(self._apply, _policy_of(policy, options))
 
     def _apply(self, policy: Policy, view: Any) -> Any:
+        check_single(view)
         guarded = self._guard(policy, view)
         _remember(view)
-        return guarded
+        return mark(guarded, policy)
 
 
 def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:

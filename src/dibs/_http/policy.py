@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
+from .._core.endings import How
 from .._core.keys import Seconds, seconds
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
@@ -12,13 +13,14 @@ from .bodies import LIMIT
 from .responses import RESPONSE_CODEC
 
 KeyUse = Literal["never", "optional", "only", "required"]
-Outcome = Literal["finish", "release", "fail"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _URL = re.compile(r"[!#-;=?-\[\]-~]+")
 _ROOTS = ("user", "path", "query", "header", "body")
-_NOT_FINAL = (401, 403, 407, 408, 425, 429)
-"""Log in, or come back later: the work was not done."""
+_LATER = (408, 423, 425, 429)
+"""Come back later: never a final answer."""
+_NOT_FINAL = (400, 401, 403, 407, 422, *_LATER)
+"""Correct the request, log in, or come back later: the work was not done."""
 _FROM_ROUTER = (404, 405, 413, 415)
 """Responses of routers to requests that no endpoint has handled."""
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
@@ -40,6 +42,7 @@ class PolicyKeywords(TypedDict, total=False):
     wait: Seconds
     lease: Seconds | None
     on_outage: OutagePolicy | None
+    store: Iterable[int] | None
     most: int
     body_limit: int
     docs: str | None
@@ -85,6 +88,10 @@ class Policy:
     on_outage: OutagePolicy | None = None
     """While Redis is unavailable: "open" runs requests unguarded, "closed" answers 503. Default: as
     the Dibs says."""
+    store: tuple[int, ...] | None = None
+    """With after="replay": the 4xx statuses whose responses are stored. Default: all but those that
+    ask for another request (400, 422), for a login or for patience. Never stored: a response with
+    Retry-After, a refusal of dibs."""
     most: int = 256 * 1024
     """The largest response body that is stored for replays, in bytes."""
     body_limit: int = LIMIT
@@ -103,6 +110,9 @@ class Policy:
         for name in ("by", "exempt"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        if self.store is not None:
+            object.__setattr__(self, "store", tuple(self.store))
+            _check_statuses(self.store)
         _check_paths(self.by)
         seconds(self.wait, "wait", zero=True)
         object.__setattr__(self, "_claim_options", self._make_claim_options())
@@ -198,18 +208,36 @@ class Policy:
         """The same policy for another route."""
         return replace(self, route=route)
 
-    def outcome(self, status: int) -> Outcome:
-        """How a response with *status* ends the claim.
+    def outcome(self, status: int, *, is_later: bool = False) -> How:
+        """How a response with *status* ends the claim. *is_later*: it asks for a later attempt.
 
         5xx: like an exception. 4xx: the client may correct the request and try again; but where
-        responses are stored, a 4xx is stored as well: the same request gets the same response. A
-        middleware, which is a policy with a route, cannot know whether an endpoint exists at all.
+        responses are stored, a final 4xx is stored as well: the same request gets the same one.
         """
         if status >= 500:
-            return "fail"
-        if status in _NOT_FINAL or (status >= 400 and self.after != "replay"):
-            return "release"
-        return "release" if self.route and status in _FROM_ROUTER else "finish"
+            return "raised"
+        if status < 400:
+            return "returned"
+        if self.after != "replay" or is_later or status in _LATER:
+            return "released"
+        return "returned" if self._is_final(status) else "released"
+
+    def _is_final(self, status: int) -> bool:
+        """True: a 4xx that is stored. A middleware, which is a policy with a route, cannot know
+        whether an endpoint exists at all.
+        """
+        if self.store is not None:
+            return status in self.store
+        return status not in _NOT_FINAL and not (self.route and status in _FROM_ROUTER)
+
+
+def _check_statuses(statuses: tuple[int, ...]) -> None:
+    """UsageError: a status of `store` that is not a 4xx, or never final."""
+    for status in statuses:
+        if not 400 <= status < 500:
+            raise UsageError(f"store: {status!r} is not a 4xx; 2xx and 3xx are always stored")
+        if status in _LATER:
+            raise UsageError(f"store: {status} asks for a later attempt, and is never stored")
 
 
 def _check_paths(paths: tuple[str, ...]) -> None:

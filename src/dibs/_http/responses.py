@@ -3,12 +3,13 @@
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
 _LINE_END = re.compile(r"[\r\n\0]")
+_REFUSAL = re.compile(rb'"type"\s*:\s*"urn:dibs:')
 Headers = tuple[tuple[str, str], ...]
 RawHeaders = Iterable[tuple[str | bytes, str | bytes]]
 
@@ -40,12 +41,17 @@ class Response(NamedTuple):
 
 def storable(headers: RawHeaders) -> Headers:
     """The headers that may be sent again to a client that repeats the request."""
-    found: list[tuple[str, str]] = []
-    for raw_name, value in headers:
-        name = _text(raw_name).lower()
-        if name not in _NOT_STORED and not name.startswith(_PREFIXES_NOT_STORED):
-            found.append((name, _text(value)))
-    return tuple(found)
+    return tuple(
+        [
+            (name, value)
+            for name, value in _decoded(headers)
+            if name not in _NOT_STORED and not name.startswith(_PREFIXES_NOT_STORED)
+        ]
+    )
+
+
+def _decoded(headers: RawHeaders) -> Iterator[tuple[str, str]]:
+    return ((_text(name).lower(), _text(value)) for name, value in headers)
 
 
 def _text(word: str | bytes) -> str:
@@ -85,6 +91,18 @@ class Recording:
     def discard(self) -> None:
         """Do not store this response: it is too long, or its body does not pass here."""
         self._body = None
+
+    @property
+    def is_later(self) -> bool:
+        """True: it asks for a later attempt, or is a refusal of dibs, perhaps of another service.
+
+        To be asked where responses are stored: else neither headers nor body are recorded.
+        """
+        headers = dict(_decoded(self._headers))
+        if "retry-after" in headers:
+            return True
+        is_json = "json" in headers.get("content-type", "")
+        return is_json and _REFUSAL.search(b"".join(self._body or ())) is not None
 
     @property
     def response(self) -> Response | None:

@@ -5,7 +5,7 @@ Who submits:
 |---|---|
 | `user=` returns a value | that value |
 | the session cookie that the application named | its value |
-| an Authorization header | its value, if its scheme does not sign each request anew |
+| an Authorization header | its value, if its scheme is known to send the same one each time |
 | none of these, but a client's key | nobody: key and payload decide |
 | none of these, no key | address, cookies and browser: distinguishes clients, proves nothing |
 
@@ -34,10 +34,11 @@ _QUOTED = re.compile(
     # Parameters of a structured field (RFC 9651) are allowed, and ignored.
     r'(?: *; *[a-z*][-a-z0-9_.*]*(?:=(?:%?"(?:[^"\\]|\\["\\])*"|[!#-+\--:<-~]+))?)*'
 )
-_SIGNED = frozenset(
-    ("digest", "hawk", "hmac", "mac", "oauth", "signature", "aws4-hmac-sha256", "negotiate")
+_STABLE = frozenset(
+    ("basic", "bearer", "dpop", "token", "jwt", "key", "apikey", "api-key", "x-api-key")
 )
-"""Authorization schemes whose header differs for each request."""
+"""Authorization schemes whose header is the same for a request and its retry. With any other, such
+as one that signs each request, a retry would be another user's, and run again."""
 
 
 class Facts(NamedTuple):
@@ -99,6 +100,8 @@ class Submission(NamedTuple):
     """The policy that applies: with a client's key, or without one."""
     accept_encoding: str | None = None
     """The codings that the client accepts; None: it did not say."""
+    is_login_unknown: bool = False
+    """True: there is an Authorization header that does not identify the user."""
 
 
 class InvalidRequest(NamedTuple):
@@ -134,10 +137,11 @@ def submission_of(
         return None
     endpoint = _endpoint(facts.service, facts.host, facts.method, facts.route)
     accepted = facts.headers.get("accept-encoding")
+    is_unknown = facts.user is None and bool(facts.headers.get("authorization"))
     if given is not None:
         payload = _hashed(secret, facts.query, *_content(facts))
         key = _hashed(secret, endpoint, facts.user, "key", facts.path, given)
-        return Submission(key, payload, True, policy, accepted)
+        return Submission(key, payload, True, policy, accepted, is_unknown)
     if policy.by:
         words = [word for path in policy.by for word in (path, *_chosen(path, facts))]
     else:
@@ -145,7 +149,7 @@ def submission_of(
     kind = "by" if policy.by else "all"
     key = _hashed(secret, endpoint, facts.user, facts.client, kind, *words)
     keyless = policy.without_key(is_known=facts.user is not None)
-    return Submission(key, None, False, keyless, accepted)
+    return Submission(key, None, False, keyless, accepted, is_unknown)
 
 
 def _hashed(secret: bytes, *parts: str | bytes | None) -> str:
@@ -226,7 +230,7 @@ def identify(
     if session_cookie is not None and (value := _cookie(cookies, session_cookie)):
         return Identity(f"session {value}", None)
     authorization = headers.get("authorization", "")
-    if authorization and authorization.partition(" ")[0].lower() not in _SIGNED:
+    if authorization.partition(" ")[0].lower() in _STABLE:
         return Identity(f"authorization {authorization}", None)
     # With their lengths: a cookie could be filled in with somebody's address.
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)

@@ -191,12 +191,11 @@ class Batches:
 
     def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
         """One flight for all keys that nobody in this process loads; and their items."""
-        flights = self._memory.flights
-        with self._memory.guard:
+        memory, flights = self._memory, self._memory.flights
+        with memory.guard:
             ours: list[Any] = []
             for item in missing:
-                flight = flights.get(many.keys[item].key)
-                if flight is None or not flight.is_open:
+                if memory.flight_of(flights, many.keys[item].key) is None:
                     ours.append(item)
             if not ours:
                 return None, []
@@ -213,7 +212,7 @@ class Batches:
     def _resolve(self, many: ManyRequest, items: list[Any]) -> Results:
         """Claim them, and load those that are ours in one call."""
         results: Results = {}
-        since = monotonic()
+        since, ended = monotonic(), self._store.recoveries
         claims: dict[Any, Claimed] = {}
         out: dict[Any, Outage] = {}
         asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
@@ -229,7 +228,7 @@ class Batches:
                 self._events.emit("miss", many.name)
             results.update(self._lead(many, claims, since))
         if out:
-            results.update(self._load_unguarded(many, out))
+            results.update(self._load_unguarded(many, out, ended))
         return results
 
     def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> Asked:
@@ -304,11 +303,15 @@ class Batches:
         self._events.emit("stale", claim.request.keys.name)
         return Answer(claim.reading.value, since, "stale")
 
-    def _load_unguarded(self, many: ManyRequest, out: dict[Any, Outage]) -> Results:
+    def _load_unguarded(
+        self, many: ManyRequest, out: dict[Any, Outage], ended: int
+    ) -> Results:
         """Our own load, not stored, for those whose server is out."""
         items = list(out)
         cause = out[items[0]].cause
         keys = [many.keys[item].key for item in items]
+        for key in keys:
+            self._memory.begin_unwatched(key, out, ended)
         try:
             self._store.outage(many.name, cause, many.options.on_outage)
             since = monotonic()
@@ -319,6 +322,9 @@ class Batches:
             return dict(zip(keys, [self._unstored(many, value) for value in values], strict=True))
         except Exception as error:
             return dict.fromkeys(keys, error)
+        finally:
+            for key in keys:
+                self._memory.end_unwatched(key, out)
 
     def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
         if isinstance(value, Absent):

@@ -52,7 +52,7 @@ class Cache:
         self._store = store
         self._events = events
         self._leases = leases
-        self._memory = CacheMemory()
+        self._memory = CacheMemory(store)
         self._reads = Coalescer()
         self._reader = Reader(store, self._memory)
         self._follower = Follower(store)
@@ -251,8 +251,8 @@ class Cache:
         """The flight of this key, and whether it is a new one."""
         key = request.keys.key
         with self._memory.guard:
-            flight = flights.get(key)
-            if flight is not None and flight.is_open:
+            flight = self._memory.flight_of(flights, key)
+            if flight is not None:
                 return flight, False
             work = functools.partial(self._resolve, request, called_at, force=force)
             ended = functools.partial(drop_flight, flights, key)
@@ -262,8 +262,8 @@ class Cache:
     def _join_any(self, keys: CacheKeys, called_at: float) -> Answer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
-        flight = self._memory.flights.get(key)
-        if flight is None or not flight.is_open:
+        flight = self._memory.flight_of(self._memory.flights, key)
+        if flight is None:
             return None
         load = self._loader.untracked_loads.get(key)
         if load is not None and not self._loader.is_valid(keys, *load):
@@ -301,11 +301,12 @@ class Cache:
         outdated = b""
         while True:
             asked = monotonic()
+            ended = self._store.recoveries
             when = ALWAYS if poisoned or (force and not waited) else outdated or IF_NEEDED
             try:
                 reading = self._loader.claim(request, token, when)
             except Outage as outage:
-                return self._loader.load_unguarded(request, outage)
+                return self._loader.load_unguarded(request, outage, ended)
             if reading.won and reading.state == "stale" and not force:
                 return self._lead_in_background(request, token, reading, asked)
             if reading.won:

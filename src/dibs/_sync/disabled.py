@@ -19,6 +19,7 @@ class DisabledTransport:
     engine: Engine | None = None
     opened_at = 0.0
     breakers: tuple[Breaker, ...] = ()
+    may_arrive_late = False
 
     def ready(self, now: float) -> Engine:
         """Outage: always."""

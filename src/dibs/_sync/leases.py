@@ -148,6 +148,8 @@ class Leases:
         if replies[0] is not None:  # it was not free, or there is a fence
             outcome = read(replies, token)
             if not isinstance(outcome, Won):
+                if store.transport.may_arrive_late:
+                    self.release_later(call, token)
                 return outcome
             fence = outcome.fence
         lease = LeaseState(call, token, now)
@@ -201,12 +203,15 @@ class Leases:
     # ---- keeping
 
     def extend(self, lease: LeaseState, ttl: float) -> bool:
-        """Keep it for *ttl* from now on. False: not kept. Unavailable: the policy says so."""
+        """Keep it for *ttl* from now on, or as long as it has, if that is longer.
+
+        False: not kept. Unavailable: the policy says so.
+        """
         now = monotonic()
         if lease.is_over or lease.is_lost_at(now) or self.store.is_closed:
             return False
         if not lease.guarded:
-            lease.deadline = now + ttl
+            lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
             return self._extend(lease, ttl, now)
@@ -219,14 +224,15 @@ class Leases:
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = self.store.transport.ready(now)
-        request = keep_request(engine, lease, lease.token, milliseconds(ttl))
-        lease.asked_until = now + ttl  # a renewal that overtakes the reply must not cut it short
+        until = max(now + ttl, lease.deadline)
+        request = keep_request(engine, lease, lease.token, milliseconds(until - now))
+        lease.asked_until = until  # a renewal that overtakes the reply must not cut it short
         try:
             is_ours = read_extend(self.store.ask(request, now))
         finally:
             lease.asked_until = 0.0
         if is_ours:
-            lease.keep_until(now + ttl, monotonic())
+            lease.keep_until(until, monotonic())
         else:
             self.lose(lease, NOT_OURS)
         return is_ours

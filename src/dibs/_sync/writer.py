@@ -166,7 +166,7 @@ class Writer:
             if life and claim.reading.state in ("missing", "outdated"):
                 failure = failure_of(error).encode()
                 data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
-                requests.append(store_request(keys, token, data, life + keys.options.stale))
+                requests.append(store_request(keys, claim.lock, data, life + keys.options.stale))
                 remembered.append(claim)
             else:
                 self.unlock(keys, token, _rest(claim))
@@ -212,16 +212,16 @@ class Result(NamedTuple):
 
     def request(self, made_at: float, took: float) -> Request:
         """Store it; or, where it is not to be stored, find out whether it could be."""
-        keys, token = self.keys, self.claim.token
+        keys = self.keys
         if self.fresh is None:
             return validity_request(keys)
         codec = keys.options.codec
         data = frame(codec.name, codec.fingerprint, made_at, took, self.payload, self.versions)
-        return store_request(keys, token, data, self.fresh + keys.options.stale)
+        return store_request(keys, self.claim.lock, data, self.fresh + keys.options.stale)
 
     def was_valid(self, reply: Any) -> bool:
         """True: nobody deleted the value, or took the lock, during the load."""
-        return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.token)
+        return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.lock)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
         """True: none of its tags was invalidated during the load."""

@@ -50,9 +50,9 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         if early:
             self._received(early, len(early))
 
-    async def ask_engine(self, *, plain: bool = False) -> Engine:
+    async def ask_engine(self, *, plain: bool = False, ending: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
-        handshake = Handshake(plain=plain, pushes=self.pushes)
+        handshake = Handshake(plain=plain, pushes=self.pushes, ending=ending)
         while self.engine is None:
             reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
             self.send((reply, handshake.request))
@@ -61,6 +61,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             except (EOFError, ConnectionError) as error:
                 raise handshake.closed() or error from None
             self.engine = handshake.received(replies if handshake.is_list else [replies])
+        self.client = handshake.client
         return self.engine
 
     # ---- writing

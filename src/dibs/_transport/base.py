@@ -51,6 +51,11 @@ class BaseTransport(ABC):
     def breakers(self) -> list[Breaker]:
         """The circuit breaker of each server; here of one."""
 
+    @property
+    @abstractmethod
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+
     @abstractmethod
     def open(self) -> None:
         """In a forked child: begin anew. The connections are the parent's."""

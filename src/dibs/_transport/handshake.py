@@ -27,7 +27,8 @@ async def open_async(
     while True:
         connection = _connection(address, None, dialect)
         try:
-            opened = await _open_async_as(dialect, connection, on_push, on_lost)
+            ending = negotiation.may_end(monotonic())
+            opened = await _open_async_as(dialect, connection, on_push, on_lost, ending=ending)
         except (*CONNECTION_ERRORS, RuntimeError) as error:
             if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
                 raise GeneratorExit from None
@@ -39,18 +40,18 @@ async def open_async(
                 raise
             dialect = following
         else:
-            negotiation.worked(dialect, monotonic())
+            negotiation.worked(dialect, monotonic(), ends=opened.client is not None)
             return opened
 
 
 async def _open_async_as(
-    dialect: Dialect, connection: Any, on_push: OnPush, on_lost: OnLost
+    dialect: Dialect, connection: Any, on_push: OnPush, on_lost: OnLost, *, ending: bool
 ) -> AsyncConnection:
     with redis_internals.aborted_on_failure(connection):
         await connection.connect()
     opened = AsyncConnection(connection, on_push, on_lost)
     try:
-        await opened.ask_engine(plain=dialect.plain)
+        await opened.ask_engine(plain=dialect.plain, ending=ending)
     except BaseException:
         opened.abort()
         raise
@@ -68,7 +69,8 @@ def open_for_threads(
     while True:
         connection = _connection(address, limits.connect, dialect)
         try:
-            opened = _open_for_threads_as(dialect, connection, limits)
+            ending = negotiation.may_end(monotonic())
+            opened = _open_for_threads_as(dialect, connection, limits, ending=ending)
         except CONNECTION_ERRORS as error:
             following = _next(negotiation, dialect, error)
             if following is None:
@@ -78,11 +80,13 @@ def open_for_threads(
                 raise
             dialect = following
         else:
-            negotiation.worked(dialect, monotonic())
+            negotiation.worked(dialect, monotonic(), ends=opened.client is not None)
             return opened
 
 
-def _open_for_threads_as(dialect: Dialect, connection: Any, limits: Limits) -> ThreadConnection:
+def _open_for_threads_as(
+    dialect: Dialect, connection: Any, limits: Limits, *, ending: bool
+) -> ThreadConnection:
     try:
         connection.connect()
     except CONNECTION_ERRORS as error:
@@ -90,7 +94,7 @@ def _open_for_threads_as(dialect: Dialect, connection: Any, limits: Limits) -> T
         raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:
-        opened.ask_engine(limits.connect, plain=dialect.plain)
+        opened.ask_engine(limits.connect, plain=dialect.plain, ending=ending)
     except BaseException:
         opened.close()
         raise

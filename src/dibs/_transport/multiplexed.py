@@ -65,6 +65,11 @@ class MultiplexedTransport(BaseTransport):
         """The circuit breaker of the server."""
         return [self._machine.breaker]
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return bool(self._machine.superseded)
+
     # ---- asking
 
     def send(self, request: Request, now: float) -> "asyncio.Future[Any]":
@@ -87,7 +92,8 @@ class MultiplexedTransport(BaseTransport):
             return future
         connection.send((future, request))
         if machine.superseded and request.until:
-            self._follow(request)
+            # After the reply: executed there first, it would say here that nothing was released.
+            future.add_done_callback(lambda _: self._follow(request))
         if self._timer is None:
             self._start_looking()
         return future
@@ -226,11 +232,11 @@ class MultiplexedTransport(BaseTransport):
         if connection is self._machine.current:
             self._watchers.wake_all()
         fault = error if isinstance(error, Exception) else ConnectionError()
-        self._do(self._machine.lost(connection, fault), cause_of(error))
+        self._do(self._machine.lost(connection, fault, monotonic()), cause_of(error))
 
     def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
-        connection = self._machine.leave()
+        connection = self._machine.leave(monotonic())
         if connection is not None:
             connection.close()
             self._watchers.wake_all()
@@ -301,11 +307,15 @@ class MultiplexedTransport(BaseTransport):
         self.opened_at = now = monotonic()
         old = machine.current
         self.engine = connection.engine
+        connection.is_shared = True  # all of it in one write
         for pending in machine.use(connection, now):
             self._write(connection, self._redelivered(pending))
-        if old is not None:
-            # Not closed yet: it may still answer first, or deliver what was asked.
+        if old in machine.superseded:
+            # The server cannot be asked to end it: it may still answer first, or deliver.
             self._loop.call_later(max(4 * self._limits.budget, 1.0), old.abort)
+        elif old is not None:
+            old.abort()
+        if old is not None:
             self._watchers.wake_all()
         lasted = machine.breaker.close(now)
         if lasted is not None:
@@ -335,6 +345,7 @@ class MultiplexedTransport(BaseTransport):
             connection.shut_down()
         self._begin()
         self._machine.outbox = before.outbox
+        self._machine.abandoned = before.abandoned
         # Whether the server is still out is not known here; that it was out is.
         self._machine.breaker = before.breaker
         before.breaker.half_open()

@@ -1,16 +1,18 @@
 """The threads transport: a few connections, one thread at a time on each.
 
 A request goes to an idle connection. If nothing comes for half a budget, or the connection
-breaks, it is sent again on another one (each of our requests may be repeated without harm); the
-first connection is looked at once more before giving up. The state machine
-(`_core/connection.py`) decides; this module reads, writes and keeps threads waiting.
+breaks, it is sent again on another one, on which the server is first asked to end the old one (see
+`_core/abandoned.py`). The state machine (`_core/connection.py`) decides; this module reads, writes
+and keeps threads waiting.
 """
 
 import contextlib
 import threading
 from typing import Any
 
+from .._core.abandoned import can_end, kill_request
 from .._core.breaker import Breaker, Outage
+from .._core.capabilities import NO_OP
 from .._core.causes import cause_for
 from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
 from .._core.engine import Engine
@@ -36,6 +38,7 @@ class PooledTransport(BaseTransport):
         """Nothing is connected: at construction, and in a forked child."""
         self.engine = None
         self._circuit = Circuit()
+        self._abandoned = self._circuit.abandoned.clients
         self._pool = Pool(self._open, self._known_outage)
         self._superseded = Superseded()
         self._watchers = Watchers()
@@ -55,14 +58,17 @@ class PooledTransport(BaseTransport):
         """The circuit breaker of the server."""
         return [self._circuit.breaker]
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return bool(self._superseded.connections)
+
     # ---- asking
 
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
         if self._circuit.breaker.opened_at is not None:
             raise self._refuse(request)
-        if self._superseded.connections and request.until:
-            self._superseded.follow(request)
         pool = self._pool
         idle = pool.idle
         if now > pool.sweep_at:
@@ -72,11 +78,14 @@ class PooledTransport(BaseTransport):
         except IndexError:
             connection = self._take(request)
         try:
-            reply = connection.exchange(request)
+            if self._abandoned:
+                reply = self._exchange(connection, request)
+            else:
+                reply = connection.exchange(request)
         except CONNECTION_ERRORS as error:
             failure = error
         except BaseException:
-            connection.close()
+            self._abandon(connection)
             raise
         else:
             is_full = len(idle) >= MOST_IDLE
@@ -85,8 +94,13 @@ class PooledTransport(BaseTransport):
                 pool.put(connection)
             else:
                 idle.append(connection)
+            if self._superseded.connections and request.until:
+                # After the reply: executed there first, it would have nothing to release here.
+                self._superseded.follow(request)
             return reply
         # Not where it was caught: it would become the context of what is raised later.
+        if self._superseded.connections and request.until:
+            self._superseded.follow(request)
         return self._send_again(request, connection, failure)
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
@@ -153,7 +167,10 @@ class PooledTransport(BaseTransport):
     # ---- asking again
 
     def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
-        """The reply, from another connection. One that is only silent may still answer."""
+        """The reply, from another connection.
+
+        One that is only silent may still answer, until the request is written to the other one.
+        """
         attempt = Attempt(self._circuit)
         hanging: ThreadConnection | None = None
         connection: ThreadConnection | None = first
@@ -166,8 +183,13 @@ class PooledTransport(BaseTransport):
                     self._drop(connection)
                 connection = None
                 half = self._limits.budget / 2
-                time_limit = TimeLimit(self._limits.connect if hanging is None else half)
+                time_limit = TimeLimit(half if attempt.was_silent else self._limits.connect)
                 connection = self._pool.take(time_limit, new=attempt.needs_new_connection)
+                if hanging is not None and can_end(hanging.client, connection.client):
+                    self._abandon(hanging, is_open=True)
+                    hanging = None
+                if attempt.was_silent:
+                    self._pool.drop_idle()
                 try:
                     left = max(half - time_limit.counted, time_limit.slice)
                     return self._answered(request, connection, hanging, left)
@@ -185,10 +207,10 @@ class PooledTransport(BaseTransport):
         except BaseException:
             for each in (connection, hanging):
                 if each is not None:
-                    each.close()
+                    self._abandon(each)
             raise
-        if hanging is not None:
-            connection.close()
+        if hanging is not None:  # it may answer, and the copy on the other one arrive later
+            self._superseded.keep(request.key, connection)
         return self._last_look(request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:
@@ -197,8 +219,25 @@ class PooledTransport(BaseTransport):
     def _drop(self, connection: ThreadConnection | None) -> None:
         """It broke, and the idle ones may be broken as well."""
         if connection is not None:
-            connection.close()
+            self._abandon(connection)
         self._pool.drop_idle()
+
+    def _abandon(self, connection: ThreadConnection, *, is_open: bool = False) -> None:
+        """Close it, with a request on it; the server is to end it before anything is repeated."""
+        self._circuit.abandoned.add(connection.client, monotonic(), is_open=is_open)
+        connection.close()
+
+    def _exchange(
+        self, connection: ThreadConnection, request: Request, limit: float | None = None
+    ) -> Any:
+        """The reply; connections that were left are ended before, in the same write."""
+        abandoned = self._circuit.abandoned
+        clients = abandoned.due_on(connection.client, monotonic())
+        if not clients:
+            return connection.exchange(request, limit)
+        ended, reply = connection.exchange_after(kill_request(clients), request, limit)
+        abandoned.ended(clients, ended)
+        return reply
 
     def _answered(
         self,
@@ -208,20 +247,21 @@ class PooledTransport(BaseTransport):
         limit: float,
     ) -> Any:
         """The reply to a repeated request: a 0 may mean that the first time has done it."""
-        reply = connection.exchange(request, limit)
+        reply = self._exchange(connection, request, limit)
         if hanging is not None:
-            self._pool.drop_idle()
             self._superseded.keep(request.key, hanging)
         self._pool.put(connection)
         return REPEATED if request.until and reply == 0 else reply
 
     def _last_look(self, request: Request, hanging: ThreadConnection | None, cause: Cause) -> Any:
-        """The first connection's reply, if it has come after all; else it is an outage."""
+        """The reply on *hanging*, if it has come after all; else it is an outage."""
         if hanging is not None:
             try:
+                if hanging.unread:
+                    raise Silent
                 reply = hanging.read(request, 0.0)
             except CONNECTION_ERRORS:
-                hanging.close()
+                self._abandon(hanging)
             else:
                 self._pool.add(hanging)
                 self._pool.put(hanging)
@@ -331,6 +371,8 @@ class PooledTransport(BaseTransport):
         """
         outbox = self._circuit.outbox
         is_served = True
+        if self._abandoned:
+            self._exchange(connection, NO_OP, self._limits.connect)
         while outbox and is_served:
             is_served = self._deliver(connection)
         with self._tripping:
@@ -349,7 +391,7 @@ class PooledTransport(BaseTransport):
         again = requests
         try:
             if requests:
-                replies = connection.exchange(together(requests), self._limits.connect)
+                replies = self._exchange(connection, together(requests), self._limits.connect)
                 again = unserved(requests, replies)
         finally:
             self._circuit.outbox.give_back(again)

@@ -9,7 +9,7 @@ from typing import Any
 from .._core.capabilities import Handshake
 from .._core.connection import SLICES, TimeLimit, allowance
 from .._core.engine import Engine
-from .._core.request import MORE, Reply, Request, make_parser
+from .._core.request import MORE, ClientInfo, Reply, Request, make_parser
 from .._system import monotonic
 from . import redis_internals
 from .sockets import is_interrupted_within, is_readable, undelivered
@@ -32,8 +32,8 @@ class ThreadConnection:
     """A request out, its replies back. After any exception but `Silent` its state is unknown."""
 
     __slots__ = (
-        "__weakref__", "_connection", "_limit", "_parser", "_sock", "engine", "generation",
-        "is_closed", "pushes", "waits_since",
+        "__weakref__", "_connection", "_limit", "_parser", "_sock", "client", "engine",
+        "generation", "is_closed", "pushes", "unread", "waits_since",
     )  # fmt: skip
 
     def __init__(self, connection: Any, limit: float) -> None:
@@ -43,6 +43,10 @@ class ThreadConnection:
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
         self.engine: Engine | None = None
+        self.client: ClientInfo | None = None
+        """How the server names it, where it would end it for us."""
+        self.unread = 0
+        """Replies that come before those to the request that was written last."""
         self.generation = 0
         """That of the pool when it began to be opened."""
         self.is_closed = False
@@ -68,15 +72,16 @@ class ThreadConnection:
         if _has_kernel_timeouts(self._sock) and is_interrupted_within(2 * seconds) == is_kernel:
             self.look_every(seconds)
 
-    def ask_engine(self, limit: float, *, plain: bool = False) -> Engine:
+    def ask_engine(self, limit: float, *, plain: bool = False, ending: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with."""
-        handshake = Handshake(plain=plain, pushes=self.pushes)
+        handshake = Handshake(plain=plain, pushes=self.pushes, ending=ending)
         try:
             while self.engine is None:
                 replies = self.exchange(handshake.request, limit)
                 self.engine = handshake.received(replies if handshake.is_list else [replies])
         except (EOFError, ConnectionResetError) as error:
             raise handshake.closed() or error from None
+        self.client = handshake.client
         return self.engine
 
     def exchange(self, request: Request, limit: float | None = None) -> Any:
@@ -91,6 +96,19 @@ class ThreadConnection:
         if len(request.payload) > _PIECE:
             limit = (self._limit if limit is None else limit) + allowance(len(request.payload))
         return self.read(request, limit)
+
+    def exchange_after(
+        self, first: Request, request: Request, limit: float | None
+    ) -> tuple[list[Reply], Any]:
+        """The replies to *first*, and what `exchange` returns for *request*: in one write."""
+        self.unread += first.replies
+        both = Request(first.payload + request.payload, 0, request.key)
+        self.exchange(both, limit)
+        before: list[Reply] = []
+        while self.unread:
+            before.append(self._next(limit))
+            self.unread -= 1
+        return before, self.read(request, limit)
 
     def write(self, request: Request) -> None:
         """Put a request on the wire. TimeoutError: the server does not take it."""

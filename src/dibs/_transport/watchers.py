@@ -13,7 +13,8 @@ class Watchers:
     """Key → the callbacks to call when it changes. They do not block; any thread may call them."""
 
     def __init__(self) -> None:
-        self._wakes: dict[bytes, set[Wake]] = {}
+        self._wakes: dict[bytes, dict[Wake, None]] = {}
+        """In the order in which they came: who watches first is woken first."""
         self._guard = threading.RLock()  # re-entrant: a signal handler may use dibs, too
 
     def __bool__(self) -> bool:
@@ -22,7 +23,7 @@ class Watchers:
     def add(self, key: bytes, wake: Wake) -> None:
         """Call *wake* when *key* changes, or when a change may have been missed."""
         with self._guard:
-            self._wakes.setdefault(key, set()).add(wake)
+            self._wakes.setdefault(key, {})[wake] = None
 
     def add_all(self, asked: list[tuple[Request, Wake]]) -> list[Request]:
         """Call each *wake* when the key of its request changes. Returns the requests."""
@@ -35,7 +36,7 @@ class Watchers:
         with self._guard:
             wakes = self._wakes.get(key)
             if wakes is not None:
-                wakes.discard(wake)
+                wakes.pop(wake, None)
                 if not wakes:
                     del self._wakes[key]
 

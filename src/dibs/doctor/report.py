@@ -10,6 +10,7 @@ from .._diagnostics import printable
 from .facts import Clock, Facts, ServerFacts
 from .finding import ORDER, Finding, Severity, milliseconds
 from .findings import exit_code
+from .rights import ends_connections
 from .server_rules import percentile
 
 _COLOURS: dict[Severity, str] = {"error": "31", "warning": "33", "note": "36"}
@@ -122,7 +123,8 @@ def _uses(server: ServerFacts) -> str:
     release = "a script" if engine.compare_delete == "LUA" else engine.compare_delete
     pushes = engine.tracking and server.protocol == 3
     waits = "notifications" if pushes else "polling"
-    return f"{acquire} to acquire, {release} to release, {waits} to wait"
+    repeats = "CLIENT KILL before" if ends_connections(server) else "nothing before"
+    return f"{acquire} to acquire, {release} to release, {waits} to wait, {repeats} a repeat"
 
 
 def _latency_line(timed: tuple[float, ...], budget: float) -> str:

@@ -27,6 +27,8 @@ _TRIES: dict[str, tuple[str | int, ...]] = {
     "command|info": ("command", "info", "get"),
     "client|tracking": ("client", "tracking", "off"),
     "client|caching": ("client", "caching", "yes"),
+    "client|info": ("client", "info"),
+    "client|kill": ("client", "kill", "id", 2**63 - 1, "addr", "-", "laddr", "-"),
     "zadd": ("zadd", "?", "xx", 1, "-"),
     "zcard": ("zcard", "?"),
     "zrange": ("zrange", "?", 0, 0),
@@ -67,9 +69,12 @@ VERBS = (
     Verb("scheduled", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
 )
 
+_LATE = "a request that was repeated may arrive late, after its answer"
 COSTS = {
     "client|tracking": "no notifications: waiters poll, and local= keeps nothing",
     "client|caching": "no notifications: waiters poll, and local= keeps nothing",
+    "client|info": _LATE,
+    "client|kill": _LATE,
     "command|info": "the server is taken for an old one: scripts instead of single commands",
     "delex": "releases and renewals go by script",
     "delifeq": "releases and renewals go by script",
@@ -78,8 +83,16 @@ COSTS = {
     "exists": "followers of a load watch its lock",
 }
 """What is lost without a command that no verb needs."""
-SLOWER_ONLY = frozenset(("command|info", "delex", "delifeq", "evalsha", "exists"))
+ALL_THERE = frozenset(
+    ("client|info", "client|kill", "command|info", "delex", "delifeq", "evalsha", "exists")
+)
 """Those of them without which every feature is there."""
+_ENDING = ("client|info", "client|kill")
+
+
+def ends_connections(server: ServerFacts) -> bool:
+    """Whether the server ends a connection before its requests are repeated on another one."""
+    return all(server.commands.get(name) == "allowed" for name in _ENDING)
 
 
 def tries(probe: str, names: tuple[str, ...] = COMMANDS) -> bytes:

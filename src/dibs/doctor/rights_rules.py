@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from .facts import Asked, ServerFacts, Verdict
 from .finding import Finding
-from .rights import SLOWER_ONLY, Lack, lacks, reduced
+from .rights import ALL_THERE, Lack, lacks, reduced
 
 _ALLOW = "Allow the commands; in a managed service, that is a setting of the user:"
 
@@ -47,12 +47,26 @@ def optional_commands(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     if found:
         yield Finding(
             "acl-optional",
-            "note" if SLOWER_ONLY.issuperset(found) else "warning",
+            "note" if ALL_THERE.issuperset(found) else "warning",
             f"The user {_user(server, asked)} may not run commands that dibs can do without:",
             "Nothing fails without them. This is what it costs.",
             _ALLOW,
             (_allow(server, asked, sorted(found)),),
             details=tuple(f"{name}: {cost}" for name, cost in found.items()),
+        )
+
+
+def late_copies(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+    """The server, or a proxy before it, cannot end a connection."""
+    if "missing" in (server.commands.get("client|kill"), server.commands.get("client|info")):
+        yield Finding(
+            "late-copies",
+            "note",
+            "The server, or a proxy before it, has no CLIENT KILL by ID, ADDR and LADDR.",
+            "Where a packet is late and a request is sent again on a second connection, the first"
+            " copy may arrive after its answer: an older value may replace one that was set since,"
+            " and a key may stay taken until its ttl ends.",
+            "Connect to Redis 6.2, Valkey, or a newer one, rather than through a proxy.",
         )
 
 
@@ -115,4 +129,6 @@ def any_password(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-RULES = (denied_commands, missing_commands, optional_commands, denied_keys, any_password)
+RULES = (
+    denied_commands, missing_commands, optional_commands, late_copies, denied_keys, any_password,
+)  # fmt: skip

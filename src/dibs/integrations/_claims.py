@@ -3,22 +3,26 @@
 Async and sync side by side: too little to be generated.
 """
 
+import functools
 import hashlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+import logging
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
 from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, claiming
-from ..errors import Duplicate, Mismatch, Unavailable
+from .._interface import ClaimRequest, How, claiming
+from ..errors import Duplicate, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, Claim
 
+_log = logging.getLogger("dibs")
+_GUARDED = "dibs.guarded"
 REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
@@ -52,8 +56,38 @@ def claim(
 
 
 def _request(submission: Submission, name: str) -> ClaimRequest:
-    key, payload, _, policy, _ = submission
+    key, payload, _, policy, _, is_login_unknown = submission
+    if is_login_unknown:
+        _warn_of_login(name)
     return ClaimRequest(f"once:{key}", policy.claim_options, payload, name)
+
+
+def mark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """UsageError: another guard has claimed this request; the second would refuse it.
+
+    *marks*: what all guards of one request see: its scope, or its environment.
+    """
+    if marks.get(_GUARDED):
+        rule = "use a decorator or a policy of a middleware, and exempt the route from the other"
+        raise UsageError(f"this request is guarded already: {rule}")
+    marks[_GUARDED] = True
+
+
+def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """The request has ended; a server or a middleware may use its scope again."""
+    marks.pop(_GUARDED, None)
+
+
+@functools.cache
+def _warn_of_login(name: str) -> None:
+    """Once for each route. Without the header, and without its scheme: some clients send the bare
+    credential in its place.
+    """
+    _log.warning(
+        "%s: the scheme of an Authorization header is not known to send the same header with a "
+        "retry, so it does not identify the user; say who submits with user= (Django: DIBS_USER)",
+        name,
+    )
 
 
 def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
@@ -62,30 +96,24 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
 
 
 async def aend(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
-    """End the claim as the status of the response says."""
+    """End the claim by its response, as the core decides."""
     if claim.is_open:
-        await (claim.finish() if _set_result(claim, policy, recording) else claim.fail())
+        await claim.end(_ended(claim, policy, recording))
 
 
 def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
     """The same for `Dibs`."""
     if claim.is_open:
-        _ = claim.finish() if _set_result(claim, policy, recording) else claim.fail()
+        claim.end(_ended(claim, policy, recording))
 
 
-class _Claim(Protocol):
-    def release(self) -> None: ...
-    def complete(self, value: Response) -> Response: ...
-
-
-def _set_result(claim: _Claim, policy: Policy, recording: Recording) -> bool:
-    """Hand the result to the claim. False: the request failed."""
-    outcome = policy.outcome(recording.status)
-    if outcome == "release":
-        claim.release()
-    elif outcome == "finish" and (response := recording.response) is not None:
+def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
+    """How the request ended; a response that is to be stored is handed to the claim."""
+    is_error = 400 <= recording.status < 500
+    how = policy.outcome(recording.status, is_later=is_error and recording.is_later)
+    if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
-    return outcome != "fail"
+    return how
 
 
 # ---- reading a body that the framework has parsed, or that nobody wants

@@ -4,14 +4,15 @@
 # Django has no types.
 
 import functools
+import weakref
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import RawPostDataException
 from django.utils.module_loading import import_string
 
-from .._http.bodies import Field, declared_length, form_fields
+from .._http.bodies import Field, LongBody, declared_length, form_fields
 from .._http.options import GuardOptions
 from .._http.policy import Policy
 from .._http.submission import (
@@ -27,11 +28,18 @@ from .._http.submission import (
 )
 from .._interface import fingerprint
 from ._claims import drain, file_hash
+from .wsgi import RequestBody
 
 
 def plain_request(request: Any) -> Any:
     """Django's own request, where Django REST framework has wrapped it."""
     return getattr(request, "_request", request)
+
+
+def marks_of(request: Any) -> Any:
+    """What all guards of a request see: the scope of ASGI, or the environment of WSGI."""
+    plain = plain_request(request)
+    return getattr(plain, "scope", plain.META)
 
 
 def is_unguarded(policy: Policy, request: Any) -> bool:
@@ -50,7 +58,7 @@ def submission_for(
         return body
     options = _options()
     facts = _facts(policy, request, name, options)._replace(
-        user=identity.user, client=identity.client, body=body[0], fields=body[1], headers=headers
+        user=identity.user, client=identity.client, headers=headers, **body._asdict()
     )
     submission = submission_of(policy, facts, split_key_lines(keys), options.key)
     assert submission is not None  # see is_unguarded
@@ -99,19 +107,50 @@ def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) 
 # ---- the body
 
 
-def _body(
-    request: Any, headers: dict[str, str], limit: int
-) -> tuple[bytes, list[Field] | None] | InvalidRequest:
+class _Body(NamedTuple):
+    """What a request has in it, as `Facts` name it."""
+
+    body: bytes
+    fields: list[Field] | None = None
+    long: LongBody | None = None
+
+
+def _body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
         drain(plain_request(request).read, 2 * limit)
         return too_large(limit)
-    found, plain = _read(request, length), plain_request(request)
-    size = len(found[0]) if found[1] is None else _counted(plain)
+    plain = plain_request(request)
+    if _is_streamed(plain, length):
+        return _spooled(plain, headers, limit)
+    found = _read(request, length)
+    size = len(found.body) if found.fields is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself notices that the client has left
     return too_large(limit) if size is not None and size > limit else found
+
+
+def _is_streamed(request: Any, length: int) -> bool:
+    """True: the body is longer than Django holds in memory, so the view reads it as a stream."""
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    is_form = request.content_type in ("multipart/form-data", "application/x-www-form-urlencoded")
+    is_read = request._read_started or hasattr(request, "_body")
+    return most is not None and length > most and not is_form and not is_read
+
+
+def _spooled(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
+    """Hash the body, and let the view read it again."""
+    source, body = request._stream, RequestBody(is_terminated=True)
+    invalid = body.read(request, headers, limit)
+    weakref.finalize(request, body.close)
+    if getattr(source, "seekable", bool)():  # under ASGI it is a file already
+        source.seek(0)
+        body.close()
+    else:
+        request._stream = body.file
+    request._read_started = False
+    return _Body(body.data, None, body.long) if invalid is None else invalid
 
 
 def _counted(request: Any) -> int | None:
@@ -119,19 +158,19 @@ def _counted(request: Any) -> int | None:
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
-def _read(request: Any, length: int) -> tuple[bytes, list[Field] | None]:
+def _read(request: Any, length: int) -> _Body:
     plain = plain_request(request)
     # Django parses only forms that are sent by POST and declare their length.
     if plain.content_type == "multipart/form-data" and plain.method == "POST" and length:
-        return b"", _fields(plain.POST, plain.FILES)
+        return _Body(b"", _fields(plain.POST, plain.FILES))
     try:
-        return plain.body, None
+        return _Body(plain.body)
     except RawPostDataException:
         if not hasattr(request, "_full_data"):
             raise
         # Django REST framework has read it: for a permission, or for a throttle.
         files = _fields({}, request.FILES)
-        return b"", [["", fingerprint(request.data).decode()], *files]
+        return _Body(b"", [["", fingerprint(request.data).decode()], *files])
 
 
 def _fields(fields: Any, files: Any) -> list[Field]:

@@ -32,18 +32,21 @@ class RequestLeases:
         self._held.append((lease, options.get("on_late") == "raise"))
         return lease
 
+    def check(self) -> None:
+        """LeaseLost: a lease with on_late="raise" was lost."""
+        for lease, is_strict in self._held:
+            if is_strict:
+                lease.check()
+
     async def sending(self, message: Message) -> None:
         """To be called before a piece of the response is sent. LeaseLost: it is too late for it."""
-        is_end = is_last(message)
-        if is_end or message["type"] == "http.response.start":
-            for lease, is_strict in self._held:
-                if is_strict:
-                    lease.check()
-        if is_end:
-            # Not by the stack: a stream is sent by another task than the one that took the lease,
-            # and only that one can be cancelled when it is lost.
-            while self._held:
-                await self._held.pop()[0].release()
+        if not is_last(message):
+            return
+        self.check()
+        # Not by the stack: a stream is sent by another task than the one that took the lease,
+        # and only that one can be cancelled when it is lost.
+        while self._held:
+            await self._held.pop()[0].release()
 
     async def leave(self, error: BaseException | None) -> None:
         """The application has returned, or raised *error*. LeaseLost: it was stopped by the loss of

@@ -27,7 +27,7 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._claims import aclaim, aend, applied
+from ._claims import aclaim, aend, applied, mark_guarded, unmark_guarded
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim
@@ -70,12 +70,13 @@ class DibsMiddleware:
             return await self._app(scope, receive, closing(send, self._close))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        policy = find(self._policies, scope["method"], *paths_of(scope))
+        policy = find(self._policies, method_of(scope), *paths_of(scope))
         if policy is None or (policy.key == "only" and not keys_of(policy, scope)):
             return await self._app(scope, receive, send)
         return await self._guard(policy, scope, receive, send)
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
+        mark_guarded(scope)
         body = RequestBody(receive)
         try:
             submission = await self._submission(policy, scope, body)
@@ -87,6 +88,7 @@ class DibsMiddleware:
             recorder = Recorder(applied(policy, submission), outcome, send)
             return await recorder.run(self._app, scope, body.receive)
         finally:
+            unmark_guarded(scope)
             body.close()
 
     async def _submission(
@@ -99,7 +101,7 @@ class DibsMiddleware:
         user = await resolved(options.user(scope)) if options.user is not None else None
         identity = identify(user, headers, address_of(scope), options.session_cookie)
         facts = Facts(
-            method=scope["method"],
+            method=method_of(scope),
             route=policy.route,
             path=path_of(scope),
             query=query_of(scope),
@@ -278,8 +280,10 @@ class Recorder:
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
         """Run the application under the claim. Raises what it raises."""
+        end = ResponseEnd(scope, self.send)
         try:
-            await app(scope, receive, self.send)
+            await app(scope, end.reading(receive), end.send)
+            await end.finish()
             await self.abort()
         finally:
             await self.close()
@@ -330,6 +334,64 @@ def is_last(message: Message) -> bool:
     )
 
 
+class ResponseEnd:
+    """Passes a response on, its last piece after the dependencies of FastAPI have ended.
+
+    Since FastAPI 0.118, those with `yield` end after the response: a session would commit, or fail
+    to, when its response is stored and its lease released. So they are ended here, before the last
+    piece. Where they cannot, because a stream is sent by another task than the one that entered
+    them, the last piece waits until the application has returned.
+    """
+
+    __slots__ = ("_held", "_scope", "_send", "_task")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._task = asyncio.current_task()
+        self._held: list[Message] = []
+
+    def reading(self, receive: Receive) -> Receive:
+        """*receive*; the task that reads first is the one that enters the dependencies."""
+        is_first = True
+
+        async def read() -> Message:
+            nonlocal is_first
+            if is_first:
+                self._task, is_first = asyncio.current_task(), False
+            return await receive()
+
+        return read
+
+    async def send(self, message: Message) -> None:
+        """Pass on, now or later. Raises what a dependency raises."""
+        stack: Any = self._scope.get("fastapi_inner_astack")
+        if getattr(stack, "_exit_callbacks", None):  # there are such dependencies
+            is_here = asyncio.current_task() is self._task
+            if is_last(message) and is_here:
+                await stack.aclose()
+            elif is_last(message) or (is_here and _is_short(message)):
+                self._held.append(message)
+                return
+        await self.finish()
+        await self._send(message)
+
+    async def finish(self) -> None:
+        """Send what was held back: the application has returned, or goes on."""
+        held, self._held = self._held, []
+        for message in held:
+            await self._send(message)
+
+
+def _is_short(message: Message) -> bool:
+    """True: a response begins whose length is known. It waits for its body: if a dependency fails,
+    nothing is sent yet, and the client gets a 500.
+    """
+    return message["type"] == "http.response.start" and any(
+        name.lower() == b"content-length" for name, _ in message.get("headers", ())
+    )
+
+
 # ---- reading a scope
 
 
@@ -355,9 +417,14 @@ def mount_of(scope: Scope) -> str:
 def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
     """The values of the `{fields}` of the route, from the path that matches it."""
     for path in paths_of(scope):
-        if policy.covers(scope["method"], path):
+        if policy.covers(method_of(scope), path):
             return policy.path_fields(path)
     return {}
+
+
+def method_of(scope: Scope) -> str:
+    """In upper case: some servers pass "post" on, and some applications treat it as POST."""
+    return scope["method"].upper()
 
 
 def query_of(scope: Scope) -> str:

@@ -16,6 +16,7 @@ stored. The settings are those of `dibs.integrations.django`.
 
 from typing import Any
 
+from .._http.decorators import check_single
 from .._http.policy import SAFE, Policy
 from ..errors import UsageError
 from .django import exempt, guard, once, prevent_duplicate_submit
@@ -37,9 +38,13 @@ class OnceMixin:
             raise UsageError(f"{cls.__name__} needs dibs_policy = Policy(window=…)")
 
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
-        """Wrap the handler after authentication, permissions and throttles have passed."""
+        """Wrap the handler after authentication, permissions and throttles have passed.
+
+        UsageError: it is guarded by a decorator already.
+        """
         super().initial(request, *args, **kwargs)  # type: ignore[misc]
         name = str(request.method).lower()
         handler = getattr(self, name, None)
         if handler is not None and request.method not in SAFE:
+            check_single(handler)
             setattr(self, name, guard(self.dibs_policy, handler))

@@ -24,6 +24,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection, Request
 
 from .. import AsyncDibs, AsyncLease
+from .._http.decorators import policy_of
 from .._http.options import GuardKeywords, with_service
 from .._http.policy import Policy
 from .._http.problems import busy, document, document_lease
@@ -31,7 +32,8 @@ from .._interface import HoldKeywords, Template, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
 from ._starlette_refusals import Refused, refused
-from .starlette import User, leases_of, once, policy_of, prevent_duplicate_submit
+from ._starlette_routes import all_of, dependant_of
+from .starlette import User, leases_of, once, prevent_duplicate_submit
 
 __all__ = ["Policy", "Refused", "held", "install", "once", "prevent_duplicate_submit"]
 
@@ -108,7 +110,7 @@ class _Held:
         if self._template is None:
             key = cast("Callable[[Request], Any]", self._key)(request)
             return await key if inspect.isawaitable(key) else key
-        declared = {field.name: field for field in _parameters(_dependant_of(request))}
+        declared = {field.name: field for field in _parameters(dependant_of(request.scope))}
         values = {
             name: _value(request, self._template.text, name, declared.get(name))
             for name in self._template.fields
@@ -158,25 +160,10 @@ def _invalid(error: UsageError) -> RequestValidationError:
     )
 
 
-def _dependant_of(request: Request) -> Any:
-    """What the endpoint depends on; recent versions keep that of included routers apart."""
-    included = request.scope.get("fastapi", {}).get("effective_route_context")
-    route = request.scope.get("route") if included is None else included
-    return getattr(route, "dependant", None)
-
-
 def _parameters(dependant: Any) -> Iterator[Any]:
     """Parameters of the path and the query; those of the endpoint last, because they count most."""
-    for each in _all(dependant):
+    for each in all_of(dependant):
         yield from (*each.query_params, *each.path_params)
-
-
-def _all(dependant: Any) -> Iterator[Any]:
-    """All dependants, the endpoint last."""
-    if dependant is not None:
-        for each in dependant.dependencies:
-            yield from _all(each)
-        yield dependant
 
 
 # ---- OpenAPI
@@ -185,12 +172,14 @@ def _all(dependant: Any) -> Iterator[Any]:
 def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
     """*schema* with the refusals of guarded endpoints."""
     for route in _routes(app):
-        policy = policy_of(getattr(route, "endpoint", None))
+        dependant = getattr(route, "dependant", None)
+        policies = [policy_of(each.call) for each in all_of(dependant)]
         operations = schema.get("paths", {}).get(getattr(route, "path_format", None), {})
-        leases = _leases_in(getattr(route, "dependant", None))
+        leases = _leases_in(dependant)
         for method in getattr(route, "methods", None) or ():
             operation = operations.get(method.lower())
-            document(operation, policy)
+            for policy in policies:
+                document(operation, policy)
             for options in leases:
                 document_lease(operation, closed=options.get("on_outage") == "closed")
     return schema
@@ -198,7 +187,7 @@ def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
 
 def _leases_in(dependant: Any) -> list[HoldKeywords]:
     """The options of each lease that an endpoint needs."""
-    return [each.call.options for each in _all(dependant) if isinstance(each.call, _Held)]
+    return [each.call.options for each in all_of(dependant) if isinstance(each.call, _Held)]
 
 
 def _routes(app: FastAPI) -> Iterable[Any]:

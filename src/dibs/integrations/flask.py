@@ -35,7 +35,7 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import applied, claim, drain, end, file_hash
+from ._claims import applied, claim, end, file_hash, mark_guarded
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
@@ -173,11 +173,20 @@ def _answer(response: Response) -> FlaskResponse:
     """The response in place of the view's. Refused: the application has a handler for it."""
     made = _response(response)
     if is_refusal(response) and _is_handled(response.status):
+        after_this_request(functools.partial(_with_headers_of, made))
         problem = json.loads(response.body)
         error = _refused_with(response.status)(problem["detail"], made)
         error.problem = problem
         raise error
     return made
+
+
+def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskResponse:
+    """*page*, which an error handler has made of *refusal*, with the headers that it lacks."""
+    for name in ("retry-after", "cache-control"):
+        if name in refusal.headers:
+            page.headers.setdefault(name, refusal.headers[name])
+    return page
 
 
 def _is_handled(status: int) -> bool:
@@ -213,6 +222,7 @@ class _AppGuard:
         submission = self._submission(policy, name)
         if submission is None:
             return None
+        mark_guarded(request.environ)
         outcome = claim(self._dibs, policy, name, submission)
         return outcome if isinstance(outcome, Response) else (applied(policy, submission), outcome)
 
@@ -254,18 +264,22 @@ def _facts(name: str, headers: dict[str, str], options: GuardOptions[User]) -> F
 
 def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
-    length = declared_length(headers) or 0
+    length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
+    if not isinstance(source, CountedInput):  # a request context that was opened by hand
+        found = _read()
+        return too_large(limit) if len(found[0]) > limit else found
     if length > limit:
-        drain(request.stream.read, 2 * limit)
+        source.drop(2 * limit)
         return too_large(limit)
+    source.limit = limit
     found = _read()
-    counted = getattr(request.environ["wsgi.input"], "count", None)
-    if found[1] is None and counted is not None and len(found[0]) < length <= counted:
+    source.limit = None
+    if found[1] is None and len(found[0]) < length <= source.count:
         raise UsageError("the request body was read before the guard, and is not available again")
-    size = len(found[0]) if counted is None and found[1] is None else counted
-    if size is not None and size < length:
-        return INCOMPLETE
-    return too_large(limit) if size is not None and size > limit else found
+    if source.count > limit:
+        source.drop(limit)
+        return too_large(limit)
+    return INCOMPLETE if source.count < length else found
 
 
 def _read() -> tuple[bytes, list[Field] | None]:

@@ -9,7 +9,6 @@ The endpoint is claimed after authentication, and the claim ends with the last p
 response, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 """
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -22,10 +21,11 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
-from .._http.bodies import Field, declared_length, form_fields
+from .._http.bodies import Field, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions
 from .._http.policy import Policy
+from .._http.problems import refusal
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
@@ -37,15 +37,16 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import aclaim, applied, file_hash
+from ._claims import aclaim, applied, file_hash, mark_guarded, unmark_guarded
 from ._leases import RequestLeases
-from ._starlette_refusals import Refused, answer
-from ._starlette_routes import check_routes_of, route_of
+from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
+from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
 from .asgi import (
     App,
     Message,
     Receive,
     Recorder,
+    ResponseEnd,
     Scope,
     Send,
     address_of,
@@ -56,14 +57,12 @@ from .asgi import (
     path_of,
     query_of,
     resolved,
+    send_response,
 )
 
 __all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
 
 User = Callable[[Request], Any]
-
-_GUARD = "dibs.guard"
-_POLICY = "__dibs_policy__"
 
 
 def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -80,11 +79,6 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
     app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 
-def policy_of(endpoint: object) -> Policy | None:
-    """The policy of *endpoint*; None: it is not guarded."""
-    return getattr(endpoint, _POLICY, None)
-
-
 # ---- the endpoint
 
 
@@ -92,20 +86,23 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
     """*function*, run under a claim. It needs no `request` parameter of its own."""
     _check(function)
     signature, name, is_added = _with_request(function)
-    call = function if _is_async(function) else _in_a_thread(function)
+    # A plain function may have been wrapped around an async one.
+    is_async = _is_async(function) or _is_async(inspect.unwrap(function))
+    call = function if is_async else functools.partial(run_in_threadpool, function)
 
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         request = _find_request(args, kwargs, name, remove=is_added)
         response = await _guard_of(request).claim(policy, request)
         if response is None:
-            return await call(*args, **kwargs)
+            return await resolved(call(*args, **kwargs))
         await request.close()  # the files of a form, which nobody will read
+        if is_dependency(request.scope, guarded):
+            raise refused(request, response)  # a dependency cannot return a response
         return answer(request, response)
 
     shown: Any = guarded
     shown.__signature__ = signature
-    setattr(shown, _POLICY, policy)
     return shown
 
 
@@ -125,10 +122,6 @@ def _is_async(function: Any) -> bool:
     """True: calling it returns an awaitable; it may be an object with `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 – its code is what we want to see
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def _in_a_thread(function: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.partial(run_in_threadpool, function)
 
 
 def _with_request(function: Callable[..., Any]) -> tuple[inspect.Signature, str, bool]:
@@ -171,7 +164,7 @@ def _find_request(
 
 
 def _guard_of(request: Request) -> "_RequestGuard":
-    guard = request.scope.get(_GUARD)
+    guard = request.scope.get(GUARD)
     if guard is None:
         raise UsageError("call install(app, dibs) once, when the app is created")
     return guard
@@ -179,7 +172,7 @@ def _guard_of(request: Request) -> "_RequestGuard":
 
 def leases_of(request: Request) -> RequestLeases:
     """The leases of this request. UsageError: `install` was not called."""
-    return _guard_of(request).leases()
+    return _guard_of(request).leases(request)
 
 
 # ---- the middleware
@@ -199,8 +192,8 @@ class _Middleware:
         if not self._is_checked:
             await self._check(scope, receive, send)
         if scope["type"] == "http":
-            guard = scope[_GUARD] = _RequestGuard(self, scope, send)
-            await guard.run(self._app, receive)
+            guard = scope[GUARD] = _RequestGuard(self, scope, receive, send)
+            await guard.run(self._app)
         elif scope["type"] == "lifespan" and self._url is not None:
             await self._app(scope, receive, closing(send, self._close))
         else:
@@ -227,35 +220,52 @@ class _Middleware:
 class _RequestGuard:
     """Claims one request when its endpoint is called, and records its response from then on."""
 
-    __slots__ = ("_form_of", "_leases", "_middleware", "_recorder", "_scope", "_send")
+    __slots__ = (
+        "_end", "_form_of", "_is_started", "_leases", "_middleware", "_policy", "_receive",
+        "_recorder", "_scope", "_send", "_size", "_too_long", "refusal",
+    )  # fmt: skip
 
-    def __init__(self, middleware: _Middleware, scope: Scope, send: Send) -> None:
+    def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
         self._middleware = middleware
         self._scope = scope
+        self._receive = receive
         self._send = send
         self._recorder: Recorder | None = None
         self._form_of: Request | None = None
         """The request whose form was read here, and is closed here."""
         self._leases: RequestLeases | None = None
+        self._end: ResponseEnd | None = None
+        """None: nothing ends with the response."""
+        self._is_started = False
+        self._size = 0
+        self._policy: Policy | None = None
+        """The policy that limits the body; None: not known yet."""
+        self._too_long: Policy | None = None
+        """The policy that a body exceeds, until that is answered."""
+        self.refusal: Response | None = None
+        """The refusal of which the application makes a page."""
 
-    def leases(self) -> RequestLeases:
+    # ---- claims and leases
+
+    def leases(self, request: Request) -> RequestLeases:
         """The leases that this request holds until its response ends."""
         if self._leases is None:
             self._leases = RequestLeases(self._middleware.dibs)
+            self._end = self._end or ResponseEnd(request.scope, self._pass_on)
         return self._leases
 
     async def claim(self, policy: Policy, request: Request) -> Response | None:
         """Claim the request. Returns the response in place of the endpoint's; None: run it."""
-        if self._recorder is not None:
-            raise UsageError("this request is guarded already; use one decorator per endpoint")
         name = f"{request.method} {route_of(request)}"
         submission = await self._submission(policy, request, name)
         if submission is None:
             return None
+        mark_guarded(request.scope)
         outcome = await aclaim(self._middleware.dibs, policy, name, submission)
         if isinstance(outcome, Response):
             return outcome
         self._recorder = Recorder(applied(policy, submission), outcome, self._send)
+        self._end = self._end or ResponseEnd(request.scope, self._pass_on)
         return None
 
     async def _submission(
@@ -269,7 +279,10 @@ class _RequestGuard:
         address = address_of(request.scope)
         identity = identify(user, headers, address, options.session_cookie)
         self._form_of = request
+        self._policy = policy
         body = await _body_of(request, headers, policy.body_limit)
+        if self._too_long is not None:
+            self._too_long, body = None, too_large(policy.body_limit)
         if isinstance(body, InvalidRequest):
             return body
         facts = _facts_of(request, name, headers, options)._replace(
@@ -277,29 +290,79 @@ class _RequestGuard:
         )
         return submission_of(policy, facts, keys, options.key)
 
-    async def run(self, app: App, receive: Receive) -> None:
+    # ---- the application
+
+    async def run(self, app: App) -> None:
         """Run the application. Raises what it raises, which ends its claim."""
         try:
             try:
-                await app(self._scope, receive, self.send)
+                await app(self._scope, self.receive, self.send)
+                if self._end is not None:
+                    await self._end.finish()
             except BaseException as error:
                 if self._leases is not None:
                     await self._leases.leave(error)
-                raise
+                if self._too_long is None or self._is_started or not isinstance(error, Exception):
+                    raise
+                await self._refuse(self._too_long)
             if self._leases is not None:
                 await self._leases.leave(None)
             if self._recorder is not None:
                 await self._recorder.abort()
         finally:
+            unmark_guarded(self._scope)
             if self._recorder is not None:
                 await self._recorder.close()
             if self._form_of is not None:
                 await self._form_of.close()
 
+    async def receive(self) -> Message:
+        """A piece of the body. One that exceeds the limit of a guarded endpoint is dropped, and so
+        is the rest: for the application, the client has left.
+        """
+        if self._too_long is not None:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        policy = self._policy = self._policy or self._policy_of_route()
+        if policy is None or self._size <= policy.body_limit:
+            return message
+        self._too_long = policy
+        # A client that is answered while it sends would lose its connection, and the response.
+        while message.get("more_body") and self._size <= 2 * policy.body_limit:
+            message = await self._receive()
+            self._size += len(message.get("body", b""))
+        return {"type": "http.disconnect"}
+
+    def _policy_of_route(self) -> Policy | None:
+        """FastAPI reads the body before it calls the endpoint, and its guard."""
+        policy = policy_for(self._scope)
+        if policy is not None and policy.key == "only" and not keys_of(policy, self._scope):
+            return None
+        return policy
+
+    # ---- the response
+
     async def send(self, message: Message) -> None:
-        """Pass on; under a claim, through its recorder. UsageError: the guard was passed by."""
+        """Pass on. UsageError: the guard was passed by. LeaseLost: it is too late."""
         if message["type"] == "http.response.start":
             check_registered((self._scope.get("endpoint"),))  # its route may be new
+            if self._leases is not None:
+                self._leases.check()
+            if self.refusal is not None:
+                message = with_headers_of(self.refusal, message)
+        if self._too_long is not None and not self._is_started:
+            await self._refuse(self._too_long)
+        if self._too_long is None:
+            await (self._pass_on if self._end is None else self._end.send)(message)
+
+    async def _refuse(self, policy: Policy) -> None:
+        """Refuse a body that is too long, in place of what the application says about it."""
+        refused = refusal(policy, too_large(policy.body_limit), by_client=True)
+        await send_response(refused, self._pass_on)
+
+    async def _pass_on(self, message: Message) -> None:
+        self._is_started = True
         if self._leases is not None:
             await self._leases.sending(message)
         await (self._send if self._recorder is None else self._recorder.send)(message)
@@ -330,29 +393,17 @@ async def _body_of(
 ) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if (declared_length(headers) or 0) > limit:
-        await _drain(request, 2 * limit)
-        return too_large(limit)
     try:
         is_form = media_type == "multipart/form-data"
         body = None if is_form else await _bytes_of(request, media_type)
         if body is None:
             form = (await request.form()).multi_items()
-            if sum([_size(value) for _, value in form]) > limit:  # its length was not declared
+            if sum([_size(value) for _, value in form]) > limit:  # parsed before the guard
                 return too_large(limit)
             return b"", await _fields(form)
     except ClientDisconnect:
         return INCOMPLETE
     return too_large(limit) if len(body) > limit else (body, None)
-
-
-async def _drain(request: Request, most: int) -> None:
-    """Read and drop up to *most* bytes: a client that still sends would lose its connection."""
-    with contextlib.suppress(RuntimeError, ClientDisconnect):  # it was read before, or has left
-        async for piece in request.stream():
-            most -= len(piece)
-            if most <= 0:
-                break
 
 
 async def _bytes_of(request: Request, media_type: str) -> bytes | None:

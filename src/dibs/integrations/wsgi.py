@@ -27,7 +27,7 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._claims import applied, claim, end
+from ._claims import applied, claim, end, mark_guarded
 
 if TYPE_CHECKING:
     from .._interface import Claim
@@ -72,6 +72,7 @@ class DibsMiddleware:
     def _guard(
         self, policy: Policy, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
+        mark_guarded(environ)
         body = RequestBody(is_terminated=bool(environ.get("wsgi.input_terminated")))
         try:
             submission = self._submission(policy, environ, body)
@@ -180,23 +181,35 @@ class RequestBody:
 class CountedInput:
     """A body that counts the bytes that were read: servers may end it early without an error."""
 
-    __slots__ = ("_source", "count")
+    __slots__ = ("_source", "count", "limit")
 
     def __init__(self, source: Any) -> None:
         self._source = source
         self.count = 0
+        self.limit: int | None = None
+        """Bytes after which nothing more is returned; None: no limit."""
 
     def _counted(self, data: bytes) -> bytes:
         self.count += len(data)
         return data
 
-    def read(self, *size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         """See io.BufferedIOBase."""
-        return self._counted(self._source.read(*size))
+        if self.limit is None:
+            return self._counted(self._source.read(size))
+        most = max(self.limit - self.count + 1, 0)  # one more, by which the excess is noticed
+        return self._counted(self._source.read(most if size < 0 else min(size, most)))
 
-    def read1(self, *size: int) -> bytes:
+    def drop(self, most: int) -> None:
+        """Read and drop up to *most* bytes: a client that is still sending would lose its
+        connection, and the response with it.
+        """
+        while most > 0 and (piece := self._counted(self._source.read(min(most, 65536)))):
+            most -= len(piece)
+
+    def read1(self, size: int = -1) -> bytes:
         """See io.BufferedIOBase."""
-        return self.read(*size)
+        return self.read(size)
 
     def readinto(self, buffer: Any) -> int:
         """See io.BufferedIOBase."""

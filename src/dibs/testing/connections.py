@@ -177,10 +177,12 @@ class Connection:
         self.client.reset()
         self.server.reset()
 
-    def stall(self) -> None:
-        """Hold back bytes, or deliver them, as the plan says."""
-        self._requests.stall(stalled=self._plan.requests_stalled)
-        self._replies.stall(stalled=self._plan.replies_stalled)
+    def stall(self, *, requests: bool = True, replies: bool = True) -> None:
+        """Hold back bytes, or deliver them, as the plan says: in these directions."""
+        if requests:
+            self._requests.stall(stalled=self._plan.requests_stalled)
+        if replies:
+            self._replies.stall(stalled=self._plan.replies_stalled)
 
     def silence(self) -> None:
         """Drop all bytes from now on, in both directions, without notice."""
@@ -199,6 +201,10 @@ class Connection:
         self._seen = self._seen[-MATCH_ACROSS:] + chunk
         intact = self._requests.remaining is None and self._replies.remaining is None
         fault = plan.next_fault("request", self._seen, len(chunk)) if intact else None
+        if fault is not None and fault.kind in ("hold requests", "hold replies"):
+            held = self._requests if fault.kind == "hold requests" else self._replies
+            held.stall(stalled=True)
+            fault = None
         self._requests.send(
             chunk, delay=plan.request_delay, piece=plan.piece, rate=plan.request_rate
         )

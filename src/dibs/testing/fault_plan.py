@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Trigger = Literal["request", "reply"]
-Kind = Literal["mute", "cut", "drop"]
+Kind = Literal["mute", "cut", "drop", "hold requests", "hold replies"]
 
 
 @dataclass(slots=True)

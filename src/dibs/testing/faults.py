@@ -140,6 +140,20 @@ class FaultProxy(Proxy):
         """Hold back all bytes in a direction, until `heal()` or another `stall` delivers them."""
         self._do(lambda: self._stall(requests=requests, replies=replies))
 
+    def hold_requests(self, *, match: bytes) -> None:
+        """Hold back the next request that contains `match`, and all that follow on its connection,
+        until `deliver`: a packet that is late. Other connections work."""
+        self._set(Fault("request", "hold requests", 1, match))
+
+    def hold_replies(self, *, match: bytes) -> None:
+        """Let the next request that contains `match` be executed, and hold back the replies of its
+        connection until `deliver`. Other connections work."""
+        self._set(Fault("request", "hold replies", 1, match))
+
+    def deliver(self, *, requests: bool = True, replies: bool = True) -> None:
+        """Deliver what was held back. What a client has left on a connection is delivered, too."""
+        self._do(lambda: self._deliver(requests=requests, replies=replies))
+
     def split(self, size: int) -> None:
         """Deliver in pieces of `size` bytes, 0.2 ms apart, in both directions; 0 ends it."""
         self._do(lambda: setattr(self._plan, "piece", size))
@@ -187,6 +201,10 @@ class FaultProxy(Proxy):
         self._plan.stall(requests=requests, replies=replies)
         for connection in self._connections:
             connection.stall()
+
+    def _deliver(self, *, requests: bool, replies: bool) -> None:
+        for connection in list(self._connections):
+            connection.stall(requests=requests, replies=replies)
 
     def _run(self, ready: Future[None]) -> None:
         asyncio.run(self._serve(ready), debug=False)

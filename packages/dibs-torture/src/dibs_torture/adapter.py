@@ -12,11 +12,12 @@ from .errors import UsageError
 After = Literal["replay", "hold", "release"]
 Failure = Literal["release", "hold"]
 Keyless = Literal["run", "guard"]
+Comparison = Literal["bytes", "content"]
 Hook = Callable[[], Awaitable[None]]
 Need = Literal[
     "key", "required key", "keyless runs", "keyless guarded", "memory", "replay", "retry",
-    "prompt refusal", "unguarded post", "second path", "users", "lease", "window", "store",
-    "shared store", "contents", "other service",
+    "prompt refusal", "unguarded post", "second path", "second method", "by content",
+    "users", "lease", "window", "store", "shared store", "contents", "full store", "other service",
 ]  # fmt: skip
 
 ANN: Headers = [(b"authorization", b"Bearer ann")]
@@ -66,6 +67,10 @@ class Adapter:
     """A request that is not, without a body."""
     also_guarded: str | None = None
     """Another request that is guarded, to another path. None: there is only one."""
+    also_method: str | None = None
+    """The request that is guarded, with another method. None: there is only one."""
+    compares: Comparison = "bytes"
+    """How payloads in JSON are compared: by their bytes, or by what they contain."""
     unguarded: str | None = "POST /unguarded"
     """A request that is not, with a body; sent without a key. None: there is no such thing."""
     keyless: Keyless = "run"
@@ -107,15 +112,18 @@ class Adapter:
     """The store behind it, for the cases in which it fails."""
     contents: Callable[[], Iterable[Stored]] | None = None
     """All that is in the store, for the cases that look into it."""
+    full: Callable[[bool], object] | None = None
+    """True: makes the store refuse whatever needs more memory. False: makes room again."""
     other_service: Wrap | None = None
     """The middleware as another application on the same store has it."""
 
     def __post_init__(self) -> None:
-        for name in ("guarded", "also_guarded", "open", "unguarded"):
+        for name in ("guarded", "also_guarded", "also_method", "open", "unguarded"):
             _check_route(name, getattr(self, name))
         _check_choice("after", self.after, get_args(After))
         _check_choice("on_error", self.on_error, get_args(Failure))
         _check_choice("keyless", self.keyless, get_args(Keyless))
+        _check_choice("compares", self.compares, get_args(Comparison))
         for name in ("within", "big", "oversized", "lease", "window"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be more than 0")
@@ -144,6 +152,8 @@ class Adapter:
             "prompt refusal": (not self.waits, "duplicates wait instead of being refused"),
             "unguarded post": (self.unguarded is not None, "every such request is guarded"),
             "second path": (self.also_guarded is not None, "one path is guarded"),
+            "second method": (self.also_method is not None, "one method is guarded"),
+            "by content": (self.compares == "content", "payloads are compared by their bytes"),
             "users": (self.users is not None, "it does not distinguish users"),
         }
 
@@ -154,6 +164,7 @@ class Adapter:
             "store": (self.store is not None, "no store to stop was given"),
             "shared store": (self.store is not None, "no store that processes share was given"),
             "contents": (self.contents is not None, "its store cannot be looked into"),
+            "full store": (self.full is not None, "no store to fill was given"),
             "other service": (self.other_service is not None, "no other application was given"),
         }
 

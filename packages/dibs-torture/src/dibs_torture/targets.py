@@ -110,7 +110,9 @@ def _dibs(store: Server) -> Target:
     asgi = _import("dibs.integrations.asgi", "dibs")
     opened: list[Any] = []
 
-    policy = asgi.Policy(f"{GUARDED}*", after="replay", key="required", window=WINDOW, lease=LEASE)
+    policy = asgi.Policy(
+        f"POST,PUT {PATH}*", after="replay", key="required", window=WINDOW, lease=LEASE
+    )
 
     def wrap(app: App, service: str = "") -> App:
         opened.append(dibs.AsyncDibs(store.url))
@@ -123,6 +125,8 @@ def _dibs(store: Server) -> Target:
 
     adapter = Adapter(
         shutdown=shutdown,
+        also_method=f"PUT {PATH}",
+        compares="content",
         other_service=functools.partial(wrap, service="another"),
         **_options_for(store),
     )
@@ -138,6 +142,7 @@ def _options_for(store: Server) -> dict[str, Any]:
         "window": WINDOW,
         "store": store,
         "contents": functools.partial(stored_in, store),
+        "full": functools.partial(fill, store),
     }
 
 
@@ -146,6 +151,13 @@ def stored_in(server: Server) -> list[Stored]:
     client: Any = server.client()
     found: list[bytes] = list(client.scan_iter(count=1000))
     return [Stored(key, _value(client, key), _seconds(client.pttl(key))) for key in found]
+
+
+def fill(server: Server, is_full: bool) -> None:  # noqa: FBT001 – the only argument of `full`
+    """Take a server's memory away, or give it back; an Adapter's `full`."""
+    client: Any = server.client()
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", 1 if is_full else 0)
 
 
 def _value(client: Any, key: bytes) -> bytes:
@@ -158,7 +170,8 @@ def _seconds(pttl: int) -> float | None:
     return None if pttl == -1 else pttl / 1000
 
 
-GUARDED = "POST /guarded"
+PATH = "/guarded"
+GUARDED = f"POST {PATH}"
 LEASE = 2.0
 WINDOW = 60.0
 KNOWN: dict[str, Callable[[Server], Target]] = {

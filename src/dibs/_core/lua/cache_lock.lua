@@ -5,15 +5,21 @@
 -- ARGV[5] the mark: "a load is under way", by this token
 -- ARGV[6] life of the mark in ms                      ARGV[7] the longest time that a load may take, ms
 -- => {value, ms left, 0}   fresh, or somebody else is loading (value false: there is none)
--- => {value, ms left, 1}   you load it (again, if this is a repeated request)
+-- => {value, ms left, 1, lock}  you load it (again, if this is a repeated request), with this lock:
+--                          the token and the server's time, which only this execution knows
 -- => {value, ms left, 2}   an old value; a load has just failed, and nobody tries again for a while
 -- => {value, 0, 0}         the key is held by a lease or a claim
 -- Where there is no value, or only a failure that is over, the mark takes its place. A value that may
 -- end during the load is put behind the mark: "<mark> <life of the mark>\n<value>", and lives on for
 -- its own time. So something stands there until the load is stored, and a plain DEL, by whomever,
--- is noticed. Never changes another value, never touches a lease or a claim, never takes a lock that
+-- is noticed. Where nothing stands there, a repeated request takes another lock: a copy of it that comes
+-- late does not bring back what the load before it has lost. Never changes another value, never touches a lease or a claim, never takes a lock that
 -- somebody has.
+if redis.replicate_commands then
+  redis.replicate_commands()
+end
 local value = redis.call('GET', KEYS[1])
+local stands = value
 local left, behind = 0, 0
 if value then
   if string.sub(value, 1, 6) ~= 'dibs1 ' then
@@ -42,14 +48,21 @@ local holder = redis.call('GET', KEYS[2])
 if holder == '!' and value and ARGV[4] ~= '1' then
   return {value, left, 2}
 end
-if holder and holder ~= '!' and holder ~= ARGV[1] then
+local secret = string.match(ARGV[1], '^[^@]*')
+local is_ours = holder and string.sub(holder, 1, #secret + 1) == secret .. ' '
+if holder and holder ~= '!' and not is_ours then
   return {value or false, left, 0}
 end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+if not is_ours or not stands then
+  local time = redis.pcall('TIME')
+  local now = time.err and '0' or time[1] .. string.format('%06d', time[2])
+  holder = secret .. ' ' .. now .. string.sub(ARGV[1], #secret + 1)
+end
+redis.call('SET', KEYS[2], holder, 'PX', ARGV[2])
 if not value then
   redis.call('SET', KEYS[1], ARGV[5], 'PX', ARGV[6])
 elseif left >= 0 and left < tonumber(ARGV[7]) then
   local marked = ARGV[5] .. ' ' .. ARGV[6] .. '\n' .. value
   redis.call('SET', KEYS[1], marked, 'PX', left + ARGV[6])
 end
-return {value or false, left, 1}
+return {value or false, left, 1, holder}

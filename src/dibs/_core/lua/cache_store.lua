@@ -1,6 +1,6 @@
 -- cache_store.lua: the load is done: keep its result, if it is still wanted.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
--- ARGV[1] token       ARGV[2] the result, framed   ARGV[3] its life in ms
+-- ARGV[1] the lock, as cache_lock answered it   ARGV[2] the result, framed   ARGV[3] its life in ms
 -- => 1 kept (by this request, or by an earlier copy of it), and the lock is free
 -- => 0 not kept: the lock was lost, or the value was deleted meanwhile
 -- Never stores what was loaded before a delete: the old value, or the mark in its place, must still

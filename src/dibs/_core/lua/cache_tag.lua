@@ -1,12 +1,21 @@
 -- cache_tag.lua: the version of a tag, for a load that is about to begin.
--- KEYS[1] the tag     ARGV[1] the version to begin with, where there is none
+-- KEYS[1] the tag     ARGV[1] a random number: the beginning of the version, where there is none
 -- ARGV[2] how long it has to live from now on, at least, in ms
 -- => the version   0 the key is something else: a lease, a claim, a value
--- Never changes what is there; a version lives on.
+-- A version ends with the server's time: a copy of the request that comes late, after the tag was
+-- invalidated, does not bring back the version before. Never changes what is there; a version lives on.
+if redis.replicate_commands then
+  redis.replicate_commands()
+end
 local version = redis.call('GET', KEYS[1])
 if not version then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  return ARGV[1]
+  local time = redis.pcall('TIME')
+  version = ARGV[1]
+  if not time.err then
+    version = string.sub(version, 1, 5) .. string.format('%06x%05x', time[1] % 16777216, time[2])
+  end
+  redis.call('SET', KEYS[1], version, 'PX', ARGV[2])
+  return version
 end
 if #version ~= 16 or string.find(version, '%X') then
   return 0

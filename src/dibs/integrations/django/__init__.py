@@ -29,7 +29,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.asgi import ASGIRequest
@@ -43,12 +43,13 @@ from ..._http.policy import Policy, check_routes, find
 from ..._http.problems import is_refusal
 from ..._http.responses import Recording, Response
 from ...errors import UsageError
-from .._claims import aclaim, aend, applied, claim, end
+from .._claims import aclaim, aend, applied, claim, end, mark_guarded
 from .._django_requests import (
     aidentity_of,
     identity_of,
     imported,
     is_unguarded,
+    marks_of,
     plain_request,
     submission_for,
 )
@@ -63,7 +64,6 @@ View = Callable[..., Any]
 _EXEMPT = "dibs_exempt"
 _UNSET: Any = object()
 _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
-"""Django answers these with a 4xx: the client may correct the request and try again."""
 
 
 # ---- the decorator
@@ -162,6 +162,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
     if is_unguarded(policy, request):
         return work()
     submission = submission_for(policy, name, request, identity_of(request))
+    mark_guarded(marks_of(request))
     outcome = claim(_dibs(), policy, name, submission)
     if isinstance(outcome, Response):
         return _answer(request, outcome)
@@ -175,13 +176,18 @@ def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
     """The response of the view. An exception ends the claim."""
     try:
         return work()
-    except _CLIENT_ERRORS:
-        claim.release()
-        claim.finish()
-        raise
-    except BaseException:
+    except BaseException as error:
+        if _is_client_error(error):
+            claim.release()
         claim.fail()
         raise
+
+
+def _is_client_error(error: BaseException) -> bool:
+    """True: it becomes a 4xx, by Django or by Django REST framework: the client may correct the
+    request and try again.
+    """
+    return isinstance(error, _CLIENT_ERRORS) or 400 <= getattr(error, "status_code", 0) < 500
 
 
 async def _arun(
@@ -190,11 +196,12 @@ async def _arun(
     if is_unguarded(policy, request):
         return await work()
     submission = submission_for(policy, name, request, await aidentity_of(request))
+    mark_guarded(marks_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, request, submission, work)
     outcome = await aclaim(_made(AsyncDibs), policy, name, submission)
     if isinstance(outcome, Response):
-        return _answer(request, outcome)
+        return await _aanswer(request, outcome)
     return await _finished(_aworked(applied(policy, submission), outcome, work))
 
 
@@ -202,11 +209,9 @@ async def _aworked(policy: Policy, claim: "AsyncClaim", work: Callable[[], Await
     """The response of the view. An exception ends the claim."""
     try:
         response = await work()
-    except _CLIENT_ERRORS:
-        claim.release()
-        await claim.finish()
-        raise
-    except BaseException:
+    except BaseException as error:
+        if _is_client_error(error):
+            claim.release()
         await claim.fail()
         raise
     if _is_later(response):
@@ -254,11 +259,11 @@ async def _arun_in_threads(
     """
     held = await sync_to_async(claim, thread_sensitive=False)(_dibs(), policy, name, submission)
     if isinstance(held, Response):
-        return _answer(request, held)
+        return await _aanswer(request, held)
     try:
         response = await work()
     except BaseException as error:
-        if isinstance(error, _CLIENT_ERRORS):
+        if _is_client_error(error):
             held.release()
         await sync_to_async(held.fail, thread_sensitive=False)()
         raise
@@ -337,19 +342,40 @@ def _recorded(policy: Policy, response: object) -> Recording:
 
 
 def _answer(request: Any, response: Response) -> HttpResponseBase:
-    """The response in place of the view's: a replay, a refusal, or what DIBS_REFUSED makes of it.
+    """The response in place of the view's: a replay, a refusal, or the page of DIBS_REFUSED."""
+    make = _page_maker(response)
+    if make is None:
+        return _response(response)
+    make = async_to_sync(make) if iscoroutinefunction(make) else make
+    return _page(make(request, json.loads(response.body)), response)
 
-    Its page gets the headers of a refusal that it does not set itself.
-    """
+
+async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
+    """The same in an event loop. A page may query the user: what is not async runs in a thread."""
+    make = _page_maker(response)
+    if make is None:
+        return _response(response)
+    make = make if iscoroutinefunction(make) else sync_to_async(make)
+    page = await make(request, json.loads(response.body))
+    return await sync_to_async(_page)(page, response)
+
+
+def _page_maker(response: Response) -> View | None:
+    """The function that makes a page of *response*; None: there is none, or it is a replay."""
     path = getattr(settings, "DIBS_REFUSED", None)
-    if path and is_refusal(response):
-        page = imported(path)(request, json.loads(response.body))
-        if page is not None:
-            for name, value in response.headers:
-                if name in ("retry-after", "cache-control"):
-                    page.setdefault(name, value)
-            return page
-    return _response(response)
+    return imported(path) if path and is_refusal(response) else None
+
+
+def _page(page: Any, refusal: Response) -> HttpResponseBase:
+    """*page*, rendered, with the headers of *refusal* that it does not set itself; None: JSON."""
+    if page is None:
+        return _response(refusal)
+    if not getattr(page, "is_rendered", True):
+        page.render()
+    for name, value in refusal.headers:
+        if name in ("retry-after", "cache-control"):
+            page.setdefault(name, value)
+    return page
 
 
 def _response(response: Response) -> HttpResponse:

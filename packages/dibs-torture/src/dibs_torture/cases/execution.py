@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from ..application import Call, HandlerError
-from ..asgi import App, Receive, Scope, Send
+from ..application import JSON, Call, HandlerError
+from ..asgi import App, Headers, Receive, Scope, Send
 from ..cancellation import Cancellation
 from ..case import case
 from ..exchange import Exchange
@@ -15,6 +15,7 @@ from ..notifier import expect
 
 ROUNDS = 8
 PAUSES = 100  # more than a call has
+HOUR = 3600  # seconds: nobody waits longer for a request that runs
 
 
 @case()
@@ -61,12 +62,71 @@ async def duplicates_while_running(harness: Harness) -> None:
 
 @case("prompt refusal")
 async def refusal_says_when(harness: Harness) -> str:
-    """Who is refused because the first is running learns when to come back: Retry-After."""
+    """Who is refused because the first is running gets a Retry-After, of an hour at most."""
     duplicate = await harness.refusal()
     after = (duplicate.header("retry-after") or b"").decode("latin-1")
     expect(after, f"{duplicate.status} without Retry-After")
-    expect(after.endswith("GMT") or (after.isdigit() and int(after) >= 1), f"Retry-After: {after}")
+    is_time = after.endswith("GMT") or (after.isdigit() and 1 <= int(after) <= HOUR)
+    expect(is_time, f"Retry-After: {after}")
     return f"Retry-After: {after}"
+
+
+@case("prompt refusal")
+async def refusal_is_not_cached(harness: Harness) -> None:
+    """A refusal does not allow anybody to keep it: it is true for a moment."""
+    duplicate = await harness.refusal()
+    said = (duplicate.header("cache-control") or b"").decode("latin-1").lower()
+    words = {word.strip() for word in said.split(",")}
+    lasts = [word for word in words if "max-age=" in word and not word.endswith("=0")]
+    is_kept = ("public" in words or lasts) and "no-store" not in words
+    expect(not is_kept, f"a refusal says Cache-Control: {said}")
+
+
+@case()
+async def guarded_twice(harness: Harness) -> str:
+    """A request that passes the middleware twice runs, or is an error: not its own duplicate."""
+    once = await harness.request(outer=harness.wrap)
+    is_error = once.error is not None or (once.status or 0) >= 500
+    expect(is_error or harness.runs == 1, f"it did not run: {once.seen}")
+    return "an error" if is_error else "runs"
+
+
+# ---- answers that are not final
+
+
+async def _is_no_result(harness: Harness, status: int, headers: Headers, body: bytes) -> None:
+    """An answer of this kind is not kept; the retry, with *body*, runs."""
+    harness.use_new_key()
+    answers = [status]
+
+    async def handler(call: Call) -> None:
+        await call.respond(answers.pop() if answers else 201, headers=[*JSON, *headers])
+
+    harness.handle(handler)
+    harness.expect_response(await harness.request(), status=status)
+    await harness.expect_rerun(body=[body or harness.payload])
+
+
+@case("key", "memory")
+async def later_is_no_result(harness: Harness) -> None:
+    """An answer that asks the client to come back is not kept: it comes back, and runs."""
+    for status in (409, 425, 429):
+        await _is_no_result(harness, status, [(b"retry-after", b"1")], b"")
+    await _is_no_result(harness, 423, [], b"")
+
+
+@case("key", "memory")
+async def login_is_no_result(harness: Harness) -> None:
+    """An answer that asks for a login is not kept: the client logs in, and runs."""
+    for status in (401, 403):
+        await _is_no_result(harness, status, [], b"")
+
+
+@case("key", "memory")
+async def invalid_is_no_result(harness: Harness) -> None:
+    """A request that was not valid may be corrected under its key."""
+    for status in (400, 422):
+        await _is_no_result(harness, status, [], b'{"item":"corrected"}')
 
 
 @case("memory")

@@ -70,6 +70,38 @@ async def other_user_while_running(harness: Harness) -> None:
     await other.ended()
 
 
+@case("users", "memory")
+async def other_user_by_case(harness: Harness) -> str:
+    """Credentials that differ in upper and lower case are those of two users."""
+    login = dict(_ann(harness)).get(b"authorization")
+    if login is None:
+        return "users have no Authorization header"
+    scheme, _, token = login.partition(b" ")
+    headers = [(b"authorization", scheme + b" " + token.swapcase())]
+    first = await harness.request(headers=_ann(harness))
+    harness.expect_response(first)
+    other = await harness.request(headers=headers)
+    expect(harness.runs == 2, f"the same of another user did not run: {other.seen}")
+    return "two users"
+
+
+SIGNED = (b"Digest", b"Signature", b"HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256", b"SharedKey")
+
+
+@case("key", "memory")
+async def signed_login(harness: Harness) -> None:
+    """A client that signs each attempt anew is the same client: its retry does not run."""
+    for scheme in SIGNED:
+        harness.use_new_key()
+        attempts = [
+            [(b"authorization", scheme + b" Credential=ann, Signature=%d" % number)]
+            for number in (1, 2)
+        ]
+        first = await harness.request(headers=attempts[0])
+        harness.expect_response(first)
+        await harness.expect_remembered(first.response, headers=attempts[1])
+
+
 @case("replay")
 async def unknown_client(harness: Harness) -> str:
     """Without a key and without a name, nobody gets the answer that somebody else got."""
@@ -101,6 +133,15 @@ async def other_path(harness: Harness) -> str:
     harness.expect_response(first)
     other = await harness.request(route=harness.adapter.also_guarded or "")
     return _not_taken_for(harness, first, other, "the same to another path")
+
+
+@case("second method", "memory")
+async def other_method(harness: Harness) -> str:
+    """The same submission by another method is another one."""
+    first = await harness.request()
+    harness.expect_response(first)
+    other = await harness.request(route=harness.adapter.also_method or "")
+    return _not_taken_for(harness, first, other, "the same by another method")
 
 
 @case("memory")
@@ -169,6 +210,25 @@ async def other_file(harness: Harness) -> str:
     kinds = (MULTIPART, MULTIPART)
     one, two = _upload(harness, b"a picture"), _upload(harness, b"another one")
     return await _two_payloads(harness, one, two, "another file", kinds=kinds)
+
+
+@case("memory")
+async def form_with_another_boundary(harness: Harness) -> None:
+    """A form that is sent again is the same: browsers choose another boundary each time."""
+    first = await harness.request(body=[_upload(harness, b"a picture")], content_type=MULTIPART)
+    harness.expect_response(first)
+    again = _upload(harness, b"a picture").replace(BOUNDARY, BOUNDARY[::-1])
+    kind = MULTIPART.replace(BOUNDARY, BOUNDARY[::-1])
+    await harness.expect_remembered(first.response, body=[again], content_type=kind)
+
+
+@case("by content", "memory")
+async def json_written_otherwise(harness: Harness) -> None:
+    """The order of keys and white space do not make another payload of JSON."""
+    item = harness.key.encode()
+    first = await harness.request(body=[b'{"a":1,"item":"%b"}' % item])
+    harness.expect_response(first)
+    await harness.expect_remembered(first.response, body=[b'{ "item": "%b",\n  "a": 1 }' % item])
 
 
 def _upload(harness: Harness, file: bytes) -> bytes:

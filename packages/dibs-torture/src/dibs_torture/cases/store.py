@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from ..adapter import Stored
@@ -14,6 +15,7 @@ from ..lifespan import second_instance
 from ..notifier import expect
 
 LENIENCE = 1.5  # how much longer than it says something may stay: clocks, jitter, a margin
+SHORT = 12  # bytes of a part of a key that may occur by chance
 SECRETS: Headers = [
     (b"authorization", b"Bearer torture-secret-token"),
     (b"cookie", b"session=torture-secret-session"),
@@ -42,6 +44,39 @@ async def work_outlasts_its_lease(harness: Harness) -> None:
     await first.ended()
     await duplicate.ended()
     harness.expect_response(first)
+
+
+@case("lease", "memory")
+async def work_that_blocks_its_loop(harness: Harness) -> str:
+    """Work that stops the event loop for longer than its lease is done: a retry does not run."""
+
+    async def handler(call: Call) -> None:
+        time.sleep(1.5 * (harness.adapter.lease or 0))  # noqa: ASYNC251 – that is the case
+        await call.respond()
+
+    harness.handle(handler)
+    harness.expect_response(await harness.request())
+    return await harness.expect_not_rerun()
+
+
+@case("full store", "lease", "memory")
+async def full_store(harness: Harness) -> str:
+    """Work whose answer does not fit into the store is done: a retry does not run."""
+    full = harness.adapter.full
+    assert full is not None  # or the case would not have been tried
+
+    async def handler(call: Call) -> None:
+        if call.run == 1:
+            full(True)
+        await call.respond()
+
+    harness.handle(handler)
+    try:
+        harness.expect_response(await harness.request())
+    finally:
+        full(False)
+    await asyncio.sleep(1.5 * (harness.adapter.lease or 0))  # a claim alone would be over by then
+    return await harness.expect_not_rerun()
 
 
 @case("lease", "contents")
@@ -91,6 +126,23 @@ async def secrets_stay_out_of_the_store(harness: Harness) -> None:
     await first.ended()
     harness.expect_response(first)
     _no_secret(harness, "afterwards")
+
+
+@case("contents", "prompt refusal")
+async def store_key_stays_inside(harness: Harness) -> None:
+    """A refusal does not say under which key the store has the request."""
+    known = {each.key for each in _contents(harness)}
+    release = harness.block_handler()
+    first = harness.start_request()
+    await harness.wait_mark("working")
+    new = {each.key for each in _contents(harness)} - known
+    duplicate = harness.start_request()
+    await harness.wait_refused([duplicate])
+    release.set()
+    await first.ended()
+    said = b"\n".join([duplicate.body, *(value for _, value in duplicate.headers)])
+    words = {word for key in new for word in (key, *key.split(b":")) if len(word) > SHORT}
+    expect(not any(word in said for word in words), "the key of the store is in the refusal")
 
 
 def _no_secret(harness: Harness, when: str) -> None:

@@ -1,0 +1,1 @@
+"""The real `AsyncDibs` in a simulated world: virtual clock, faulty network, a server in memory."""

@@ -1,0 +1,82 @@
+"""Every interleaving of clients on the real scripts: see explorations.py."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from .explorations import EXPLORATIONS
+from .explorer import Client, Exploration, State, Step, command, explore, on
+from .server import VALKEY
+
+# A defect that is mended is taken from this list: the test says so.
+KNOWN = {
+    ("permits", "in time"): "a fence is not new",
+    ("permits, extended", "in time"): "a fence is not new",
+    ("tags", "in time"): "a tag has a version again that was invalidated",
+}
+"""Defects that are there."""
+LATE = {
+    "hold, by script": "the key is taken, and no client has it",
+    "hold, by command": "the key is taken, and no client has it",
+    "hold, extended by script": "client 0 is sure for 20000 ms, and is wrong",
+    "hold, extended by command": "client 0 is sure for 20000 ms, and is wrong",
+    "fences": "the key is taken, and no client has it",
+    "permits": "the key is taken, and no client has it",
+    "permits, extended": "client 0 is sure for 20000 ms, and is wrong",
+    "once, by script": "it is claimed, and no client runs it",
+    "once, by command": "it is claimed, and no client runs it",
+    "cached, invalidated": "version 0 is stored after 1 was announced",
+    "cached, two writers": "version 0 is stored after 1 was announced",
+    "cached, set": "version 1 is stored after 2 was announced",
+    "cached, set twice": "version 1 is stored after 2 was announced",
+    "tags": "a tag has a version again that was invalidated",
+    "freed by a person": "the key is taken, and no client has it",
+}
+"""What the scripts alone do not prevent, if a copy arrives after its client has gone on."""
+
+
+@pytest.mark.parametrize("name", EXPLORATIONS)
+@pytest.mark.parametrize("when", ["never", "in time"])
+def test_no_order_of_requests_breaks_a_promise(name: str, when: str) -> None:
+    """Also if one request is executed twice before its client goes on."""
+    result = explore(on(EXPLORATIONS[name], repeated=when))
+    assert result.wrong == KNOWN.get((name, when)), "\n".join(result.path)
+
+
+@pytest.mark.parametrize("name", EXPLORATIONS)
+def test_what_a_late_copy_can_do_is_known(name: str) -> None:
+    """The transport has to prevent the rest; nothing more, and nothing less, is needed of it."""
+    result = explore(on(EXPLORATIONS[name], repeated="late"))
+    assert result.wrong == LATE.get(name), "\n".join(result.path)
+
+
+class _Counting(Client):
+    """Reads a number, then writes the next one."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        if known == "begin":
+            yield Step("reads", command(b"GET", b"n"), self._read)
+        elif isinstance(known, int):
+            yield Step("writes", command(b"SET", b"n", known + 1), self._wrote)
+
+    def _read(self, state: State, reply: Any) -> State:
+        return state.having(self.number, int(reply or 0))
+
+    def _wrote(self, state: State, _: Any) -> State:
+        return state.having(self.number, "done")
+
+
+def _lost_update(state: State) -> str | None:
+    is_over = all(known == "done" for known in state.clients)
+    return "lost" if is_over and int(state.value(b"n")) < len(state.clients) else None
+
+
+def test_an_update_that_is_lost_is_found() -> None:
+    """The explorer finds the shortest order in which two clients overwrite each other."""
+    result = explore(Exploration(VALKEY, (_Counting(0), _Counting(1)), _lost_update))
+    assert result.wrong == "lost"
+    assert [label.split()[1] for label in result.path] == ["reads", "reads", "writes", "writes"]

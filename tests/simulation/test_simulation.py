@@ -1,0 +1,61 @@
+"""The simulation itself: seeds that every run has, and that a seed is always the same run.
+
+It runs in processes of its own, because it replaces the clock before dibs is imported.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from . import fixed_seeds
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = (
+    "hold", "late", "limit", "leader", "handover", "claims", "cached", "cached_many", "scheduled",
+    "jobs",
+)  # fmt: skip
+
+
+def simulated(*arguments: str, hash_seed: str = "0") -> "subprocess.CompletedProcess[str]":
+    """`python -m tests.simulation` with *arguments*."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_no_promise_is_broken(workload: str) -> None:
+    """In the seeds of every run, and in those that have once shown a defect."""
+    run = simulated(workload, "--fixed", "--jobs", "1")
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_seed_is_always_the_same_run() -> None:
+    """To the byte, whatever ran before it and however Python hashes strings."""
+    runs = [
+        simulated(*WORKLOADS, "--digests", "7", "8"),
+        simulated(*reversed(WORKLOADS), "--digests", "8", "7", hash_seed="1"),
+    ]
+    digests = [sorted(run.stdout.splitlines()) for run in runs]
+    assert len(digests[0]) == 2 * len(WORKLOADS), runs[0].stderr
+    assert digests[0] == digests[1]
+
+
+def test_a_seed_that_fails_is_shown_by_its_shortest_trace() -> None:
+    """A workload that is wrong on purpose: it expects that nobody is ever refused."""
+    run = simulated("mistaken", "--seeds", "3", "--jobs", "1")
+    assert run.returncode == 1
+    assert "VIOLATION: k: refused" in run.stdout
+    assert "fault at" not in run.stdout.partition("VIOLATION")[0]  # none is needed for it
+
+
+def test_every_workload_is_listed() -> None:
+    """Here, where no module of the simulation can be imported that imports dibs."""
+    run = simulated("--list")
+    assert tuple(run.stdout.split()) == WORKLOADS
+    assert set(fixed_seeds.ONCE_FAILED) | set(fixed_seeds.KNOWN) <= set(WORKLOADS)

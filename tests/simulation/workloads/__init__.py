@@ -1,0 +1,16 @@
+"""A workload and its checker for each verb."""
+
+from .base import Workload
+from .cached import Cached, CachedMany
+from .claims import Claims
+from .handover import HandOver
+from .hold import Hold, Late, Limit
+from .jobs import Jobs
+from .leader import Leader
+from .mistaken import Mistaken
+from .scheduled import Scheduled
+
+VERBS: tuple[type[Workload], ...] = (
+    Hold, Late, Limit, Leader, HandOver, Claims, Cached, CachedMany, Scheduled, Jobs,
+)  # fmt: skip
+WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken)}

@@ -1,0 +1,223 @@
+"""Jobs' claims: of jobs with the same key one is there, a delivery runs once, and none is lost."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
+from dibs.events import Event
+from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
+from dibs.integrations._unique import RUN_NAME, Job, UniqueKey, UniqueOptions
+
+from ..faults import LATE, SECONDS, USUAL
+from ..system import BEGIN, CLOCK, Process
+from ..world import World
+from .base import Workload
+
+_END = BEGIN + 4 * SECONDS
+_AGAIN = 1.0
+"""Seconds after which a broker delivers what was not acknowledged."""
+_MOST_ATTEMPTS = 3
+
+
+class JobFailed(Exception):
+    """What a job raises."""
+
+
+class Message(NamedTuple):
+    """What travels through the broker."""
+
+    key: str
+    job_id: str
+    token: str | None
+    attempt: int = 0
+
+
+class Broker:
+    """A queue that delivers at least once: also again, if a worker was killed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._queue: list[tuple[float, int, Message]] = []
+        self._sent = 0
+
+    def send(self, message: Message, delay: float = 0.0) -> None:
+        """Have *message* delivered after *delay*."""
+        self._sent += 1
+        self._queue.append((CLOCK.now + delay, self._sent, message))
+        self._queue.sort()
+
+    def take(self, process: Process) -> Message | None:
+        """The next message, for a worker in *process*; None: there is none now."""
+        if not self._queue or self._queue[0][0] > CLOCK.now:
+            return None
+        message = self._queue.pop(0)[2]
+        self._world.later(_AGAIN, self._check, process, message)
+        return message
+
+    def _check(self, process: Process, message: Message) -> None:
+        if process.is_dead:
+            self.send(message)
+
+
+class Execution:
+    """A run of a job."""
+
+    def __init__(self, message: Message, run: AsyncRun, process: Process) -> None:
+        self.message = message
+        self.run = run
+        self.process = process
+        self.began_at = CLOCK.now
+        self.is_running = True
+        self.is_done = False
+        """That it ended was recorded: no other delivery of it may run."""
+
+    @property
+    def is_sure(self) -> bool:
+        """It runs, and nobody else may."""
+        return self.is_running and not self.process.is_dead and not self.run.lost
+
+
+class Jobs(Workload):
+    """Producers and workers of jobs with two keys, through a broker that delivers again."""
+
+    name = "jobs"
+    kinds = (*USUAL, *LATE, "kill", "restart", "failover")
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        until = self.random.choice(("end", "end", "start"))
+        lease = self.random.choice((1.0, 2.0))
+        self.unique = UniqueOptions(until=until, lease=lease, queued=60, on_outage="closed")
+        self.broker = Broker(world)
+        self.executions: list[Execution] = []
+        self.sent: dict[str, float] = {}
+        """Jobs that were accepted, and when."""
+        self.failures = self.random.choice((0.0, 0.3))
+        self.repeats = self.random.choice((0.0, 0.2))
+
+        self.current: dict[asyncio.Task[Any] | None, Execution] = {}
+
+    def listeners(self, process: Process) -> list[Callable[[Event], object]]:
+        def ends(event: Event) -> None:
+            execution = self.current.get(asyncio.current_task())
+            if event.name == RUN_NAME and execution is not None:
+                execution.is_done = True
+
+        ends.kinds = frozenset({"completed"})  # type: ignore[attr-defined]
+        return [*super().listeners(process), ends]
+
+    async def actor(self, process: Process, dibs: AsyncDibs, random: Random) -> None:
+        async def work(number: int) -> None: ...
+
+        jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
+        producing = process.spawn(self._produce(process, jobs, random))
+        while CLOCK.now < _END:
+            message = self.broker.take(process)
+            if message is None:
+                await asyncio.sleep(0.05)
+            else:
+                await self._handle(process, jobs, message, random)
+        await producing
+
+    # ---- producing
+
+    async def _produce(self, process: Process, jobs: AsyncUniqueJobs, random: Random) -> None:
+        for number in range(4):
+            await asyncio.sleep(random.random() * 2.0)
+            key = f"job:{random.randrange(2)}"
+            job_id = f"{process.name}-{id_of(random)}-{number}"
+            try:
+                async with jobs.queueing(key, job_id) as token:
+                    self.broker.send(Message(key, job_id, token))
+                    self.sent[job_id] = CLOCK.now
+                self.world.counts["queued"] += 1
+            except (Duplicate, Unavailable, LeaseLost) as error:
+                self.world.counts[f"not queued: {type(error).__name__}"] += 1
+
+    # ---- working
+
+    async def _handle(
+        self, process: Process, jobs: AsyncUniqueJobs, message: Message, random: Random
+    ) -> None:
+        if random.random() < self.repeats:
+            self.broker.send(message, random.random())
+        job = Job(message.job_id, message.token, message.attempt)
+        try:
+            run = await jobs.start(message.key, job)
+        except Duplicate as error:
+            self.world.counts["delivery refused"] += 1
+            delay = await self._again(jobs, error, job)
+            if delay is not None:
+                self.broker.send(message, delay)
+        except (Unavailable, LeaseLost):
+            self.broker.send(message, _AGAIN)  # not acknowledged
+        else:
+            await self._run(process, message, run, random)
+
+    async def _again(self, jobs: AsyncUniqueJobs, error: Duplicate, job: Job) -> float | None:
+        try:
+            return await jobs.comes_again_in(error, job)
+        except LeaseLost:
+            return _AGAIN
+
+    async def _run(self, process: Process, message: Message, run: AsyncRun, random: Random) -> None:
+        execution = Execution(message, run, process)
+        self._begins(execution)
+        self.current[asyncio.current_task()] = execution
+        try:
+            async with run:
+                try:
+                    await asyncio.sleep(random.choice((0.01, 0.3, 1.2)))
+                    fails = random.random() < self.failures and message.attempt < _MOST_ATTEMPTS
+                finally:
+                    execution.is_running = False
+                if fails:
+                    token = await run.hand_on(0.2)
+                    following = Message(message.key, message.job_id, token, message.attempt + 1)
+                    self.broker.send(following, 0.2)
+                    raise JobFailed
+        except JobFailed:
+            self.world.counts["retried"] += 1
+        except LeaseLost:
+            self.world.counts["lost"] += 1
+        finally:
+            self.current.pop(asyncio.current_task())
+            self.world.counts["recorded" if execution.is_done else "not recorded"] += 1
+
+    def _begins(self, execution: Execution) -> None:
+        """No other job of the key runs, and this delivery has not been done."""
+        message, process = execution.message, execution.process
+        self.world.note("runs", message.key, message.job_id, message.attempt, process.name)
+        for other in self.executions:
+            if self.world.has_lost(other.began_at):
+                continue
+            if other.is_sure and other.message.key == message.key and self._is_until_end:
+                self.world.violate(f"{message.key}: {other.process} and {process} run at once")
+            is_same = other.message[1::2] == message[1::2]
+            if is_same and other.is_done:
+                self.world.violate(f"{message.key}: {process} runs a delivery again")
+        self.executions.append(execution)
+
+    @property
+    def _is_until_end(self) -> bool:
+        return not self.unique.is_over_at_start
+
+    async def settled(self) -> None:
+        """Every job that was accepted has been begun, and no claim is left of those that ended."""
+        begun = {each.message.job_id for each in self.executions}
+        for job_id, at in self.sent.items():
+            if job_id not in begun and not self.world.has_lost(at):
+                self.world.violate(f"the job {job_id} was accepted and has never run")
+        for key, value in self.leftovers().items():
+            if not value.startswith(b"dibs1 done") and not self._is_queued(key):
+                self.world.violate(f"{key!r} is left behind: {value!r}")
+
+    def _is_queued(self, key: bytes) -> bool:
+        return any(message.key.encode() == key for _, _, message in self.broker._queue)
+
+
+def id_of(random: Random) -> str:
+    """Part of the id of a job."""
+    return f"{random.getrandbits(24):06x}"

@@ -1,0 +1,129 @@
+"""scheduled: each fire runs once, on one machine, not before its time, and none is left out."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from dibs import AsyncDibs
+from dibs._async.scheduled import AsyncFire
+from dibs.events import Event
+
+from ..faults import LATE, SECONDS, USUAL
+from ..server import Session
+from ..system import BEGIN, CLOCK, EPOCH, Process
+from ..world import World
+from .base import Workload
+
+_END = BEGIN + 3 * SECONDS
+_LAST_KEY = b"scheduled-last:s"
+_AT_ONCE = 1.5
+"""How late a fire may be on a network without faults, in seconds."""
+
+
+class Run:
+    """One execution of a fire."""
+
+    def __init__(self, fire: AsyncFire, process: Process) -> None:
+        self.at = fire.at.timestamp()
+        self.lease = fire.lease
+        self.process = process
+        self.began_at = CLOCK.now
+        self.is_running = True
+        self.is_over = self.is_lost = False
+        """It has finished, and that was recorded. It has ended without its lease."""
+
+    @property
+    def is_sure(self) -> bool:
+        """It runs, and nobody else may."""
+        return self.is_running and not self.process.is_dead and not self.lease.lost
+
+
+class Scheduled(Workload):
+    """A function that is due every two seconds, on all processes."""
+
+    name = "scheduled"
+    kinds = (*USUAL, *LATE, "kill", "restart", "failover", "clock")
+    actors = 1
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.every = self.random.choice((1.0, 2.0))
+        self.options: dict[str, Any] = {
+            "key": "s", "every": self.every, "ttl": self.random.choice((1.0, 2.0, 5.0)),
+            "missed": self.random.choice(("once", "skip")),
+        }  # fmt: skip
+        # Shorter than the interval, also if it begins a little late: nothing is missed by itself.
+        self.lengths = self.random.choice(((0.01,), (0.01, 0.3), (0.3, self.every - 0.5)))
+        self.runs: list[Run] = []
+        self.current: dict[asyncio.Task[Any] | None, Run] = {}
+        self._observe, world.server.observe = world.server.observe, self._look
+
+    # ---- running
+
+    def listeners(self, process: Process) -> list[Callable[[Event], object]]:
+        def ends(event: Event) -> None:
+            run = self.current.get(asyncio.current_task())
+            if run is not None and run.process is process:
+                # An outage after it: whether it was recorded is not known.
+                run.is_over = event.kind == "finished" and not run.is_lost
+
+        ends.kinds = frozenset({"finished", "failed", "outage"})  # type: ignore[attr-defined]
+        return [*super().listeners(process), ends]
+
+    async def actor(self, process: Process, dibs: AsyncDibs, random: Random) -> None:
+        @dibs.scheduled(**self.options)
+        async def work(fire: AsyncFire) -> None:
+            await self._work(fire, process, random)
+
+        async with dibs.scheduler(drain=2):
+            await asyncio.sleep(_END - CLOCK.now)
+
+    async def _work(self, fire: AsyncFire, process: Process, random: Random) -> None:
+        run = Run(fire, process)
+        self._begins(run)
+        self.current[asyncio.current_task()] = run
+        try:
+            await asyncio.sleep(random.choice(self.lengths))
+        finally:
+            run.is_running, run.is_lost = False, fire.lease.lost
+
+    # ---- checking
+
+    def _begins(self, run: Run) -> None:
+        self.world.note("fires", f"{run.at:.0f}", run.process.name)
+        self.world.counts["fires"] += 1
+        if run.at > CLOCK.wall() + 0.001:
+            early = run.at - CLOCK.wall()
+            self.world.violate(f"{run.process} fires {early:.2f} s too early")
+        for other in self.runs:
+            if self.world.has_lost(other.began_at):
+                continue
+            if other.is_sure:
+                self.world.violate(f"two run at once, {other.process} and {run.process}")
+            if other.is_over and other.at == run.at:
+                self.world.violate(f"{run.process} runs a fire that {other.process} has finished")
+        self.runs.append(run)
+
+    def _look(self, session: Session | None, words: list[bytes], reply: Any) -> None:
+        """A fire that ended without its lease must not be recorded as over by who ran it."""
+        assert self._observe is not None
+        self._observe(session, words, reply)
+        if words[0] in (b"EVAL", b"EVALSHA") and words[3:4] == [_LAST_KEY] and len(words) > 5:
+            at, holder = int(words[4]) / 1000, words[5].decode()
+            for run in self.runs:
+                if run.at == at and run.is_lost and holder.startswith(f"{run.process.name}:"):
+                    self.world.violate(f"{run.process} records a fire that it ran without a lease")
+
+    async def settled(self) -> None:
+        """Every fire after the last fault was run, by somebody."""
+        healed = max([fault.at + 2 * fault.length for fault in self.world.plan.faults], default=0.0)
+        first = BEGIN + healed + self.options["ttl"] + 4.0
+        done = {round(run.at) for run in self.runs if not run.is_lost}
+        last = EPOCH + _END - _AT_ONCE - max(self.lengths)
+        for due in range(round(EPOCH + first), round(last)):
+            if due % self.every == 0 and due not in done:
+                self.world.violate(f"the fire of {due - EPOCH - BEGIN:.0f} has not run")
+        for key, value in self.leftovers().items():
+            if key == b"scheduled:s":
+                self.world.violate(f"{key!r} is left behind: {value!r}")

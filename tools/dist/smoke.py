@@ -333,6 +333,24 @@ def sentry(url: str) -> None:
             assert lease.guarded
 
 
+def sqlalchemy(url: str) -> None:
+    """The record of a submission commits with its work."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import StaticPool
+
+    from dibs import Dibs
+
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with Dibs(url) as dibs:
+
+        @dibs.once("smoke:{key}", window=5, after="replay", within=engine.begin)
+        def place(connection: Any, key: str) -> int:
+            return connection.execute(text("SELECT 7")).scalar_one()
+
+        assert place("order") == place("order") == 7
+    engine.dispose()
+
+
 def linebot(url: str) -> None:
     """A dispatcher verifies a webhook of LINE's SDK and hands its event to a handler."""
     import base64
@@ -389,6 +407,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "prometheus": prometheus,
     "rq": rq,
     "sentry": sentry,
+    "sqlalchemy": sqlalchemy,
     "starlette": starlette,
     "structlog": structlog,
     "taskiq": taskiq,

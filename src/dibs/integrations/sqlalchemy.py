@@ -7,20 +7,22 @@ with dibs.hold("account:7", ttl=30, fence=True) as lease, sessions.begin() as se
     fenced(session, Account, 7, lease, balance=100)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, select, update
 from sqlalchemy.orm import Session
 
-from .. import AsyncLease, Lease
 from .._interface import checked_fence
 from ..errors import LeaseLost
+
+if TYPE_CHECKING:
+    from .. import AsyncLease, Lease
 
 __all__ = ["fenced"]
 
 
 def fenced(
-    session: Session, model: type[Any], id: object, lease: Lease | AsyncLease, **values: object
+    session: Session, model: type[Any], id: object, lease: "Lease | AsyncLease", **values: object
 ) -> None:
     """Set *values* in the row *id* of *model*, in one statement, unless a later holder has written.
 
@@ -30,7 +32,8 @@ def fenced(
     fence.
     """
     fence = checked_fence(lease)
-    [key] = inspect(model).primary_key
+    mapper: Any = inspect(model)
+    key: Any = mapper.primary_key[0]
     change = update(model).where(key == id, model.fence <= fence).values(fence=fence, **values)
     result: Any = session.execute(change)
     if result.rowcount == 1:

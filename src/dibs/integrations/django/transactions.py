@@ -5,13 +5,15 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
-from ... import AsyncLease, Lease
 from ..._interface import checked_fence
 from ...errors import LeaseLost
+
+if TYPE_CHECKING:
+    from ... import AsyncLease, Lease
 
 
 class _Atomic:
@@ -24,7 +26,8 @@ class _Atomic:
         self._durable = durable
 
     def __call__(self) -> AbstractContextManager[None]:
-        return transaction.atomic(using=self._using, durable=self._durable)
+        made: Any = transaction.atomic(using=self._using, durable=self._durable)
+        return made
 
 
 def atomic(
@@ -37,7 +40,7 @@ def atomic(
     return _Atomic(using, durable=durable)
 
 
-def fenced(rows: Any, lease: Lease | AsyncLease, **values: object) -> None:
+def fenced(rows: Any, lease: "Lease | AsyncLease", **values: object) -> None:
     """Set *values* in the row that the queryset *rows* has, unless a later holder has written.
 
     Its field `fence` gets the fence of *lease*: `fenced(Account.objects.filter(pk=7), lease,

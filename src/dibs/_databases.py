@@ -11,7 +11,7 @@ import functools
 import weakref
 from collections.abc import Callable, Generator
 from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from ._core.done import NOT_THE_SAME, Dialect, Rows, dialect_called, with_numbers, with_percent
 from .errors import UsageError
@@ -523,8 +523,7 @@ def find(value: Any, manager: Any = None) -> Transaction:
         return known(value)
     if value is None and ("django", "Atomic") in _types_of(manager):
         return _Django(manager.using)
-    known_as: Any = manager if value is None else value
-    kind: type[object] = known_as.__class__
+    kind = cast("type[Any]", type(manager if value is None else value))
     raise UsageError(
         f"a transaction of {kind.__module__}.{kind.__qualname__} is not known; within= takes those "
         "of SQLAlchemy, psycopg, asyncpg, sqlite3 and Django"

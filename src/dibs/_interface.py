@@ -28,22 +28,25 @@ from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
     from ._async.claiming import AsyncClaiming
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
+    from ._async.lease import AsyncLease
     from ._sync.claim import Claim
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
+    from ._sync.lease import Lease
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
         "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
         "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
-        "ServerFacts", "Template", "check_hold", "claiming", "cut", "ddl",
+        "ServerFacts", "Template", "check_hold", "checked_fence", "claiming", "cut", "ddl",
         "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
         "is_shortened", "lend", "printable", "seconds", "shorten",
     ]  # fmt: skip
@@ -51,6 +54,13 @@ if TYPE_CHECKING:
 
 UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
 """What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
+
+
+def checked_fence(lease: "Lease | AsyncLease") -> int:
+    """Its fence. UsageError: it has none; an unguarded one never has."""
+    if lease.fence is None:
+        raise UsageError("the lease has no fence: ask for it with fence=True; unguarded has none")
+    return lease.fence
 
 
 class ClaimRequest(NamedTuple):

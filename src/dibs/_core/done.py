@@ -46,18 +46,17 @@ class Dialect(NamedTuple):
     has_binary_keys: bool = False
 
 
-def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> dict[str, Any]:
-    """Those that differ only in how the database writes the time and the name of a column."""
+def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> tuple[str, str, str, str]:
+    """LOOK, DONE, UNDO and PRUNE where only the time and the name of a column differ."""
     old = f"SELECT {key} FROM {TABLE} WHERE until <= {now} ORDER BY until LIMIT {PORTION}"
-    return {
-        "look": f"SELECT token, fingerprint, result, until - {now} FROM {TABLE} "
+    return (
+        f"SELECT token, fingerprint, result, until - {now} FROM {TABLE} "
         f"WHERE {key} = :key AND until > {now}{look_ends}",
-        "done": f"UPDATE {TABLE} SET result = :result, until = {now} + :window "
+        f"UPDATE {TABLE} SET result = :result, until = {now} + :window "
         f"WHERE {key} = :key AND token = :token",
-        "undo": f"DELETE FROM {TABLE} WHERE {key} = :key AND token = :token",
-        "prune": f"DELETE FROM {TABLE} WHERE {key} IN "
-        f"(SELECT {key} FROM ({old}{prune_ends}) AS old)",
-    }
+        f"DELETE FROM {TABLE} WHERE {key} = :key AND token = :token",
+        f"DELETE FROM {TABLE} WHERE {key} IN (SELECT {key} FROM ({old}{prune_ends}) AS old)",
+    )
 
 
 _PG_NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
@@ -116,7 +115,7 @@ _SQLITE = Dialect(
     "ON CONFLICT (key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, "
     f"result = NULL, at = excluded.at, until = excluded.until WHERE {TABLE}.until <= excluded.at "
     "RETURNING token",
-    **_statements(_LITE_NOW, "key", "", ""),
+    *_statements(_LITE_NOW, "key", "", ""),
 )
 
 _MY_NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
@@ -148,7 +147,7 @@ _MY_TAKE = (
 # A locking read: the snapshot of a transaction that has read before does not show newer rows.
 _MY_REST = _statements(_MY_NOW, "`key`", " LOCK IN SHARE MODE", " FOR UPDATE SKIP LOCKED")
 _MYSQL = Dialect(
-    "mysql", (_MY_CREATE,), _MY_TAKE, **_MY_REST, has_returning=False, has_binary_keys=True
+    "mysql", (_MY_CREATE,), _MY_TAKE, *_MY_REST, has_returning=False, has_binary_keys=True
 )
 _MARIADB = _MYSQL._replace(
     name="mariadb",
@@ -355,8 +354,8 @@ def failure_of(error: BaseException) -> Failure | None:
     for _ in range(5):
         if seen is None:
             return None
-        known: list[Failure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
-        found = known[0] if known else _sentence(seen)
+        codes = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
+        found = codes[0] if codes else _sentence(seen)
         if found is not None:
             return found
         inner = getattr(seen, "orig", None)
@@ -366,7 +365,7 @@ def failure_of(error: BaseException) -> Failure | None:
 
 def _codes_of(error: BaseException) -> list[str]:
     names = ("sqlstate", "pgcode", "sqlite_errorname")
-    first = error.args[0] if error.args else None  # MySQL
+    first = error.args[0] if error.args and isinstance(error.args[0], int) else None  # MySQL
     return [str(code) for code in (first, *(getattr(error, name, None) for name in names)) if code]
 
 

@@ -53,12 +53,20 @@ from .._django_requests import (
     plain_request,
     submission_for,
 )
-from .transactions import atomic
+from .transactions import atomic, fenced
 
 if TYPE_CHECKING:
     from ..._interface import AsyncClaim, Claim
 
-__all__ = ["DibsMiddleware", "Policy", "atomic", "exempt", "once", "prevent_duplicate_submit"]
+__all__ = [
+    "DibsMiddleware",
+    "Policy",
+    "atomic",
+    "exempt",
+    "fenced",
+    "once",
+    "prevent_duplicate_submit",
+]
 
 View = Callable[..., Any]
 _EXEMPT = "dibs_exempt"

@@ -1,13 +1,19 @@
-"""Transactions of Django for `within=`."""
+"""Transactions of Django for `within=`, and fences for its rows."""
 
 # pyright: basic
 # Django has no types.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
+
+from ..._interface import checked_fence
+from ...errors import LeaseLost
+
+if TYPE_CHECKING:
+    from ... import AsyncLease, Lease
 
 
 class _Atomic:
@@ -20,8 +26,8 @@ class _Atomic:
         self._durable = durable
 
     def __call__(self) -> AbstractContextManager[None]:
-        block: Any = transaction.atomic(using=self._using, durable=self._durable)
-        return block
+        made: Any = transaction.atomic(using=self._using, durable=self._durable)
+        return made
 
 
 def atomic(
@@ -32,3 +38,18 @@ def atomic(
     *using*: the alias of the database. *durable*: RuntimeError inside of another transaction.
     """
     return _Atomic(using, durable=durable)
+
+
+def fenced(rows: Any, lease: "Lease | AsyncLease", **values: object) -> None:
+    """Set *values* in the row that the queryset *rows* has, unless a later holder has written.
+
+    Its field `fence` gets the fence of *lease*: `fenced(Account.objects.filter(pk=7), lease,
+    balance=100)`, in one statement. LeaseLost: a later holder has written, and nothing was changed.
+    LookupError: there is no row. UsageError: *lease* has no fence.
+    """
+    fence = checked_fence(lease)
+    if rows.filter(fence__lte=fence).update(fence=fence, **values):
+        return
+    if not rows.exists():
+        raise LookupError("there is no row to write to")
+    raise LeaseLost(lease.key, fence)

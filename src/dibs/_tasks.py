@@ -24,7 +24,7 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable
 
 __all__ = [
-    "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
+    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
     "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
     "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
     "result_of", "returning_awaitables", "shutdown", "sleep", "within",
@@ -33,6 +33,7 @@ __all__ = [
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
+KIND = "asyncio"
 WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )

@@ -523,7 +523,8 @@ def find(value: Any, manager: Any = None) -> Transaction:
         return known(value)
     if value is None and ("django", "Atomic") in _types_of(manager):
         return _Django(manager.using)
-    kind: type[Any] = type(manager if value is None else value)
+    known_as: Any = manager if value is None else value
+    kind: type[object] = known_as.__class__
     raise UsageError(
         f"a transaction of {kind.__module__}.{kind.__qualname__} is not known; within= takes those "
         "of SQLAlchemy, psycopg, asyncpg, sqlite3 and Django"

@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
     has_binary_keys: bool = False
 
 
-def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> dict[str, str]:
+def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> dict[str, Any]:
     """Those that differ only in how the database writes the time and the name of a column."""
     old = f"SELECT {key} FROM {TABLE} WHERE until <= {now} ORDER BY until LIMIT {PORTION}"
     return {
@@ -355,7 +355,8 @@ def failure_of(error: BaseException) -> Failure | None:
     for _ in range(5):
         if seen is None:
             return None
-        found = next(filter(None, map(_CODES.get, _codes_of(seen))), None) or _sentence(seen)
+        known: list[Failure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
+        found = known[0] if known else _sentence(seen)
         if found is not None:
             return found
         inner = getattr(seen, "orig", None)

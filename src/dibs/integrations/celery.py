@@ -80,7 +80,7 @@ class _UniqueTask(Task):
         """As Celery's. A duplicate is not sent: the answer is the result of the one that is there.
 
         If *task_id* is given, as it is in chains, groups and chords, the result of that id is the
-        error Duplicate: whoever waits for it does not wait for ever.
+        error Duplicate: callers that wait for it do not wait for ever.
         """
         key, delay = self._dibs_key(args, kwargs), self._delay(options)
         send = functools.partial(super().apply_async, args, kwargs)
@@ -159,7 +159,7 @@ class _UniqueTask(Task):
         return ago >= (entry.age or 0.0)
 
     def _answer(self, error: Duplicate, task_id: str | None, options: dict[str, Any]) -> Any:
-        """What the caller gets instead of a task of its own. Duplicate: nobody knows which."""
+        """What the caller gets instead of another task. Duplicate: it is not known which."""
         if error.note is None:
             raise error
         if task_id is not None and task_id != error.note:
@@ -169,7 +169,7 @@ class _UniqueTask(Task):
         return self.AsyncResult(error.note)
 
     def _fail(self, error: Duplicate, task_id: str, request: Any) -> None:
-        """Let *error* be the result of a task that is not run: somebody may wait for it."""
+        """Let *error* be the result of a task that is not run: a caller may wait for it."""
         cast(Any, self.backend).mark_as_failure(task_id, error, request=request)
 
     # ---- where it runs

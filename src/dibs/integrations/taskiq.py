@@ -203,7 +203,7 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
             await asyncio.sleep(delay)
             await broker.kick(broker.formatter.dumps(message))
-        elif error.key != job.run_key:  # somebody may wait for it
+        elif error.key != job.run_key:  # a caller may wait for it
             result = TaskiqResult[Any](
                 is_err=True, return_value=None, execution_time=0.0, error=error, labels=labels
             )

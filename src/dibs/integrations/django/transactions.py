@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from django.db import transaction
 
@@ -19,7 +20,8 @@ class _Atomic:
         self._durable = durable
 
     def __call__(self) -> AbstractContextManager[None]:
-        return transaction.atomic(using=self._using, durable=self._durable)
+        block: Any = transaction.atomic(using=self._using, durable=self._durable)
+        return block
 
 
 def atomic(

@@ -174,7 +174,7 @@ class Jobs(Workload):
                 finally:
                     execution.is_running = False
                 if fails:
-                    token = await run.hand_on(0.2)
+                    token = run.hand_on(0.2)
                     following = Message(message.key, message.job_id, token, message.attempt + 1)
                     self.broker.send(following, 0.2)
                     raise JobFailed

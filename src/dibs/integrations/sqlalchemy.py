@@ -7,7 +7,7 @@ with dibs.hold("account:7", ttl=30, fence=True) as lease, sessions.begin() as se
     fenced(session, Account, 7, lease, balance=100)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import inspect, select, update
 from sqlalchemy.orm import Session
@@ -32,8 +32,7 @@ def fenced(
     fence.
     """
     fence = checked_fence(lease)
-    mapper: Any = inspect(model)
-    key: Any = mapper.primary_key[0]
+    key = cast("Any", inspect(cast("Any", model))).primary_key[0]
     change = update(model).where(key == id, model.fence <= fence).values(fence=fence, **values)
     result: Any = session.execute(change)
     if result.rowcount == 1:

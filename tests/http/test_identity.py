@@ -36,3 +36,11 @@ def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
         identified(said)
     if hasattr(said, "close"):
         said.close()
+
+
+@pytest.mark.parametrize("login", ["Bearer", "Bearer  ", "Basic", "Bearer null", "Token undefined"])
+def test_a_login_without_a_credential_is_nobody(login: str) -> None:
+    """It is the same for everybody: one would get the response that was made for another."""
+    first, second = [identify(None, {"authorization": login}, at) for at in ("::1", "::2")]
+    assert first.user is None and first.client != second.client
+    assert identify(None, {"authorization": "Bearer a"}, "::1").user is not None

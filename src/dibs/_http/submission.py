@@ -39,6 +39,9 @@ _STABLE = frozenset(
 )
 """Authorization schemes whose header is the same for a request and its retry. With any other, such
 as one that signs each request, a retry would be another user's, and run again."""
+_NO_CREDENTIAL = ("", "null", "undefined")
+"""What browsers send for a person who has not logged in: a script has joined a missing token to its
+scheme."""
 
 
 class Facts(NamedTuple):
@@ -230,11 +233,17 @@ def identify(
     if session_cookie is not None and (value := _cookie(cookies, session_cookie)):
         return Identity(f"session {value}", None)
     authorization = headers.get("authorization", "")
-    if authorization.partition(" ")[0].lower() in _STABLE:
+    if _is_login(authorization):
         return Identity(f"authorization {authorization}", None)
     # With their lengths: a cookie could be filled in with somebody's address.
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
     return Identity(None, "".join([f"{len(part)}:{part}" for part in parts]))
+
+
+def _is_login(authorization: str) -> bool:
+    """Whether the header identifies its user. Without a credential it is the same for everybody."""
+    scheme, _, credential = authorization.partition(" ")
+    return scheme.lower() in _STABLE and credential.strip().lower() not in _NO_CREDENTIAL
 
 
 def _name(user: object) -> str:

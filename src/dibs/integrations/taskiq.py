@@ -119,21 +119,56 @@ class _Runs(TaskiqMiddleware):
 
     def __init__(self) -> None:
         super().__init__()
-        self.running: dict[int, AsyncRun] = {}
+        self._running: dict[int, AsyncRun] = {}
         """By the identity of the message: several deliveries of one may be here at once."""
+        self._sending: set[str] = set()
+        """The ids of the runs that are being sent once more."""
+        self._ending: set[asyncio.Task[bool]] = set()
+
+    def started(self, message: TaskiqMessage, run: AsyncRun) -> None:
+        """It ends with its message; at the latest, with the task that processes that."""
+        self._running[id(message)] = run
+        if (task := asyncio.current_task()) is not None:
+            # It holds the message, so that no other one gets its identity.
+            task.add_done_callback(functools.partial(self._abandoned, message, run))
+
+    def _abandoned(self, message: TaskiqMessage, run: AsyncRun, task: "asyncio.Task[Any]") -> None:
+        """If a dependency failed at its end, or another middleware, `post_execute` is not called.
+
+        The message is not acknowledged then, and may be delivered again.
+        """
+        if self._running.get(id(message)) is run:
+            error = RuntimeError("Taskiq has not processed it to its end")
+            ending = task.get_loop().create_task(self._end(message, error))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _end(self, message: TaskiqMessage, error: BaseException | None) -> bool:
+        """End the run of *message*. False: there is none."""
+        run = self._running.pop(id(message), None)
+        if run is None:
+            return False
+        if run.job_id in self._sending:  # it could not be sent
+            self._sending.discard(run.job_id)
+            run.take_back()
+        await run.__aexit__(None if error is None else type(error), error, None)
+        return True
 
     async def pre_send(self, message: TaskiqMessage) -> TaskiqMessage:
-        for run in list(self.running.values()):
+        for run in list(self._running.values()):
             if run.job_id == message.task_id:
                 message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
+                self._sending.add(run.job_id)
         return message
+
+    async def post_send(self, message: TaskiqMessage) -> None:
+        self._sending.discard(message.task_id)
 
     async def post_execute(self, message: TaskiqMessage, result: Any) -> None:
         error: BaseException | None = result.error
-        run = self.running.pop(id(message), None)
-        if run is not None:
-            await run.__aexit__(None if error is None else type(error), error, None)
-        elif error is not None and not isinstance(error, NoResultError):
+        if await self._end(message, error):
+            return
+        if error is not None and not isinstance(error, NoResultError):
             await self._give_back(message)
 
     async def _give_back(self, message: TaskiqMessage) -> None:
@@ -165,7 +200,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         context: Context | None = kwargs.pop(CONTEXT, None)
         if context is not None:
             run = await _started(jobs, context)
-            _runs_of(context.broker).running[id(context.message)] = run
+            _runs_of(context.broker).started(context.message, run)
         if is_async:
             return await function(*args, **kwargs)
         return await asyncio.to_thread(function, *args, **kwargs)

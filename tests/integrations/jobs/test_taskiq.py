@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from taskiq import BrokerMessage, InMemoryBroker
+from taskiq import BrokerMessage, InMemoryBroker, SimpleRetryMiddleware, TaskiqDepends
 
 from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.taskiq import unique
@@ -195,6 +195,46 @@ async def test_a_delivery_by_taskiq_that_meets_its_own_run_comes_again(broker: S
         await running
         await deliver(queue.sent[1])
         assert runs == ["a"] and len(queue.sent) == 2
+
+
+@pytest.mark.parametrize("fault", ["at the end of a dependency", "while a retry is sent"])
+async def test_a_task_that_taskiq_does_not_bring_to_its_end_frees_its_key(
+    broker: Server, fault: str
+) -> None:
+    """Nobody acknowledges it: it is delivered again, and runs again."""
+    queue, runs, faults = Queue(), list[str](), [OSError("gone")]
+    queue.add_middlewares(SimpleRetryMiddleware(default_retry_count=3))
+
+    def fail() -> None:
+        if faults:
+            raise faults.pop()
+
+    async def session() -> AsyncGenerator[None]:
+        yield
+        if fault == "at the end of a dependency":
+            fail()
+
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+
+        @unique(dibs, "work:{key}")
+        @queue.task(task_name="work", retry_on_error=True)
+        async def work(key: str, session: None = TaskiqDepends(session)) -> None:
+            runs.append(key)
+            if fault == "while a retry is sent" and faults:
+                queue.kick = lambda message: fail()  # type: ignore[method-assign,assignment]
+                raise ValueError
+
+        await work.kiq("a")
+        delivery = asyncio.create_task(queue.receiver.callback(queue.sent[0]))
+        with pytest.raises(Exception, match=r"gone|Cannot send"):
+            await delivery
+        await aeventually(functools.partial(_is_free, dibs, "work:a"))
+        await queue.receiver.callback(queue.sent[0])
+        assert runs == ["a", "a"] and await dibs.peek("work:a") is None
+
+
+async def _is_free(dibs: AsyncDibs, key: str) -> bool:
+    return await dibs.peek(key) is None
 
 
 def _is_taken(control: JobControl, message: Any) -> bool:

@@ -288,6 +288,42 @@ async def test_a_middleware_in_between_does_not_matter(
     assert [len(keys) for keys in database.commits] == [1]
 
 
+@pytest.mark.parametrize("kind", ["decorator", "middleware"])
+async def test_a_commit_that_fails_behind_a_middleware_is_not_stored(
+    valkey: Server, database: Database, kind: str
+) -> None:
+    """Such a middleware sends the body before the dependencies end. A guard outside of it cannot
+    make a 500 of that, as the decorator can; in both cases the retry runs.
+    """
+    app, runs = FastAPI(), list[int]()
+
+    async def order(session: Annotated[str, Depends(database.session)]) -> int:
+        runs.append(1)
+        return len(runs)
+
+    @app.middleware("http")
+    async def between(request: Request, call_next: Any) -> Any:
+        return await call_next(request)
+
+    app.post("/orders")(once(**REPLAY)(order) if kind == "decorator" else order)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        if kind == "decorator":
+            install(app, dibs)
+        else:
+            policies = [Policy("POST /orders", **REPLAY)]
+            app.add_middleware(DibsMiddleware, dibs=dibs, policies=policies)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            database.error = OSError("the commit failed")
+            failed = await client.post("/orders", headers=KEYED)
+            assert failed.status_code == (500 if kind == "decorator" else 200)
+            assert valkey.keys() == []
+            database.error = None
+            done, again = [await client.post("/orders", headers=KEYED) for _ in range(2)]
+    assert (done.json(), again.json(), len(runs)) == (2, 2, 2)
+    assert again.headers["idempotent-replayed"] == "true"
+
+
 # ---- a guard on a dependency
 
 

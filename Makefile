@@ -159,10 +159,8 @@ test-frameworks: ## the tests of the HTTP guard, on the newest and the oldest ve
 		|| failed="$$failed oldest"; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 
-# Which tests reach which lines is found out once, for some minutes; `make clean` forgets it.
-mutants: setup ## small changes to the code that no test notices; ARGS="src/dibs/_core/lease.py --sample 40"
-	@test -e build/reach || $(BIN)/python -m tests.mutation map
-	@$(BIN)/python -m tests.mutation run $(ARGS)
+mutants: setup ## small changes to the code that no test notices; after `make map`; ARGS="src/dibs/_core/lease.py --sample 40"
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
 	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt

@@ -47,9 +47,9 @@ def test_a_package_is_installed_by_make_setup(package: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_a_module_of_a_package_is_short_and_documented(path: Path) -> None:
-    """The rules of the library hold here, too: under 400 lines, docstrings on what is public."""
+    """The rules of the library hold here, too: under 700 lines, docstrings on what is public."""
     text = path.read_text("utf-8")
-    assert len(text.splitlines()) < 400
+    assert len(text.splitlines()) < 700
     tree = ast.parse(text)
     assert ast.get_docstring(tree) or not tree.body
     for node in ast.walk(tree):

@@ -150,7 +150,7 @@ class LoopWatch:
             self._is_reported = True
             frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
             frame = frames.get(self._thread_id)
-            stack = "".join(traceback.format_stack(frame, _FRAMES))
+            stack = "\n" + "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)
 
     def _answers(self) -> bool:
@@ -170,7 +170,7 @@ _LOOK_EVERY, _SLICE, _SLICES, _FRAMES = 1.0, 0.05, 10, 8
 _BLOCKED = (
     "%s: its lease cannot be renewed because the event loop is blocked; its renewal was due "
     "%.1f s ago, and it runs out in %.1f s. Run what blocks in a thread (asyncio.to_thread). "
-    "The loop is at:\n%s"
+    "The loop is at:%s"
 )
 
 

@@ -66,7 +66,8 @@ def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> N
     finally:
         http.close()
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
 def is_answering(http: httpx.Client) -> bool:

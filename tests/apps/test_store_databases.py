@@ -107,7 +107,8 @@ def uvicorn(folder: Path, **settings: str) -> Iterator[str]:
         assert "Traceback" not in said, said
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
 def is_healthy(address: str) -> bool:

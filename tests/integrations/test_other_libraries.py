@@ -286,7 +286,7 @@ OTHERWISE = [
     ("ronango: a stream is made again", "A retry does not run a stream again"),
     (
         "ronango: a header when it was not stored",
-        "the response is sent. The end of the claim is delivered",
+        "the response is sent. It is stored when Redis is available again",
     ),
 ]
 

@@ -1,16 +1,15 @@
 """Do tests notice small changes to the code?
 
-    python -m tests.mutation map                      which tests reach which lines; some minutes
-    python -m tests.mutation run src/dibs/_core/lease.py --sample 40
-    python -m tests.mutation run                      the modules and scripts that matter most
+    python -m tests.mutation src/dibs/_core/lease.py --sample 40
+    python -m tests.mutation                          the modules and scripts that matter most
 
-A mutant that survives has no test among those that reach it, within the budget; one that cannot be
-noticed belongs into tests/mutation/equivalent.txt, with the reason.
+Which tests reach which functions is known from `make map`. A mutant that survives is not noticed by
+the tests that reach it, within the budget; one that cannot be noticed belongs into
+tests/mutation/equivalent.txt, with the reason.
 """
 
 import argparse
 import random
-import shutil
 import sys
 import time
 from collections import Counter
@@ -19,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from .mutants import Mutant, mutants_of
-from .runner import Mapping, Mutating, read_reach
+from .runner import Mutating, read_reach
 
-FOLDER = Path("build/reach")
+MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 TESTS = ["tests/core", "tests/http", "tests/model", "tests/behaviour"]
@@ -42,23 +41,16 @@ MODULES = [
 def main() -> int:
     """The command."""
     arguments = _arguments()
-    if arguments.what == "map":
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        FOLDER.mkdir(parents=True)
-        _collect(arguments.tests, Mapping(FOLDER, arguments.jobs))
-        print(f"{len(read_reach(FOLDER).seconds)} tests, in {FOLDER}")
-        return 0
     mutants = _chosen(arguments)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("")
-    plugin = Mutating(mutants, read_reach(FOLDER), arguments.jobs, arguments.budget, _report)
+    plugin = Mutating(mutants, read_reach(MAP), arguments.jobs, arguments.budget, _report)
     _collect(arguments.tests, plugin)
     return _summary()
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.mutation", description=__doc__)
-    parser.add_argument("what", choices=["map", "run"])
     parser.add_argument("files", nargs="*", help="modules and scripts; without: a chosen list")
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--sample", type=int, default=20, help="mutants of each file, at most")

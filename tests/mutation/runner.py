@@ -1,24 +1,22 @@
 """A pytest plugin: tests are collected once, and each mutant is a fork in which a function changed.
 
-The first part remembers which lines each test reaches and how long it takes; the second runs for
-each mutant the tests that reach its line, the quickest first, until one fails.
+For each mutant the tests that reach its function are run, the quickest first, until one fails.
 """
 
+import ast
 import functools
 import gc
+import json
 import os
-import pickle
 import select
 import signal
 import sys
-import time
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import coverage
 import pytest
 from _pytest.runner import runtestprotocol
 
@@ -28,81 +26,71 @@ from .mutants import Mutant, mutated_code, mutated_script
 
 LEAST_LIMIT = 30.0
 """Seconds that a test may take at least before it hangs."""
+SCRIPT_TESTS = "tests/behaviour/test_scripts.py"
 SLOWER = 8
 """How many times as long as before a test may take."""
 
 
 class Reach(NamedTuple):
-    """What tests reach."""
+    """What tests reach: the map of `make map`."""
 
-    tests: dict[tuple[str, int], set[str]]
-    """By file and line."""
+    tests: dict[str, set[str]]
+    """By function: `path::name`."""
     seconds: dict[str, float]
-    """How long each takes."""
+    """How long each lasts."""
 
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that reach it, the quickest of each file first."""
-        if mutant.file.endswith(".lua"):
-            found = self.tests[mutant.function, 0]
-        else:
-            found = self.tests[mutant.file, mutant.line]
+        is_script = mutant.file.endswith(".lua")
+        found = self._of_script(mutant.function) if is_script else self._of_function(mutant)
         by_file: dict[str, int] = defaultdict(int)
         ranked: list[tuple[float, str]] = []
-        for test in sorted(found, key=lambda each: self.seconds[each]):
+        for test in sorted(found, key=self._lasts):
             file = test.partition("::")[0]
-            ranked.append((self.seconds[test] + 0.15 * by_file[file], test))
+            ranked.append((self._lasts(test) + 0.15 * by_file[file], test))
             by_file[file] += 1
         return [test for _, test in sorted(ranked)]
 
+    def _of_function(self, mutant: Mutant) -> set[str]:
+        return self.tests.get(f"{mutant.file}::{mutant.function.split('.<locals>')[0]}", set())
 
-class Mapping:
-    """Runs the collected tests in several processes, and writes down what they reach."""
+    def _of_script(self, name: str) -> set[str]:
+        """Those that enter a function which names the script, and those about scripts."""
+        users = [self.tests.get(function, set()) for function in functions_naming(name)]
+        own = {test for test in self.seconds if test.startswith(SCRIPT_TESTS)}
+        return own.union(*users)
 
-    def __init__(self, folder: Path, jobs: int) -> None:
-        self._folder, self._jobs = folder, jobs
-
-    @pytest.hookimpl
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """In place of running them."""
-        files: dict[Path, list[pytest.Item]] = defaultdict(list)
-        for item in session.items:
-            files[item.path].append(item)
-        groups = sorted(files.values(), key=len)
-        _in_processes(self._jobs, lambda number: self._run(number, groups[number :: self._jobs]))
-        return True
-
-    def _run(self, number: int, groups: list[list[pytest.Item]]) -> None:
-        measured = coverage.Coverage(data_file=None, source=["src/dibs"], concurrency=["thread"])
-        tests: dict[tuple[str, int], set[str]] = defaultdict(set)
-        seconds: dict[str, float] = {}
-        scripts = _scripts_noted(tests)
-        items = [item for group in groups for item in group]
-        measured.start()
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            measured.switch_context(item.nodeid)
-            scripts.test = item.nodeid
-            begun = time.monotonic()
-            if _failure(item, following) is None:
-                seconds[item.nodeid] = time.monotonic() - begun
-        measured.stop()
-        data = measured.get_data()
-        for file in data.measured_files():
-            for line, contexts in data.contexts_by_lineno(file).items():
-                tests[os.path.relpath(file), line] |= set(contexts) & seconds.keys()
-        reach = Reach({place: found & seconds.keys() for place, found in tests.items()}, seconds)
-        (self._folder / f"{number}.pickle").write_bytes(pickle.dumps(reach))
+    def _lasts(self, test: str) -> float:
+        return self.seconds.get(test, 1.0)
 
 
 def read_reach(folder: Path) -> Reach:
-    """What `Mapping` has written."""
-    tests: dict[tuple[str, int], set[str]] = defaultdict(set)
-    seconds: dict[str, float] = {}
-    for file in folder.glob("*.pickle"):
-        part: Reach = pickle.loads(file.read_bytes())
-        seconds |= part.seconds
-        for place, found in part.tests.items():
-            tests[place] |= found
-    return Reach(tests, seconds)
+    """What `make map` has left in pytest's cache."""
+    stored = json.loads((folder / "reach").read_text("utf-8"))
+    names = stored["tests"]
+    tests = {name: {names[each] for each in found} for name, found in stored["functions"].items()}
+    return Reach(tests, json.loads((folder / "durations").read_text("utf-8")))
+
+
+@functools.cache
+def functions_naming(script: str) -> list[str]:
+    """The functions of the library in which the name of a script stands."""
+    found: list[str] = []
+    for file in Path("src/dibs").rglob("*.py"):
+        text = file.read_text("utf-8")
+        if f'"{script}"' in text:
+            found += [f"{file}::{name}" for name in _functions_with(ast.parse(text), script, "")]
+    return found
+
+
+def _functions_with(node: ast.AST, word: str, path: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions_with(child, word, f"{path}{child.name}.")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            constants = [each for each in ast.walk(child) if isinstance(each, ast.Constant)]
+            if any(each.value == word for each in constants):
+                yield path + child.name
 
 
 class Mutating:
@@ -141,7 +129,7 @@ class Mutating:
     def _within_budget(self, mutant: Mutant) -> Iterator[str]:
         spent = 0.0
         for test in self._reach.of(mutant):
-            spent += self._reach.seconds[test]
+            spent += self._reach.seconds.get(test, 1.0)
             if spent > self._budget:
                 return
             yield test
@@ -240,26 +228,6 @@ def _functions() -> dict[str, list[types.FunctionType]]:
 def _failure(item: pytest.Item, following: pytest.Item | None) -> pytest.TestReport | None:
     reports = runtestprotocol(item, nextitem=following, log=False)
     return next((report for report in reports if report.failed or report.skipped), None)
-
-
-class _Noted:
-    test = ""
-
-
-def _scripts_noted(tests: dict[tuple[str, int], set[str]]) -> _Noted:
-    """Have each use of a script written down: coverage sees only that some script was sent."""
-    noted = _Noted()
-    digest, source = engine._digest, engine._source
-
-    def note(wrapped: Callable[[str], bytes], name: str) -> bytes:
-        tests[name, 0].add(noted.test)
-        return wrapped(name)
-
-    for attribute, wrapped in (("_digest", digest), ("_source", source)):
-        replacement: Any = functools.partial(note, wrapped)
-        replacement.cache_clear = wrapped.cache_clear
-        setattr(engine, attribute, replacement)
-    return noted
 
 
 def _in_processes(jobs: int, work: Callable[[int], None]) -> None:

@@ -252,7 +252,7 @@ class AsyncLeases:
     # ---- giving back
 
     async def end(self, lease: LeaseState) -> bool:
-        """It is over, and its key free. False: it was not ours any more, or (`is_undelivered`) the
+        """It is over, and its key free. False: it had been lost, or (`is_undelivered`) the
         store was out.
         """
         store = self.store

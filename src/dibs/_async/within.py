@@ -1,7 +1,7 @@
 """The work of a submission and the record of its key, in one transaction of the user's database.
 
 `once(within=…)` opens the transaction, `claim.within(…)` takes one that is open. The row is taken
-before the work begins and completed after it; Redis is told only of a commit that was seen.
+before the work begins and completed after it; Redis gets *done* only after a commit that was seen.
 """
 
 import functools

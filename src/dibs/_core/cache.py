@@ -322,7 +322,7 @@ def validity_request(keys: CacheKeys) -> Request:
 
 
 def read_validity(replies: list[Reply], lock: bytes) -> bool:
-    """True: nobody has deleted the value, or taken the lock, of the load with this lock."""
+    """True: the load with this lock still has it, and its value was not deleted."""
     return replies == [1, lock]
 
 

@@ -354,7 +354,7 @@ def failure_of(error: BaseException) -> Failure | None:
     for _ in range(5):
         if seen is None:
             return None
-        codes = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
+        codes: list[Failure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
         found = codes[0] if codes else _sentence(seen)
         if found is not None:
             return found

@@ -1,6 +1,6 @@
 """How work ends: what it leaves at its key, how that is written, and what is reported.
 
-One decision for submissions, jobs and fires; whoever runs the work asks for it, and does the I/O:
+One decision for submissions, jobs and fires; the caller does the I/O:
 
 1. `left_by`: how the body ended, and what was chosen for that → what is left.
 2. `first_write`, `next_write`: what is left, and what each write has met → the next write, or the

@@ -32,7 +32,8 @@ def fenced(
     fence.
     """
     fence = checked_fence(lease)
-    key = cast("Any", inspect(cast("Any", model))).primary_key[0]
+    mapper: Any = inspect(cast("Any", model))
+    key: Any = mapper.primary_key[0]
     change = update(model).where(key == id, model.fence <= fence).values(fence=fence, **values)
     result: Any = session.execute(change)
     if result.rowcount == 1:

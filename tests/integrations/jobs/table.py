@@ -2,7 +2,7 @@
 
 A cell is one job. Its plan says what it does at each of its runs; all jobs of a framework are sent
 at once, to workers that they share. `Facts` are what a cell left behind, in words that stand in
-docs/jobs.md: `python -m tests.integrations.job_table` writes them there, and a test compares them.
+docs/jobs.md: `python -m tests.integrations.job_table` writes them there.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class _Session(_SQLAlchemy):
 
     @property
     def end(self) -> End:
-        is_open = self._is_joined and self._sync.get_bind().in_transaction()
-        return "open" if is_open else "unknown"
+        goes_on = self._is_joined and self._sync.get_bind().in_transaction()
+        return "open" if self._root.is_active or goes_on else "unknown"
 
     def on_end(self, outcome: Outcome) -> bool:
         if self._is_joined:

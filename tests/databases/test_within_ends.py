@@ -300,6 +300,22 @@ def test_a_duplicate_in_the_same_transaction_is_no_commit(
     assert orders(database) == 1
 
 
+def test_a_duplicate_in_a_savepoint_of_the_same_transaction_is_no_commit(
+    dibs: Dibs, valkey: Server, engine: Any, database: Database
+) -> None:
+    """The same with `within=`, which opens a savepoint there."""
+    with engine.connect() as connection, connection.begin() as outer:
+
+        @dibs.once("order:{customer}", within=connection.begin_nested, **DONE)
+        def place(transaction: Any, customer: str) -> int:
+            connection.execute(INSERT)
+            return 7
+
+        assert place("c7") == place("c7") == 7
+        outer.rollback()
+    assert (orders(database), state(valkey)) == (0, "free")
+
+
 def test_a_session_that_serves_many_claims_is_listened_to_once(dibs: Dibs, engine: Any) -> None:
     """A scoped session lives as long as its thread."""
     session = scoped_session(sessionmaker(engine))

@@ -71,9 +71,10 @@ class Refused(NamedTuple):
 class _NotOurs(Exception):
     """Rolls back a transaction in which nothing was written."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, transaction: Transaction) -> None:
         super().__init__()
         self.answer = answer
+        self.transaction = transaction
 
 
 class _Failed(Exception):
@@ -300,7 +301,7 @@ class AsyncWork:
     async def _run(self, transaction: Transaction, value: Any) -> None:
         answer = await taken(transaction, self.recording.record)
         if not isinstance(answer, Ours):
-            raise _NotOurs(answer)
+            raise _NotOurs(answer, transaction)
         self.has_begun = True
         self.result = await self._function(value)
         self._claim.complete(self.result)
@@ -364,6 +365,8 @@ class AsyncWithin:
             except _NotOurs as refusal:
                 if isinstance(refusal.answer, Recorded):
                     answer = recording.answered(refusal.answer)
+                    if refusal.transaction.end == "open":  # it may itself have written the record
+                        recording.unseen()
                     return answer.value if isinstance(answer, Replay) else answer
                 if monotonic() >= deadline:
                     return recording.running()

@@ -223,7 +223,19 @@ class _Session(_SQLAlchemy):
         super().flush()
         self.value.flush()
 
+    @property
+    def _is_joined(self) -> bool:
+        """True: it is on a connection of the caller, whose transaction may go on after it."""
+        return hasattr(self._sync.get_bind(), "in_transaction")
+
+    @property
+    def end(self) -> End:
+        goes_on = self._is_joined and self._sync.get_bind().in_transaction()
+        return "open" if self._root.is_active or goes_on else "unknown"
+
     def on_end(self, outcome: Outcome) -> bool:
+        if self._is_joined:
+            return False
         session, chain = self._sync, list[Any]()
         each = session.get_nested_transaction() or self._root
         while each is not None:

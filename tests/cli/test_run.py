@@ -21,10 +21,12 @@ def start(valkey: Server) -> Iterator[Start]:
     """Start `dibs run nightly` with more words."""
     with ExitStack() as running:
 
-        def start(*words: str, url: str = valkey.url) -> "subprocess.Popen[str]":
+        def start(
+            *words: str, url: str = valkey.url, stdin: int = subprocess.DEVNULL
+        ) -> "subprocess.Popen[str]":
             process = subprocess.Popen(
                 [*COMMAND, "run", "nightly", *words], env=environment(url), text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
             running.enter_context(process)
             running.callback(process.kill)
@@ -103,6 +105,32 @@ def test_signals_are_passed_on(start: Start, valkey: Server) -> None:
 
 
 @pytest.mark.only_on("linux")
+def test_signals_are_ignored_by_the_command_as_by_its_caller(valkey: Server) -> None:
+    """Or one that writes into a closed pipe never ends, and `nohup` keeps nothing alive."""
+    ignored = ("sh", "-c", "grep SigIgn /proc/self/status")
+    for caller in ((), ("nohup",)):
+        done, plain = (
+            subprocess.run(
+                [*caller, *words, *ignored], env=environment(valkey.url), text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True,
+            ).stdout
+            for words in ((*COMMAND, "run", "nightly", "--"), ())
+        )  # fmt: skip
+        assert done == plain
+
+
+def test_a_signal_that_is_ignored_is_not_passed_on(start: Start, valkey: Server) -> None:
+    """`nohup dibs run …` goes on when its terminal is closed, and so does the command."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start("--", "sh", "-c", "echo begun; read line; echo over", stdin=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert line_of(process) == "begun"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate("\n")[0] == "over\n" and process.returncode == 0
+
+
 def test_the_command_dies_with_dibs_run(start: Start, valkey: Server) -> None:
     """Killed -9: nobody renews the lease, so nothing may go on under it."""
     process = start(*SLEEPING)
@@ -150,6 +178,16 @@ def test_once_is_not_again_after_a_success(valkey: Server) -> None:
     done = run_child(valkey.url, *words, "echo", "ran")
     assert (done.code, done.out) == (0, "") and "was done" in done.err
     assert 71_000_000 < valkey.client().pttl("nightly") <= 72_000_000
+
+
+def test_once_says_that_a_success_could_not_be_recorded(start: Start, own_server: Server) -> None:
+    """The server is gone at the end: the next run is not kept from doing it again."""
+    words = ("--once", "1h", "--", "sh", "-c", "echo begun; read line")
+    process = start(*words, url=own_server.url, stdin=subprocess.PIPE)
+    assert line_of(process) == "begun"
+    own_server.kill()
+    said = process.communicate("\n")[1]
+    assert process.returncode == 0 and "not recorded" in said
 
 
 def test_once_is_again_after_a_failure(valkey: Server, start: Start) -> None:

@@ -260,6 +260,62 @@ def test_a_transaction_that_is_opened_inside_another_one_says_nothing(
     assert orders(database) == 1
 
 
+@pytest.mark.parametrize("how", ["claim.within", "once"])
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "create_savepoint", "rollback_only"])
+def test_a_session_in_the_transaction_of_a_connection_says_nothing(
+    dibs: Dibs, valkey: Server, engine: Any, database: Database, how: str, mode: Any
+) -> None:
+    """Its commit is none: the connection's rolls the work back, and Redis must not say done."""
+    with engine.connect() as connection, connection.begin() as outer:
+        sessions = sessionmaker(connection, join_transaction_mode=mode)
+        if how == "once":
+            assert once_in(dibs, sessions.begin)("c7") == 7
+        else:
+            with sessions() as session:
+                with dibs.claim("order:c7", **DONE) as claim, claim.within(session):
+                    session.execute(INSERT)
+                    claim.complete(7)
+                session.commit()
+        outer.rollback()
+    assert (orders(database), records(database), state(valkey)) == (0, 0, "free")
+    assert once_in(dibs, sessionmaker(engine).begin)("c7") == 7
+    assert orders(database) == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_duplicate_in_the_same_transaction_is_no_commit(
+    dibs: Dibs, valkey: Server, engine: Any, database: Database, end: str
+) -> None:
+    """As two lines of a batch with the same key, which is rolled back: Redis must not say done."""
+    with engine.connect() as connection:
+        for is_duplicate in (False, True):
+            with dibs.claim("order:c7", **DONE) as claim, claim.within(connection) as done:
+                assert done.replayed is is_duplicate
+                if not done.replayed:
+                    connection.execute(INSERT)
+                    claim.complete(7)
+        getattr(connection, end)()
+    assert (orders(database), state(valkey)) == (end == "commit", "free")
+    assert once_in(dibs, engine.begin)("c7") == 7
+    assert orders(database) == 1
+
+
+def test_a_duplicate_in_a_savepoint_of_the_same_transaction_is_no_commit(
+    dibs: Dibs, valkey: Server, engine: Any, database: Database
+) -> None:
+    """The same with `within=`, which opens a savepoint there."""
+    with engine.connect() as connection, connection.begin() as outer:
+
+        @dibs.once("order:{customer}", within=connection.begin_nested, **DONE)
+        def place(transaction: Any, customer: str) -> int:
+            connection.execute(INSERT)
+            return 7
+
+        assert place("c7") == place("c7") == 7
+        outer.rollback()
+    assert (orders(database), state(valkey)) == (0, "free")
+
+
 def test_a_session_that_serves_many_claims_is_listened_to_once(dibs: Dibs, engine: Any) -> None:
     """A scoped session lives as long as its thread."""
     session = scoped_session(sessionmaker(engine))

@@ -160,6 +160,43 @@ def test_a_context_manager_that_does_not_commit_is_found_out(
         assert dibs.peek("order:c7") is None
 
 
+@pytest.mark.parametrize("driver", ["sqlalchemy", "sqlite3"])
+def test_a_context_manager_that_swallows_exceptions_hides_none_of_dibs(
+    dibs: Dibs, valkey: Server, engine: Any, database: Database, driver: str
+) -> None:
+    """The table is created all the same, a duplicate gets its result, and a failure shows."""
+
+    @contextlib.contextmanager
+    def transaction() -> Iterator[Any]:
+        raw = sqlite3.connect(str(engine.url.database)) if driver == "sqlite3" else None
+        opened: Any = raw or Session(engine, autobegin=True)
+        try:
+            if raw is None:
+                opened.begin()
+            yield opened
+            opened.commit()
+        except Exception:
+            opened.rollback()
+        finally:
+            opened.close()
+
+    @dibs.once("order:{customer}", within=transaction, **DONE)
+    def place(session: Any, customer: str) -> str:
+        sql = f"INSERT INTO orders VALUES ('{customer}', 1)"
+        session.execute(sql if driver == "sqlite3" else text(sql))
+        if customer == "poor":
+            raise KeyError(customer)
+        return customer
+
+    assert place("c7") == "c7"
+    valkey.flush()
+    assert place("c7") == "c7"
+    with pytest.raises(UsageError, match="without a commit") as refusal:
+        place("poor")
+    assert isinstance(refusal.value.__cause__, KeyError)
+    assert database.ask("SELECT customer FROM orders") == [("c7",)]
+
+
 @pytest.mark.parametrize("driver", ["sqlite3", "psycopg"])
 def test_a_driver_that_tells_nothing_is_looked_after_once(
     dibs: Dibs, valkey: Server, new_database: NewDatabase, driver: str

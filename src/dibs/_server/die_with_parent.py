@@ -45,6 +45,8 @@ def ended_with_parent(command: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and so would the program
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execv(sys.argv[2], sys.argv[2:])
     except OSError as error:  # a script without its first line, for one

@@ -72,9 +72,10 @@ class Refused(NamedTuple):
 class _NotOurs(Exception):
     """Rolls back a transaction in which nothing was written."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, transaction: Transaction) -> None:
         super().__init__()
         self.answer = answer
+        self.transaction = transaction
 
 
 class _Failed(Exception):
@@ -235,6 +236,13 @@ class Recording:
         """Nobody will see whether the transaction commits."""
         self._state = "untold"
 
+    def found_in(self, transaction: Transaction) -> None:
+        """The record was found in *transaction*, which may itself have written it."""
+        if self._state == "recorded":
+            self._state, self._is_written = "pending", True
+            if not transaction.on_end(self.transaction_ended):
+                self.unseen()
+
     def end(self, claim: Any) -> bool:
         """The block of *claim* has ended: tell Redis, or wait for the transaction."""
         self._has_ended = True
@@ -276,6 +284,8 @@ class Work:
         self.is_recorded = False
         """The last statement was executed: only the commit is left."""
         self.result: Any = None
+        self.error: BaseException | None = None
+        """What was raised before it was recorded."""
         self.is_watched = False
         """The transaction says how it ends."""
         self.committed: bool | None = None
@@ -283,9 +293,16 @@ class Work:
 
     def run(self, transaction: Transaction, value: Any) -> None:
         """Take the row, do the work, write its result."""
+        try:
+            self._run(transaction, value)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _run(self, transaction: Transaction, value: Any) -> None:
         answer = taken(transaction, self.recording.record)
         if not isinstance(answer, Ours):
-            raise _NotOurs(answer)
+            raise _NotOurs(answer, transaction)
         self.has_begun = True
         self.result = self._function(value)
         self._claim.complete(self.result)
@@ -349,6 +366,8 @@ class Within:
             except _NotOurs as refusal:
                 if isinstance(refusal.answer, Recorded):
                     answer = recording.answered(refusal.answer)
+                    if refusal.transaction.end == "open":  # it may itself have written the record
+                        recording.unseen()
                     return answer.value if isinstance(answer, Replay) else answer
                 if monotonic() >= deadline:
                     return recording.running()
@@ -368,6 +387,8 @@ class Within:
     def _attempt(self, work: Work) -> Any:
         try:
             transaction = self._transact(work.run)
+            if work.error is not None:
+                raise _unswallowed(work.error)
         except BaseException as error:
             work.recording.unseen()
             # The reply to the COMMIT may be lost, and the COMMIT not.
@@ -494,6 +515,15 @@ _YIELDS_NOTHING = (
 )
 
 
+def _unswallowed(error: BaseException) -> BaseException:
+    """What is raised in place of *error*, which the context manager has kept to itself."""
+    if isinstance(error, _NotOurs | _Failed):
+        return error
+    refusal = UsageError(NOT_COMMITTED)
+    refusal.__cause__ = error
+    return refusal
+
+
 def _hands_over(opener: Any) -> bool:
     """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
     while isinstance(opener, functools.partial):
@@ -569,6 +599,7 @@ class ClaimWithin:
             return Done(None)
         recording = self._recording
         found = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
+        recording.found_in(self._transaction)
         if isinstance(found, Refused):
             raise found.error
         self._claim.replayed, self._claim.result = True, found.value

@@ -17,7 +17,7 @@ from .._interface import ended_with_parent, printable
 from .connecting import add_server, connected
 from .terminal import default_terminal
 
-UNAVAILABLE, LOST, BUSY, NOT_EXECUTABLE, NOT_FOUND = 69, 70, 75, 126, 127
+UNAVAILABLE, LOST, BUSY, NOT_FOUND = 69, 70, 75, 127
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the lease; it does not cost a request."""
@@ -97,6 +97,8 @@ def _once(dibs: Dibs, args: argparse.Namespace, command: list[str]) -> int:
         code = _run(args, command, claim)
         if code != 0:
             claim.release()
+        elif not claim.finish():
+            _say(args, "it succeeded, but is not recorded: it may run again", code)
         return code
 
 
@@ -131,7 +133,9 @@ def _forwarding() -> Generator[Callable[["subprocess.Popen[bytes]"], None]]:
             children[0].send_signal(number)
 
     known = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    before: dict[int, Any] = {number: signal.signal(number, forward) for number in known}
+    # What is ignored, as SIGHUP with nohup, stays so: the program inherits it.
+    heard = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, forward) for number in heard}
     try:
         yield children.append
     finally:

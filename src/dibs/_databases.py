@@ -9,6 +9,7 @@ asyncio return awaitables.
 import contextlib
 import functools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
@@ -22,7 +23,7 @@ End = Literal["committed", "rolled_back", "open", "unknown"]
 """What is seen of a transaction whose context manager has ended. open: one around it goes on."""
 
 
-class Transaction:
+class Transaction(ABC):
     """A transaction that is open, and in which the record of a submission is written."""
 
     kind: Literal["threads", "asyncio"] = "threads"
@@ -39,16 +40,17 @@ class Transaction:
         """What the database understands. UsageError: dibs does not know it."""
         return dialect_called(self.database)
 
+    @abstractmethod
     def start(self) -> Any:
         """UsageError: it would never commit. Called before the first statement."""
-        raise NotImplementedError
 
+    @abstractmethod
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
         """All rows of a statement; none for one that returns no rows."""
-        raise NotImplementedError
 
     def flush(self) -> Any:
         """Write what the work has left to be written at the commit. UsageError: it has ended."""
+        return None
 
     def begin(self) -> Any:
         """A context manager in which it is a transaction. None: it is one already."""
@@ -65,6 +67,7 @@ class Transaction:
 
     def close(self) -> None:
         """Stop watching it."""
+        return
 
 
 # ---- SQLAlchemy
@@ -84,9 +87,9 @@ class _SQLAlchemy(Transaction):
         return self.value
 
     @property
+    @abstractmethod
     def _connection(self) -> Any:
         """The plain connection."""
-        raise NotImplementedError
 
     @property
     def dialect(self) -> Dialect:

@@ -34,15 +34,15 @@ class World:
     @property
     def begin(self) -> Any:
         """What `within` takes."""
-        raise NotImplementedError
+        raise AssertionError("each has its own")
 
     def insert(self, session: Any, customer: str, amount: int) -> Any:
         """The work."""
-        raise NotImplementedError
+        raise AssertionError("each has its own")
 
     def execute(self, session: Any, sql: str) -> Any:
         """Any statement without parameters."""
-        raise NotImplementedError
+        raise AssertionError("each has its own")
 
     async def close(self) -> None:
         """Give back connections."""

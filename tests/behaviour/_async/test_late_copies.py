@@ -213,7 +213,7 @@ async def test_requests_of_an_outage_are_not_executed_after_it(
 ) -> None:
     """Nothing arrives, it is an outage; what arrives after the recovery takes nothing."""
     events: list[Event] = []
-    async with AsyncDibs(url, budget=0.25, listeners=[events.append]) as dibs:
+    async with AsyncDibs(url, budget=2, listeners=[events.append]) as dibs:
         async with AsyncDibs(server.url, budget=5) as other:
             await dibs.peek("warm:up")
             line.hold_requests(match=b"user:1")

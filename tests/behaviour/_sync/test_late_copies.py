@@ -214,7 +214,7 @@ def test_requests_of_an_outage_are_not_executed_after_it(
 ) -> None:
     """Nothing arrives, it is an outage; what arrives after the recovery takes nothing."""
     events: list[Event] = []
-    with Dibs(url, budget=0.25, listeners=[events.append]) as dibs:
+    with Dibs(url, budget=2, listeners=[events.append]) as dibs:
         with Dibs(server.url, budget=5) as other:
             dibs.peek("warm:up")
             line.hold_requests(match=b"user:1")

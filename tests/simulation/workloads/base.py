@@ -43,7 +43,7 @@ class Workload:
 
     async def actor(self, process: Process, dibs: AsyncDibs, random: Random) -> None:
         """What one caller does."""
-        raise NotImplementedError
+        raise AssertionError("each has its own")
 
     async def settled(self) -> None:
         """All actors have ended, and all faults are over: check what is left."""

@@ -119,6 +119,7 @@ def test_signals_are_ignored_by_the_command_as_by_its_caller(valkey: Server) -> 
         assert done == plain
 
 
+@pytest.mark.usefixtures("real_interpreters")  # a fork does not inherit what the test ignores
 def test_a_signal_that_is_ignored_is_not_passed_on(start: Start, valkey: Server) -> None:
     """`nohup dibs run …` goes on when its terminal is closed, and so does the command."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -787,7 +787,12 @@ def test_two_phones_side_by_side(page: Any, stage: Stage) -> None:
     ben.locator("#say").fill("我在")
     ben.locator("#say").press("Enter")
     expect(page.locator(".row.other .said")).to_have_text("我在")
-    said = [event for event in stage.bot.events if event["type"] == "message"]
+
+    def messages() -> list[Any]:
+        return [event for event in stage.bot.events if event["type"] == "message"]
+
+    eventually(lambda: len(messages()) == 2)  # the page shows it before the bot has it
+    said = messages()
     assert len({event["source"]["userId"] for event in said}) == 2
     assert len({event["source"]["groupId"] for event in said}) == 1
     assert [event["type"] for event in stage.bot.events].count("join") == 1

@@ -6,7 +6,7 @@
 
 Several processes submit the same intents again and again, in different orders. Meanwhile they are
 killed at random and at random statements, Redis is flushed, frozen and restarted, connections to
-the database are cut, and it is restarted. Whoever gets an error submits again. In the end every
+the database are cut, and it is restarted. Clients submit again after an error. In the end every
 intent has been answered in each process; the rows of the database are counted.
 """
 

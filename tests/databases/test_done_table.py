@@ -76,7 +76,7 @@ def _create(engine: Any, database: Database) -> None:
 
 
 def test_many_create_the_table_at_once(database: Database, engine: Any) -> None:
-    """Whoever is second finds it there."""
+    """The second one finds it there."""
     clients = [Dibs(NO_REDIS) for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         calls = [

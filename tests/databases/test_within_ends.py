@@ -333,7 +333,7 @@ def test_a_session_that_serves_many_claims_is_listened_to_once(dibs: Dibs, engin
 async def test_a_claim_for_asyncio_waits_for_the_session_too(
     valkey: Server, new_database: NewDatabase
 ) -> None:
-    """The commit happens in a greenlet; Redis is told by a task."""
+    """The commit happens in a greenlet; a task tells Redis."""
     world = new_world("async-session/postgresql", new_database)
     assert isinstance(world, AsyncSessionWorld)
     async with AsyncDibs(valkey.url) as dibs:

@@ -93,7 +93,7 @@ def said(caplog: pytest.LogCaptureFixture) -> str:
 async def test_an_answer_is_stored_although_its_lease_ran_out(
     valkey: Server, edge: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody has taken the key: the retry gets the answer, and a warning names the route."""
+    """The key is free: the retry gets the answer, and a warning names the route."""
     async with opened(edge, valkey, **PAYMENTS) as shop:
         shop.during = valkey.flush
         assert (await shop.post(headers=KEYED)).status == 201

@@ -207,7 +207,7 @@ MUTANTS: dict[str, Mutant] = {
         facts(lambda seen: seen._replace(user=seen.user and seen.user.lower())),
     ),
     "any_scheme": Mutant(
-        "whoever signs anew is somebody else",
+        "a new signature is another user",
         {"signed_login"},
         lambda patch: patch.setattr(submission, "_STABLE", _AnyScheme()),
     ),

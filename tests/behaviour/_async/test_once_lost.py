@@ -56,7 +56,7 @@ async def test_one_that_was_lost_knows_it(valkey: Server) -> None:
             await eventually(lambda: claim.lost)
             await eventually(lambda: "lost" in kinds(events))
             assert "lost" in repr(claim) and claim.is_open
-        assert valkey.keys() == ["order:1"], "it was done, and nobody has taken the key"
+        assert valkey.keys() == ["order:1"], "it was done, and the key is not taken again"
     assert [kind for kind in kinds(events) if kind != "renewed"] == ["claimed", "lost", "completed"]
 
 

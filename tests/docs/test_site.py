@@ -99,7 +99,7 @@ PAGES = [
     "reference/api/client.html",
     "http.html",
     "architecture.html",
-    "which.html",
+    "hold.html",
     "404.html",
 ]
 OUT_OF_LINE = """() => {
@@ -152,9 +152,14 @@ def _mistakes(page: Any, url: str) -> list[str]:
 
 SEARCHED = {
     "mutex": "hold.html",
-    "retry after": "reference/errors.html",
-    "cron": "how-to/cron.html",
+    "retry after": "reference/api.html",
+    "cron": "scheduled.html",
     "pytest": "testing.html",
+    "docker": "docker.html",
+    "slack": "how-to/chat-bots.html",
+    "sqlalchemy": "how-to/transactions.html",
+    "pandas": "caching/types.html",
+    "upgrade": "versions.html",
 }
 """What newcomers type, and the page that they should read."""
 
@@ -191,7 +196,7 @@ def _drawers(page: Any, url: str) -> None:
     """On a phone, or with large letters: Enter opens the menu, Escape closes it, and Tab never
     reaches what is out of sight."""
     page.set_viewport_size({"width": 390, "height": 800})
-    page.goto(f"{url}which.html")
+    page.goto(f"{url}hold.html")
     menu, link = (
         page.get_by_role("button", name="Menu", exact=True),
         page.locator(".sidebar-drawer a").first,

@@ -66,12 +66,13 @@ test: lint ## check, and every test; ARGS="-k lease" goes to pytest
 all-tests: pytest
 	@$(MAKE) --no-print-directory some-conditions
 
-check: lint types ## lint, format, types, and whether the generated half is up to date
+check: lint types ## lint, format, types, whether the generated half is up to date and the documentation short
 
 lint: setup
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
 	@$(BIN)/python tools/unasync.py --check
+	@$(BIN)/python tools/count_words.py --check
 
 types: setup
 	@$(BIN)/pyright --project .

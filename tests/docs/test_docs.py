@@ -26,6 +26,7 @@ import dibs.testing
 from dibs import AsyncDibs, AsyncLease, Dibs, DibsError, Event, Lease, UsageError, errors, events
 from dibs._core.keys import seconds
 from dibs.testing import FaultProxy, Server
+from tools import count_words
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -187,6 +188,13 @@ def test_every_page_opens_with_its_essence(page: Path) -> None:
     assert essence.startswith("**TL;DR:**")
     index = (ROOT / "docs/index.md").read_text("utf-8")
     assert page.name == "index.md" or f"]({page.relative_to(ROOT / 'docs')})" in index
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_column_has_a_name(page: Path) -> None:
+    """A screen reader says it before each cell."""
+    heads = re.findall(r"^(\|.*\|)\n\|(?:---\|)+$", page.read_text("utf-8"), re.MULTILINE)
+    assert [head for head in heads if re.search(r"\|\s*\|", head)] == []
 
 
 FOLDERS = ("how-to", "frameworks", "migration", "caching")
@@ -356,6 +364,16 @@ def test_the_architecture_names_every_package() -> None:
     folders = {path.parent for path in _known_files(PACKAGE) if path.suffix == ".py"}
     for folder in {path for path in folders if path.parent == PACKAGE}:
         assert f"`{folder.name}/`" in text, folder.name
+
+
+def test_the_documentation_is_short(tmp_path: Path) -> None:
+    """In all, on each page, and where it is read first; what is too long is named."""
+    assert [*count_words.too_long(ROOT)] == []
+    (tmp_path / "docs").mkdir()
+    for page in ("README.md", "ARCHITECTURE.md", "docs/long.md"):
+        (tmp_path / page).write_text("word " * 60_000)
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1\n" + "line\n" * 50)
+    assert len([*count_words.too_long(tmp_path)]) == 5
 
 
 def test_every_make_target_that_is_named_exists() -> None:

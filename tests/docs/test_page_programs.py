@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from tools import run_migrations
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LOCAL_LINE = "../packages/local-line/MANUAL.md"
 FILE = re.compile(r"^```python(?: no-run)?\n# (?P<name>\w+\.py)(?P<rest>.*?)^```$", re.M | re.S)
 
 
@@ -156,10 +158,9 @@ def status(url: str, body: bytes | None = None) -> int:
 def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
     valkey: Server, tmp_path: Path
 ) -> None:
-    """gunicorn as the page about LINE starts it: SIGTERM after the 200, and the forecast comes."""
-    write_files("line.md", tmp_path, valkey.url)  # of the two programs, the later one
-    assert "from flask" in (tmp_path / "bot.py").read_text("utf-8")
-    page, port = (DOCS / "line.md").read_text("utf-8"), free_port()
+    """gunicorn as the manual starts it: SIGTERM after the 200, and the forecast comes."""
+    write_files(LOCAL_LINE, tmp_path, valkey.url)
+    page, port = (DOCS / LOCAL_LINE).read_text("utf-8"), free_port()
     [words] = re.findall(r"`gunicorn (bot:app --bind [^`]*)`", page)
     command = [sys.executable, "-m", "gunicorn", *words.replace("5000", str(port)).split()]
     with BlockingLine(webhook_timeout=30.0) as line:
@@ -178,8 +179,8 @@ def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
 
 
 def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
-    """mybot.py and test_bot.py, as they stand on the page."""
-    write_files("line.md", tmp_path, valkey.url)
+    """mybot.py and test_bot.py, as they stand in the manual of local-line."""
+    write_files(LOCAL_LINE, tmp_path, valkey.url)
     options = "def local_line_options(): return {'webhook_timeout': 30.0}"  # for a busy machine
     (tmp_path / "conftest.py").write_text(f"import pytest\n@pytest.fixture\n{options}\n")
     run = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:xdist', 'test_bot.py']))"
@@ -295,6 +296,23 @@ def test_the_times_of_the_deployment_fit_together() -> None:
         container["command"][container["command"].index("--timeout-graceful-shutdown") + 1]
     )
     assert pod["terminationGracePeriodSeconds"] >= before + graceful + 10
+
+
+def test_the_doctor_lets_the_server_of_the_compose_file_pass() -> None:
+    """Its options, on a real server: no error and no warning; and the services wait for it."""
+    [compose] = manifests("docker.md")
+    services: Any = compose["services"]
+    program, *options = services["valkey"]["command"]
+    assert program == "valkey-server" and {"--appendonly", "--maxmemory-policy"} < set(options)
+    assert services["doctor"]["depends_on"] == {"valkey": {"condition": "service_healthy"}}
+    waits = services["app"]["depends_on"]["doctor"]["condition"]
+    assert waits == "service_completed_successfully"
+    assert compose["volumes"].keys() == {"valkey-data"}
+    with Server.start(config=options) as server:
+        command = [sys.executable, "-m", *services["doctor"]["command"][:2]]
+        named = ["--url", server.url, "--namespace", "shop:", "--budget", "60"]
+        done = subprocess.run([*command, *named], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_alerts_name_metrics_that_exist() -> None:

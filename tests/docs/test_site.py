@@ -73,7 +73,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path, built: dict[Path, Pag
 def test_sync_and_async_are_pairs(site: Path) -> None:
     """Code for threads and for asyncio stands in one pair, each half with its label."""
     text = (site / "quickstart.html").read_text("utf-8")
-    assert text.count('class="pair ') >= 4
+    assert text.count('class="pair ') >= 3
     assert text.count('class="half-label"') == 2 * text.count('class="pair ')
     assert "<strong>asyncio</strong>" not in text
 
@@ -83,6 +83,17 @@ def test_an_option_stays_on_one_line(site: Path) -> None:
     text = (site / "command-line.html").read_text("utf-8")
     assert re.search(r'<code class="[^"]*\bshort\b[^"]*"><span class="pre">--url', text)
     assert '<td class="long">' in text
+
+
+def test_headings_have_levels_and_pages_a_title(site: Path) -> None:
+    """What screen readers go by: one title, a main part, and captions of the menu with a level."""
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf-8")
+        if "http-equiv=" in text and "<article" not in text and "<main" not in text:
+            continue
+        assert len(re.findall(r"<h1\b", text)) == 1, page
+        assert 'role="main"' in text or "<main" in text, page
+        assert not re.search(r'role="heading"(?! aria-level)', text), page
 
 
 def test_what_a_page_hides_is_not_on_the_site(site: Path) -> None:
@@ -136,6 +147,7 @@ def test_pages_are_in_order_in_a_browser(site: Path) -> None:
                 assert page.evaluate(CONTRAST)["poor"] == [], seen
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, seen
                 assert page.evaluate(OUT_OF_LINE) == [], seen
+            assert page.locator("label[role]").count() == 0, name
         _search(page, url)
         _tabs(page, url)
         _drawers(page, url)

@@ -321,7 +321,7 @@ def test_the_doctor_lets_the_server_of_the_compose_file_pass() -> None:
     assert services["doctor"]["depends_on"] == {"valkey": {"condition": "service_healthy"}}
     waits = services["app"]["depends_on"]["doctor"]["condition"]
     assert waits == "service_completed_successfully"
-    assert compose["volumes"].keys() == {"valkey-data"}
+    assert services["valkey"]["volumes"] == ["valkey-data:/data"]
     with Server.start(config=options) as server:
         command = [sys.executable, "-m", *services["doctor"]["command"][:2]]
         named = ["--url", server.url, "--namespace", "shop:", "--budget", "60"]

@@ -18,7 +18,7 @@ PLACES = {
     PurePosixPath("CHANGELOG.md"): PurePosixPath("changes.md"),
     PurePosixPath("CONTRIBUTING.md"): PurePosixPath("contributing.md"),
     PurePosixPath("SECURITY.md"): PurePosixPath("security.md"),
-    PurePosixPath("deploy/README.md"): PurePosixPath("deploy/weamind.md"),  # docs/ has a deploy.md
+    PurePosixPath("deploy/README.md"): PurePosixPath("containers.md"),  # docs/ has a deploy.md
 }
 """Where pages outside docs/ lie on the site. The index stands for the README."""
 

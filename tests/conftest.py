@@ -1,7 +1,8 @@
 """Fixtures of all tests: real servers, real faults; a test that leaves something behind fails.
 
-Async tests need no marker: a coroutine function is run in a debugging event loop of its own and
-fails if it leaves a task behind. With DIBS_NO_SKIP=1 a skipped test is a failed one.
+Async tests need no marker: a coroutine function is run in its own event loop and fails if it
+leaves a task behind, or another thread uses that loop.
+With DIBS_NO_SKIP=1 a skipped test is a failed one.
 `--condition` and `--engine` choose what they run under; see tests/conditions.py.
 """
 
@@ -201,13 +202,29 @@ def _coroutine_of(test: Any) -> Callable[..., Any] | None:
     return inner if inspect.iscoroutinefunction(inner) else None
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """Refuses calls from other threads, as in debug mode.
+
+    That mode also keeps the stack of each task and handle, which is half of the time of a test.
+    PYTHONASYNCIODEBUG=1 switches it on: then a task that is left behind says where it was created.
+    """
+
+    def call_soon(self, *args: Any, **options: Any) -> asyncio.Handle:
+        self._check_thread()  # pyright: ignore[reportAttributeAccessIssue]
+        return super().call_soon(*args, **options)
+
+    def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        self._check_thread()  # pyright: ignore[reportAttributeAccessIssue]
+        return super().call_at(*args, **options)
+
+
 def _as_plain(test: Callable[..., Any], conditions: Conditions) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         complaints: list[str] = []
         with (
             _no_other_loop(),
-            asyncio.Runner(debug=True, loop_factory=conditions.new_loop) as runner,
+            asyncio.Runner(loop_factory=conditions.new_loop or Loop) as runner,
         ):
             with conditions.for_a_loop(runner.get_loop()):
                 runner.run(_watched(test(*args, **kwargs), complaints))

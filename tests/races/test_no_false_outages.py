@@ -177,7 +177,7 @@ async def test_fifty_thousand_acquires_in_one_tick_are_guarded(
 
 
 async def acquire_in_one_tick(url: str, count: int) -> dict[str, int]:
-    # In a process of its own: the debugging loop of a test makes 50 000 tasks very slow.
+    # In its own process: 50 000 tasks are much garbage for the tests behind it.
     import asyncio
 
     from dibs import AsyncDibs, Event

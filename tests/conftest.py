@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -226,7 +227,7 @@ def _as_plain(test: Callable[..., Any], conditions: Conditions) -> Callable[...,
             _no_other_loop(),
             asyncio.Runner(loop_factory=conditions.new_loop or Loop) as runner,
         ):
-            with conditions.for_a_loop(runner.get_loop()):
+            with conditions.for_a_loop(runner.get_loop()), _showing_what_hangs(runner.get_loop()):
                 runner.run(_watched(test(*args, **kwargs), complaints))
         gc.collect()
         assert not complaints, "the event loop complained:\n" + "\n".join(complaints)
@@ -243,6 +244,28 @@ def _no_other_loop() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(other)
+
+
+@contextmanager
+def _showing_what_hangs(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Print what each task awaits if the test was interrupted: its stack is that of the loop."""
+    try:
+        yield
+    except BaseException:
+        tasks = asyncio.all_tasks(loop)
+        if any(getattr(task.get_coro(), "__name__", "") == "_watched" for task in tasks):
+            for task in tasks:
+                print(f"{task.get_name()} waits:\n{_stack(task)}", file=sys.stderr)
+        raise
+
+
+def _stack(task: asyncio.Task[Any]) -> str:
+    frames = []
+    coroutine: Any = task.get_coro()
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())
 
 
 async def _watched(body: Any, complaints: list[str]) -> None:

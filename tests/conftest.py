@@ -310,6 +310,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
     group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
     group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
+    group.addoption("--page", action="append", default=[], help="of tests/docs, only this page")
     group.addoption("--map", action="store_true", help="remember what each test reaches")
     of_sync = "the generated half only on it"
     group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)

@@ -38,8 +38,8 @@ WORDLESS = {
     "", "init", "main", "test", "tests", "sync", "async", "core", "dibs", "src", "command", "lua",
     "behaviour", "integrations",
 }  # fmt: skip
-CALLED, IMPORTS = 20, 10
-"""How near a test is that is called like the changed file, or imports it."""
+CALLED, IMPORTS, MENTIONS = 40, 20, 10
+"""How near a test is that is called like the changed file, imports it, or names its function."""
 OF_SCRIPTS = ("tests/behaviour/test_scripts.py", "tests/simulation/test_explorer.py")
 
 
@@ -133,7 +133,7 @@ def concerned(changed: dict[str, list[int]]) -> list[str]:
     near: Counter[str] = Counter()
     for path, lines in changed.items():
         if path not in own:
-            near |= by_map(path, lines) or by_name(path)
+            near |= by_map(path, lines) or by_name(path, lines)
     others = [each for each in near if each.partition("::")[0] not in own]
     return own + sorted(others, key=lambda test: (-near[test], seconds(test)))
 
@@ -152,14 +152,18 @@ def by_map(path: str, lines: list[int]) -> Counter[str]:
     return Counter({test: CALLED if _is_called(test, path) else 1 for test in there})
 
 
-def by_name(path: str) -> Counter[str]:
-    """How near each test file is: called like it, imports it, has words of its name."""
+def by_name(path: str, lines: list[int]) -> Counter[str]:
+    """How near each test file is: named like it, imports it, has its words, calls its functions."""
     if path.endswith(".md"):
         return Counter({test: 1 for test in test_files() if _reads(test, path)})
-    words = _words(path)
-    near = Counter(
-        {test: _nearness(test, path, len(words & _words(test))) for test in test_files()}
-    )
+    words, near = _words(path), Counter[str]()
+    for test in test_files():
+        near[test] = _nearness(test, path, len(words & _words(test)))
+    names = functions(path, lines) if path.endswith(".py") else None
+    called = "|".join(re.escape(name.rpartition(".")[2].rpartition(":")[2]) for name in names or ())
+    for test in +near:
+        if called and re.search(rf"\.(?:{called})\(", (ROOT / test).read_text("utf-8")):
+            near[test] += MENTIONS
     return +near
 
 

@@ -37,8 +37,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "core/test_keys.py": "",
         "behaviour/test_twemproxy.py": "from dibs._core.lease import Lease",
         "behaviour/test_scripts.py": "",
-        "behaviour/_async/test_cached.py": "from .loaders import Loader",
+        "behaviour/_async/test_cached.py": "from .loaders import Loader\nlease.extend(5)",
         "behaviour/_async/test_hold.py": "",
+        "behaviour/_async/loaders.py": "",
+        "behaviour/conftest.py": "",
         "docs/test_docs.py": "",
         "docs/test_readme.py": "PAGE = 'README.md'",
     }.items():
@@ -101,6 +103,8 @@ def test_the_nearest_is_first(checkout: Path) -> None:
     """There may be no time for the rest: the tests of scripts, and what has a word of its name."""
     chosen = quick.concerned({"src/dibs/_core/lua/hold_release.lua": [1]})
     assert chosen == ["tests/behaviour/test_scripts.py", HOLD, CACHED]
+    near = quick.by_name(LEASE, [11])  # extend
+    assert near[CACHED] > near[HOLD]
 
 
 def test_a_page_concerns_the_tests_that_read_it(checkout: Path) -> None:

@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 PORT ?= 8000
-# Tests wait more than they work: three processes for each core, on a machine with two.
-WORKERS ?= 6
+# Tests wait more than they work: four processes for each core, on a machine with two.
+WORKERS ?= 8
 ARGS :=
 # The generated half sends what the other half sends: each runs on one engine, on that which can do
 # most and on the oldest. some-conditions has others; test-conditions has all engines for all tests.

@@ -16,8 +16,8 @@ except ModuleNotFoundError as error:
         'sentry-sdk is not installed: pip install "dibs[sentry]"', name=error.name
     ) from error
 
-from ..events import Event
-from ._levels import LEVELS, checked_level, facts_of, kinds_from
+from ..events import MEASURES, Event
+from .logging import checked_level, facts_of, kinds_from
 
 __all__ = ["SentryListener"]
 
@@ -39,7 +39,7 @@ class SentryListener:
 
     def __call__(self, event: Event) -> None:
         """Add a breadcrumb to the current scope."""
-        level = logging.getLevelName(LEVELS[event.kind]).lower()
+        level = logging.getLevelName(MEASURES[event.kind].level).lower()
         sentry_sdk.add_breadcrumb(
             type="default",
             category="dibs",

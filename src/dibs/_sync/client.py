@@ -16,7 +16,7 @@ from typing import (
     overload,
 )
 
-from .._core.breaker import Limits
+from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
@@ -95,7 +95,7 @@ class Dibs(Caching):
         target: object,
         *,
         namespace: str = "",
-        budget: Seconds = 0.25,
+        budget: Seconds = DEFAULT_BUDGET,
         connect: Seconds | None = None,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),

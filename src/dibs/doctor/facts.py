@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .._diagnostics import OLDEST, Engine
+from .._diagnostics import DEFAULT_BUDGET, OLDEST, Engine
 
 Kind = Literal["server", "cluster", "sentinel", "embedded"]
 Verdict = Literal["allowed", "denied", "missing"]
@@ -33,7 +33,7 @@ class Asked:
     kind: Kind
     address: str
     namespace: str = ""
-    budget: float = 0.25
+    budget: float = DEFAULT_BUDGET
     tls: bool = False
     user: str | None = None
     database: int = 0

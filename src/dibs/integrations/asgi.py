@@ -292,16 +292,17 @@ class Recorder:
         """The application has returned. If it had begun a response and not finished it, the client
         has disconnected from a stream: the work was done, only the response is incomplete.
         """
-        if self._recording.status:
+        if self._recording.status and self._claim.is_open:
             self._recording.discard()
             await aend(self._claim, self._policy, self._recording)
 
     async def close(self) -> None:
         """The application has ended by an error, by cancellation, or without a response: end the
-        claim, if it is still open.
+        claim, if it is still open. One that was detached stays so if there was a response.
         """
-        # In a task that is cancelled again here, the release is delivered nevertheless.
-        await self._claim.fail()
+        if self._claim.is_open or not self._recording.status:
+            # In a task that is cancelled again here, the release is delivered nevertheless.
+            await self._claim.fail()
 
     async def send(self, message: Message) -> None:
         """Record and pass on."""

@@ -121,10 +121,10 @@ def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskRespon
     """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
-        request.environ[_CLAIMS].remove(claim)
         response.call_on_close(functools.partial(end, claim, policy, recording))
     else:
         end(claim, policy, recording)
+    request.environ[_CLAIMS].remove(claim)
     return response
 
 

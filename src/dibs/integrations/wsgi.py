@@ -309,13 +309,14 @@ class _GuardedResponse:
             if close is not None:
                 close()
         finally:
-            if self._recording.status:
+            if self._recording.status and self._claim.is_open:
                 self._recording.discard()
                 end(self._claim, self._policy, self._recording)
             self._fail()
 
     def _fail(self) -> None:
-        self._claim.fail()
+        if self._claim.is_open or not self._recording.status:
+            self._claim.fail()
         self._close()
 
 

@@ -35,7 +35,8 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import applied, claim, end, file_hash, mark_guarded
+from ._claims import applied, file_hash, mark_guarded
+from ._sync.claims import claim_request, end_claim
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskRespon
     """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
-        response.call_on_close(functools.partial(end, claim, policy, recording))
+        response.call_on_close(functools.partial(end_claim, claim, policy, recording))
     else:
-        end(claim, policy, recording)
+        end_claim(claim, policy, recording)
     request.environ[_CLAIMS].remove(claim)
     return response
 
@@ -223,7 +224,7 @@ class _AppGuard:
         if submission is None:
             return None
         mark_guarded(request.environ)
-        outcome = claim(self._dibs, policy, name, submission)
+        outcome = claim_request(self._dibs, policy, name, submission)
         return outcome if isinstance(outcome, Response) else (applied(policy, submission), outcome)
 
     def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:

@@ -37,7 +37,8 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import aclaim, applied, file_hash, mark_guarded, unmark_guarded
+from ._async.claims import claim_request
+from ._claims import applied, file_hash, mark_guarded, unmark_guarded
 from ._leases import RequestLeases
 from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
 from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
@@ -262,7 +263,7 @@ class _RequestGuard:
         if submission is None:
             return None
         mark_guarded(request.scope)
-        outcome = await aclaim(self._middleware.dibs, policy, name, submission)
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
         if isinstance(outcome, Response):
             return outcome
         self._recorder = Recorder(applied(policy, submission), outcome, self._send)

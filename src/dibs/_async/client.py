@@ -48,7 +48,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._tasks import WRONG_KIND, fits, monotonic
+from .._tasks import check_function, monotonic
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import AsyncCache
@@ -193,8 +193,7 @@ class AsyncDibs(AsyncCaching):
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
         ) -> Callable[P, Coroutine[Any, Any, T]]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             namespace = self._settings.namespace
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
@@ -242,8 +241,7 @@ class AsyncDibs(AsyncCaching):
         rule = chosen.rule(cron)
 
         def decorate(function: F) -> F:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             made = AsyncScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -382,8 +380,7 @@ class AsyncDibs(AsyncCaching):
         def decorate(
             function: Callable[..., Coroutine[Any, Any, Any]],
         ) -> Callable[..., Coroutine[Any, Any, Any]]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             shown = function if opener is None else opener.shown(function)
             made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
@@ -422,7 +419,7 @@ class AsyncDibs(AsyncCaching):
 
     async def __aenter__(self) -> "AsyncDibs":
         if self._store.is_closed:
-            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
+            raise UsageError(CLOSED)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -23,6 +23,10 @@ SLOTS = 16384
 Seconds = float | timedelta
 
 
+LONGEST_NAME = 64
+_LETTERS = re.compile(r"[^\W\d]([^\W\d]|[./-])*")
+
+
 def seconds(value: object, what: str, *, zero: bool = False) -> float:
     """*value* as seconds. UsageError: not a number, not finite, negative, or an unwanted zero."""
     if (type(value) is float or type(value) is int) and SHORTEST_TTL <= value <= LONGEST_TTL:
@@ -31,8 +35,11 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
-    if value > LONGEST_TTL or value != value:
+    if not math.isfinite(value):
         raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
+    if value > LONGEST_TTL:
+        limit = f"the limit is {LONGEST_TTL:.0f} s, ten years"
+        raise UsageError(f"{what} must not be {value!r} s: {limit}")
     if zero and value == 0:
         return 0.0
     if value < SHORTEST_TTL:
@@ -86,10 +93,15 @@ def is_text(text: str) -> bool:
 def public_name(key: str) -> str:
     """What events and sentences may call a key that came without a template: its first word.
 
-    `processing:user:42` → `processing:*`. Everything behind the first colon may be personal.
+    `processing:user:42` → `processing:*`. Everything after the first colon may be personal. A key
+    without one is shown whole if it can be a name in the code: `nightly-report`; one with digits
+    or an @ may be an id, and is `*`.
     """
     head, colon, _ = key.partition(":")
-    return f"{head}:*" if colon else "*"
+    if colon:
+        return f"{head}:*"
+    is_word = len(key) <= LONGEST_NAME and _LETTERS.fullmatch(key)
+    return key if is_word else "*"
 
 
 def hash_tag(key: bytes) -> bytes | None:
@@ -325,6 +337,14 @@ def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
             f"{option} must name arguments, by strings such as 'cart.id', not {given!r}"
         )
     return cast("tuple[str, ...]", paths)
+
+
+def function_error(function: object, otherwise: str) -> str:
+    """What is wrong with a *function* that a decorator cannot wrap."""
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(cast("object", function)).__name__
+        return f"put @{kind} above the decorator of dibs: it wraps the function itself"
+    return otherwise
 
 
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:

@@ -49,7 +49,7 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._threads import WRONG_KIND, fits, monotonic
+from .._threads import check_function, monotonic
 from ..errors import Busy, Duplicate, UsageError
 from ..events import Listener
 from .cache import Cache
@@ -194,8 +194,7 @@ class Dibs(Caching):
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             namespace = self._settings.namespace
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
@@ -243,8 +242,7 @@ class Dibs(Caching):
         rule = chosen.rule(cron)
 
         def decorate(function: F) -> F:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             made = ScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -383,8 +381,7 @@ class Dibs(Caching):
         def decorate(
             function: Callable[..., Any],
         ) -> Callable[..., Any]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             shown = function if opener is None else opener.shown(function)
             made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
@@ -423,7 +420,7 @@ class Dibs(Caching):
 
     def __enter__(self) -> "Dibs":
         if self._store.is_closed:
-            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
+            raise UsageError(CLOSED)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from .._interface import fork_safe_lock
 from ..errors import UsageError
+from ._extras import needs
 
 _log = logging.getLogger("dibs.linebot")
 
@@ -214,7 +215,8 @@ class Routes:
 
 def sdk() -> Any:
     """The part of line-bot-sdk that sends."""
-    return importlib.import_module("linebot.v3.messaging")
+    with needs("linebot"):
+        return importlib.import_module("linebot.v3.messaging")
 
 
 def reply_request(token: str, messages: Sequence[Any]) -> Any:

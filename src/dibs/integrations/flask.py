@@ -13,9 +13,12 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from flask import Flask, after_this_request, current_app, make_response, request
-from flask import Response as FlaskResponse
-from werkzeug.exceptions import HTTPException, default_exceptions
+from ._extras import needs
+
+with needs("flask"):
+    from flask import Flask, after_this_request, current_app, make_response, request
+    from flask import Response as FlaskResponse
+    from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields

@@ -8,7 +8,9 @@ docs/tracing.md has every span, attribute and metric. Keys are never written, on
 from collections.abc import Iterable
 from time import monotonic
 
-try:
+from ._extras import needs
+
+with needs("opentelemetry"):
     from opentelemetry import context, trace
     from opentelemetry.context import Context
     from opentelemetry.metrics import (
@@ -21,10 +23,6 @@ try:
     )
     from opentelemetry.trace import Link, Status, StatusCode, TracerProvider
     from opentelemetry.trace import Span as OtelSpan
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'opentelemetry-api is not installed: pip install "dibs[opentelemetry]"', name=error.name
-    ) from error
 
 from .. import __version__
 from .._tally import Observer, Series, Tally, label_text

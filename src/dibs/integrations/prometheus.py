@@ -20,8 +20,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from ._extras import needs
+
+with needs("prometheus"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 from .._tally import OTHER, Durations, Observer, Series, Tally
 from ..claims import open_claims

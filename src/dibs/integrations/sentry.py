@@ -9,12 +9,10 @@ No keys, no personal data.
 import logging
 from datetime import UTC, datetime
 
-try:
+from ._extras import needs
+
+with needs("sentry"):
     import sentry_sdk
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'sentry-sdk is not installed: pip install "dibs[sentry]"', name=error.name
-    ) from error
 
 from ..events import MEASURES, Event
 from .logging import checked_level, facts_of, kinds_from

@@ -14,11 +14,14 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from ._extras import needs
+
+with needs("starlette"):
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.datastructures import UploadFile
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
 from .._http.bodies import Field, form_fields

@@ -9,12 +9,10 @@ the application has bound to its context variables. No keys, no personal data.
 import logging
 from typing import Any
 
-try:
+from ._extras import needs
+
+with needs("structlog"):
     import structlog
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'structlog is not installed: pip install "dibs[structlog]"', name=error.name
-    ) from error
 
 from ..events import MEASURES, Event
 from .logging import checked_level, facts_of, kinds_from

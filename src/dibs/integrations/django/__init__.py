@@ -29,13 +29,16 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
-from django.conf import settings
-from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
-from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpResponse, HttpResponseBase
-from django.urls import Resolver404, resolve
-from django.utils.decorators import sync_and_async_middleware
+from .._extras import needs
+
+with needs("django"):
+    from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+    from django.conf import settings
+    from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+    from django.core.handlers.asgi import ASGIRequest
+    from django.http import Http404, HttpResponse, HttpResponseBase
+    from django.urls import Resolver404, resolve
+    from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit

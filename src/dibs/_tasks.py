@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
 
@@ -28,7 +28,7 @@ __all__ = [
     "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
     "LoopWatch", "Signal", "Transport", "check_function", "current_loop", "deliver_behind",
     "ends_task", "flight_here", "gather", "gather_until", "is_cancellation", "monotonic",
-    "off_loop", "redis",
+    "must_await", "off_loop", "redis",
     "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
@@ -463,6 +463,33 @@ async def result_of(value: Any) -> Any:
 async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
     """Run blocking *work* without stopping the other tasks."""
     return await asyncio.to_thread(work, *args)
+
+
+class _MustAwait(Coroutine[Any, Any, Q]):
+    """A coroutine that cannot be taken for its result: `if dibs.try_hold(…)` would be true."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Q]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any, /) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Q]:
+        return self._coroutine.__await__()
+
+    def __bool__(self) -> bool:
+        raise UsageError("write await before it: this is a coroutine, not its result")
+
+
+must_await = _MustAwait
 
 
 def check_function(function: Callable[..., Any]) -> None:

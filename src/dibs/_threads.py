@@ -26,7 +26,7 @@ __all__ = [
     "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
     "LoopWatch", "Signal", "Transport", "check_function", "current_loop", "deliver_behind",
     "ends_task", "flight_here", "gather", "gather_until", "is_cancellation", "monotonic",
-    "off_loop", "redis",
+    "must_await", "off_loop", "redis",
     "result_of", "returning_awaitables", "shutdown", "sleep", "within",
 ]  # fmt: skip
 
@@ -324,11 +324,16 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
+def must_await(result: Q) -> Q:
+    """*result*: with threads there is nothing to forget."""
+    return result
+
+
 def check_function(function: Callable[..., Any]) -> None:
     """UsageError: a decorator cannot wrap *function*."""
     if (
         not callable(function)
-        or isinstance(function, staticmethod)
+        or type(function) is staticmethod
         or getattr(function, "returns_awaitable", False)
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)

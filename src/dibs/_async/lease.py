@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.keys import Seconds, Template, expand, seconds
+from .._core.keys import Seconds, Template, answering, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._tasks import Body, monotonic, result_of
+from .._tasks import Body, monotonic, must_await, result_of
 from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import AsyncLeases
@@ -67,12 +67,12 @@ class AsyncLease:
         if self.lost:
             raise lost_error(self._state)
 
-    async def extend(self, ttl: Seconds) -> bool:
+    def extend(self, ttl: Seconds) -> Coroutine[Any, Any, bool]:
         """Extend it to *ttl* from now. False: not extended; check `lost` before you go on.
 
         Unavailable: Redis is unavailable and the policy is "closed". True: extended.
         """
-        return await self._leases.extend(self._state, seconds(ttl, "ttl"))
+        return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> Coroutine[Any, Any, bool]:
         """Release the key. False: you did not hold it any more; no other holder's key is touched.
@@ -252,11 +252,12 @@ def exclusive(
     namespace: str,
     template: str,
     options: HoldOptions,
-    busy: Callable[[Busy], Any] | None,
+    busy: Callable[..., Any] | None,
     new_hold: Callable[..., AsyncHold],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
+    answer = None if busy is None else answering(busy, function, "busy")
 
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -268,8 +269,8 @@ def exclusive(
             async with hold:
                 return await function(*args, **kwargs)
         error = busy_error(leases, call, refusal)
-        if busy is None:
+        if answer is None:
             raise error
-        return await result_of(busy(error))
+        return await result_of(answer(error, args, kwargs))
 
     return guarded

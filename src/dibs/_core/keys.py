@@ -48,6 +48,15 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
     return float(value)
 
 
+def patience(wait: object) -> float:
+    """*wait* as seconds; inf: as good as for ever. UsageError: None, which other libraries take."""
+    if wait == 0:
+        return 0.0
+    if wait is None:
+        raise UsageError("wait must be seconds, not None: 0 does not wait, math.inf waits for ever")
+    return LONGEST_TTL if wait == math.inf else seconds(wait, "wait", zero=True)
+
+
 def milliseconds(seconds: float) -> int:
     """As the server wants it."""
     # Up: the server must not end it before the holder does.
@@ -412,6 +421,36 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
     picker = eval(f"lambda {listed}: ({''.join(f'{name}, ' for name in names)})", known)
     picker.__qualname__ = getattr(function, "__qualname__", picker.__qualname__)
     return picker
+
+
+Answer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
+"""Called with the error, and the arguments of the call that was refused."""
+
+
+def answering(answer: Callable[..., Any], function: Callable[..., Any], what: str) -> Answer:
+    """*answer*, which gets the error and, by their names, the arguments of *function* it takes.
+
+    UsageError: it needs one that *function* does not have. *what*: the option.
+    """
+    try:
+        first, *more = inspect.signature(answer).parameters.values()
+    except ValueError:  # some built-in functions do not say what they take
+        return lambda error, args, kwargs: answer(error)
+    known = list(inspect.signature(function).parameters)
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [each for each in more if each.kind in named and each.default is each.empty]
+    for each in needed:
+        if each.name not in known:
+            raise UsageError(f"{what}= takes {each.name!r}, which the function does not have")
+    names = [each.name for each in more if each.kind in named and each.name in known]
+    if any(each.kind is each.VAR_KEYWORD for each in (first, *more)):
+        names = [name for name in known if name != first.name]
+    if not names:
+        return lambda error, args, kwargs: answer(error)
+    pick = _picker(function, names)
+    return lambda error, args, kwargs: answer(
+        error, **dict(zip(names, pick(*args, **kwargs), strict=True))
+    )
 
 
 class _Verbatim(str):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.keys import Seconds, Template, expand, seconds
+from .._core.keys import Seconds, Template, answering, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._threads import Body, monotonic, result_of
+from .._threads import Body, monotonic, must_await, result_of
 from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import Leases
@@ -73,7 +73,7 @@ class Lease:
 
         Unavailable: Redis is unavailable and the policy is "closed". True: extended.
         """
-        return self._leases.extend(self._state, seconds(ttl, "ttl"))
+        return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> bool:
         """Release the key. False: you did not hold it any more; no other holder's key is touched.
@@ -253,11 +253,12 @@ def exclusive(
     namespace: str,
     template: str,
     options: HoldOptions,
-    busy: Callable[[Busy], Any] | None,
+    busy: Callable[..., Any] | None,
     new_hold: Callable[..., Hold],
 ) -> Callable[P, T]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
+    answer = None if busy is None else answering(busy, function, "busy")
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -269,8 +270,8 @@ def exclusive(
             with hold:
                 return function(*args, **kwargs)
         error = busy_error(leases, call, refusal)
-        if busy is None:
+        if answer is None:
             raise error
-        return result_of(busy(error))
+        return result_of(answer(error, args, kwargs))
 
     return guarded

@@ -583,6 +583,8 @@ def test_what_the_server_could_not_serve_is_still_owed() -> None:
     """BUSY and its like are worth another try; a mistake in the request is not."""
     one, two = Request(b"", 1, b"k", until=5.0), Request(b"", 2, b"k", until=5.0)
     busy, wrong = ErrorReply("BUSY a script runs"), ErrorReply("WRONGTYPE no lease")
-    assert unserved([one], 1) == []
-    assert unserved([one], busy) == [one]
-    assert unserved([two, one], ["OK", busy, wrong]) == [two]
+    assert unserved([one], 1) == ([], [])
+    assert unserved([one], busy) == ([one], [])
+    assert unserved([two, one], ["OK", busy, wrong]) == ([two], [])
+    for elsewhere in ("MOVED 1 a:1", "ASK 1 a:1"):
+        assert unserved([two, one], ["OK", busy, ErrorReply(elsewhere)]) == ([two], [one])

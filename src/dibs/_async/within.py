@@ -229,7 +229,7 @@ class AsyncRecording:
         """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
         self._state = "committed" if committed and self._is_written else "untold"
         if self._has_ended:
-            self._leases.tasks.spawn(self._tell)
+            self._leases.ends.add(self._tell)
 
     def unseen(self) -> None:
         """Nobody will see whether the transaction commits."""
@@ -251,10 +251,12 @@ class AsyncRecording:
         return await self._tell()
 
     async def _tell(self) -> bool:
-        self.claim, lease = None, self._lease
-        if self._state == "untold":
-            return await self._leases.end(lease)
-        return await self._leases.copy(lease, *self._left)
+        try:
+            if self._state == "untold":
+                return await self._leases.end(self._lease)
+            return await self._leases.copy(self._lease, *self._left)
+        finally:
+            self.claim = None  # not before: a claim that is garbage ends its lease
 
 
 def check_options(options: ClaimOptions) -> None:

@@ -412,10 +412,12 @@ class Dibs(Caching):
 
     def close(self) -> None:
         """Close. Leases that are still held expire. May be called twice."""
-        self._store.is_closed = True
+        try:
+            self._leases.ends.finish()
+        finally:
+            self._store.is_closed = True
         self._events.emit_dropped()
         self._cache.close()
-        self._leases.tasks.stop()
         self._leases.renewer.close()
         self._store.close()
         self._leases.waiters.wake_all()

@@ -24,13 +24,15 @@ from .errors import Unavailable, UsageError
 
 __all__ = [
     "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "WorkQueue", "current_loop", "deliver_behind", "ends_task",
-    "fits", "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop",
-    "redis", "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "LoopWatch", "Signal", "Transport", "WorkQueue", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "fits", "flight_here", "gather", "gather_until",
+    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
+    "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 KIND = "threads"
+current_task = threading.current_thread
 WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"

@@ -44,6 +44,8 @@ class Dialect(NamedTuple):
     has_returning: bool = True
     """False: who took the row is seen by a second statement."""
     has_binary_keys: bool = False
+    file: str | None = None
+    """Asks for the file of a database that has one writer at a time."""
 
 
 def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> tuple[str, str, str, str]:
@@ -116,6 +118,7 @@ _SQLITE = Dialect(
     f"result = NULL, at = excluded.at, until = excluded.until WHERE {TABLE}.until <= excluded.at "
     "RETURNING token",
     *_statements(_LITE_NOW, "key", "", ""),
+    file="SELECT file FROM pragma_database_list WHERE name = 'main'",
 )
 
 _MY_NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
@@ -298,6 +301,14 @@ def finish(
     rows = yield dialect.done, parameters
     if dialect.has_transaction_ids and (not rows or str(rows[0][0]) != ours.transaction):
         raise UsageError(NOT_THE_SAME)
+
+
+def file(dialect: Dialect) -> Generator[Statement, Rows, str | None]:
+    """The path of a database that has one writer; None: it has many, or no file."""
+    if dialect.file is None:
+        return None
+    rows = yield dialect.file, {}
+    return str(rows[0][0] or "") or None if rows else None
 
 
 def undo(dialect: Dialect, record: Record) -> Generator[Statement, Rows, None]:

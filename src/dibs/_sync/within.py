@@ -5,12 +5,16 @@
 before the work begins and completed after it; Redis gets *done* only after a commit that was seen.
 """
 
+import contextlib
 import functools
 import inspect
 import itertools
 import logging
+import os
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -27,6 +31,7 @@ from .._core.done import (
     create,
     ddl,
     failure_of,
+    file,
     finish,
     look,
     prune,
@@ -39,7 +44,7 @@ from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
 from .._databases import Transaction, django, find
-from .._threads import KIND, monotonic, result_of, sleep
+from .._threads import KIND, current_task, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import Leases
 
@@ -59,6 +64,11 @@ WRONG_HALF = (
 NOT_COMMITTED = (
     "the context manager of within= ended without a commit: nothing of the work was kept; it has "
     "to commit at its end, as engine.begin and sessionmaker.begin do"
+)
+ONE_WRITER = (
+    "this transaction would wait for the one around it for ever: SQLite has one writer, and both "
+    "write to the same file; call it outside of the other, or record a claim in the one that is "
+    "open, by claim.within(…)"
 )
 READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
 
@@ -104,8 +114,12 @@ def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any
 def taken(transaction: Transaction, record: Record) -> Answer:
     """Who has the row. UsageError: nobody can have it in such a transaction."""
     result_of(transaction.start())
+    _check_writers(transaction)
     try:
-        return run(transaction, take(transaction.dialect, record))
+        answer = run(transaction, take(transaction.dialect, record))
+        if isinstance(answer, Ours) and transaction.dialect.file is not None:
+            _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
+        return answer
     except Exception as error:
         failure = failure_of(error)
         if failure == "locked":
@@ -115,6 +129,40 @@ def taken(transaction: Transaction, record: Record) -> Answer:
         if failure in ("missing", "conflict"):
             raise _Failed(failure, error) from None
         raise
+
+
+_Writer = tuple[weakref.ref[Transaction], weakref.ref[Any]]
+_writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=())
+"""Transactions with a record on databases that have one writer, and whose they are."""
+
+
+def _writing() -> tuple[_Writer, ...]:
+    """Those of this task, or thread, that go on."""
+    here = current_task()
+    return tuple(
+        (each, owner)
+        for each, owner in _writers.get()
+        if owner() is here and (found := each()) is not None and found.is_open
+    )
+
+
+def _check_writers(transaction: Transaction) -> None:
+    """UsageError: *transaction* would wait for one around it, which waits for its end."""
+    if transaction.dialect.file is None or not _writers.get():
+        return
+    for each, _ in _writing():
+        around = each()
+        if around is None or around.driver is transaction.driver:
+            continue
+        paths = [run(one, file(one.dialect)) for one in (around, transaction)]
+        if _is_same(*paths):
+            raise UsageError(ONE_WRITER)
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    with contextlib.suppress(OSError):
+        return one is not None and other is not None and os.path.samefile(one, other)
+    return False
 
 
 def checked(transaction: Transaction, *, opened: bool) -> Transaction:
@@ -172,6 +220,8 @@ class Recording:
         """The block of the claim has ended."""
         self.claim: Any = None
         """Keeps the claim alive that waits for the end of the transaction."""
+        self.transaction: Transaction | None = None
+        """Keeps the transaction of the caller alive, by which others see that it is open."""
 
     @property
     def call(self) -> HoldCall:
@@ -590,7 +640,7 @@ class ClaimWithin:
         found = django(using) if value is None else find(value)
         self._claim = claim
         self._recording = recording
-        self._transaction = checked(found, opened=False)
+        self._transaction = recording.transaction = checked(found, opened=False)
         self._ours: Ours | None = None
 
     def __enter__(self) -> Done:

@@ -341,6 +341,8 @@ def test_options_that_do_not_go_together_are_refused(
 
 def test_a_function_without_a_place_for_the_transaction_is_refused(dibs: Dibs, engine: Any) -> None:
     """A method has self there; and the fields of a template are those that callers pass."""
+    with pytest.raises(UsageError, match=r"without \(\)"):
+        dibs.once("order:{customer}", within=engine.begin(), **DONE)
     decorate = dibs.once("order:{customer}", within=engine.begin, **DONE)
     with pytest.raises(UsageError, match="there is none"):
         decorate(lambda: None)

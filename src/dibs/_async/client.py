@@ -399,6 +399,10 @@ class AsyncDibs(AsyncCaching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> AsyncWithin:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return AsyncWithin(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "AsyncInspector":

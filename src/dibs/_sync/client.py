@@ -400,6 +400,10 @@ class Dibs(Caching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return Within(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "Inspector":

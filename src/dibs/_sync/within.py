@@ -6,8 +6,6 @@ before the work begins and completed after it; Redis gets *done* only after a co
 """
 
 import contextlib
-import functools
-import inspect
 import itertools
 import logging
 import os
@@ -16,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from .._core.done import (
     ELSEWHERE,
@@ -26,6 +24,7 @@ from .._core.done import (
     Ours,
     Record,
     Recorded,
+    Refused,
     Rows,
     Statement,
     create,
@@ -33,9 +32,11 @@ from .._core.done import (
     failure_of,
     file,
     finish,
+    hands_over,
     look,
     prune,
     row_key,
+    shown,
     take,
     undo,
 )
@@ -71,12 +72,6 @@ ONE_WRITER = (
     "open, by claim.within(…)"
 )
 READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
-
-
-class Refused(NamedTuple):
-    """The answer to a duplicate, from the table."""
-
-    error: Duplicate | Mismatch
 
 
 class _NotOurs(Exception):
@@ -203,14 +198,18 @@ class Claimed(Protocol):
 class Recording:
     """The record of one claim in the table, until Redis has heard how it ended."""
 
-    def __init__(self, leases: Leases, lease: LeaseState, options: ClaimOptions) -> None:
+    def __init__(
+        self, leases: Leases, lease: LeaseState, options: ClaimOptions, row: bytes | None
+    ) -> None:
+        """*row*: the key of the row, if that is another one; then Redis gets no copy of it."""
         check_options(options)
+        self._has_copy = row is None
         self._leases = leases
         self._lease = lease
         self.options = options
         key, token = lease.call.key, secret_of(lease.token).decode()
         seen = fingerprint_in(lease.token).decode()
-        self.record = Record(row_key(key), token, seen, milliseconds(options.window))
+        self.record = Record(row_key(row or key), token, seen, milliseconds(options.window))
         self._state: State = "untold"
         self._left: tuple[bytes, int] = b"", 0
         """What Redis will have in the place of the claim, and for how long."""
@@ -303,7 +302,7 @@ class Recording:
 
     def _tell(self) -> bool:
         try:
-            if self._state == "untold":
+            if self._state == "untold" or not self._has_copy:
                 return self._leases.end(self._lease)
             return self._leases.copy(self._lease, *self._left)
         finally:
@@ -372,7 +371,8 @@ class Within:
 
     def __init__(self, opener: Opener, retry: int, options: ClaimOptions) -> None:
         """UsageError: *opener* cannot be called, or an option does not go with it."""
-        if not callable(opener):
+        is_entered = hasattr(type(opener), "__enter__") or hasattr(type(opener), "__enter__")
+        if is_entered or not callable(opener):
             raise UsageError(
                 "within= must be called to open a transaction, such as engine.begin without ()"
             )
@@ -381,7 +381,7 @@ class Within:
         check_options(options)
         self._opener = opener
         self._retry = retry
-        self._hands_over = _hands_over(opener)
+        self._hands_over = hands_over(opener)
         """The function gets what the context manager yields."""
         self._is_proven = False
         """A commit of such a transaction was seen, where the driver does not tell."""
@@ -389,7 +389,7 @@ class Within:
 
     def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """*function* as its callers see it, without what it is handed."""
-        return _without_first(function) if self._hands_over else function
+        return shown(self._opener, function)
 
     def call(
         self,
@@ -398,18 +398,19 @@ class Within:
         function: Callable[..., Any],
         args: Any,
         kwargs: Any,
-        since: float,
+        wait: float,
     ) -> Any:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
-        A transaction in which nothing was written is rolled back, and its connection given back,
+        *wait*: how long another transaction with the key is waited for. One in which nothing was
+        written is rolled back, and its connection given back,
         before anybody waits.
         """
 
         def work_in(value: Any) -> Any:
             return function(*((value, *args) if self._hands_over else args), **kwargs)
 
-        deadline, pause = since + recording.options.wait, _FIRST_PAUSE
+        deadline, pause = monotonic() + wait, _FIRST_PAUSE
         conflicts, retries = _MOST_CONFLICTS, self._retry
         while True:
             work = Work(claim, recording, work_in)
@@ -574,35 +575,6 @@ def _unswallowed(error: BaseException) -> BaseException:
     refusal = UsageError(NOT_COMMITTED)
     refusal.__cause__ = error
     return refusal
-
-
-def _hands_over(opener: Any) -> bool:
-    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
-    while isinstance(opener, functools.partial):
-        opener = opener.func
-    return not getattr(opener, "yields_nothing", False) and not str(
-        getattr(opener, "__module__", "")
-    ).startswith("django.")
-
-
-def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* as its callers see it. UsageError: it has no first argument to be given."""
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    first = parameters[0] if parameters else None
-    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-        raise UsageError("within= hands the transaction over as the first argument; there is none")
-    if first.name in ("self", "cls"):
-        raise UsageError(
-            "within= hands the transaction over as the first argument, and a method has "
-            f"{first.name} there: decorate a function"
-        )
-
-    @functools.wraps(function)
-    def shown(*args: Any, **kwargs: Any) -> Any: ...
-
-    shown.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-    return shown
 
 
 # ---- claim.within(…)

@@ -38,13 +38,13 @@ def session(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.Run
 def test_the_applications_of_the_page_are_tested_in_one_process(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that a function creates, one that is decorated at import; and an async test."""
+    """One whose functions are decorated at import; and an async test."""
     monkeypatch.delenv("DIBS_DISABLED", raising=False)
     pytester.makeconftest(shown("conftest.py"))
-    names = ("shop", "test_shop", "test_menu", "test_checkout_async")
+    names = ("test_menu", "test_checkout_async")
     pytester.makepyfile(menu=menu(), **{name: shown(f"{name}.py") for name in names})
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=2)
 
 
 def test_each_test_has_an_empty_server(

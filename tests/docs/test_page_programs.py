@@ -87,16 +87,16 @@ def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: P
 NIGHTLY = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-import schedules                                        # sets Django up, and needs the extra cron
+import django
+django.setup()
 from django.core.management import call_command
 call_command("nightly", "--day", "2026-11-15")
 call_command("nightly", "--day", "2026-11-15")
-schedules.dibs.close()
 """
 
 
 def test_the_nightly_command_for_django_runs_once(valkey: Server, tmp_path: Path) -> None:
-    """Started on two machines, it does its work on one; the module for the scheduler imports."""
+    """Started on two machines, it does its work on one."""
     write_files("frameworks/django.md", tmp_path, valkey.url)
     page = (DOCS / "frameworks/django.md").read_text("utf-8")
     [command] = re.findall(

@@ -4,7 +4,7 @@ The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integr
 there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from ._core.done import DIALECTS, ddl
 from ._core.endings import How
@@ -24,8 +24,9 @@ from ._core.handover import UNGUARDED, token_for
 from ._core.handover import lend as _lend
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
-from ._core.once import NO_PAYLOAD
+from ._core.once import NO_PAYLOAD, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._databases import NotOurs
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import UsageError
@@ -36,19 +37,22 @@ if TYPE_CHECKING:
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
     from ._async.lease import AsyncLease
+    from ._async.within import AsyncWithin, AsyncWork
     from ._sync.claim import Claim
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
     from ._sync.lease import Lease
+    from ._sync.within import Within, Work
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
-        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
-        "ServerFacts", "Template", "check_hold", "checked_fence", "claiming", "cut", "ddl",
-        "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "lend", "printable", "seconds", "shorten",
+        "AsyncWithin", "AsyncWork", "Claim", "ClaimOptions", "ClaimRequest", "Entry",
+        "HoldKeywords", "How", "Inspector", "Kind", "NotOurs", "OutagePolicy", "Outcome", "Page",
+        "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template", "Within", "Work",
+        "check_hold", "checked_fence", "claiming", "cut", "ddl", "ended_with_parent", "exactly",
+        "fingerprint", "fork_safe_lock", "inspector", "is_shortened", "lend", "opening",
+        "printable", "seconds", "shorten",
     ]  # fmt: skip
 
 
@@ -96,6 +100,21 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     """
     state: Any = claim
     return _lend(state._lease, "claim")
+
+
+@overload
+def opening(opener: Any, options: ClaimOptions, *, is_async: Literal[True]) -> "AsyncWithin": ...
+@overload
+def opening(opener: Any, options: ClaimOptions, *, is_async: Literal[False]) -> "Within": ...
+def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> Any:
+    """Opens the transactions of `within=`. UsageError: *opener* or an option does not fit it."""
+    if is_async:
+        from ._async.within import AsyncWithin
+
+        return AsyncWithin(opener, 0, options)
+    from ._sync.within import Within
+
+    return Within(opener, 0, options)
 
 
 @overload

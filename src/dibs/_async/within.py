@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -37,7 +37,7 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import Transaction, django, find
+from .._databases import NotOurs, Transaction, django, find
 from .._tasks import KIND, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import AsyncLeases
@@ -53,7 +53,8 @@ _MOST_CONFLICTS = 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 WRONG_HALF = (
-    "AsyncDibs needs a transaction for asyncio, as of an AsyncEngine; Dibs needs one for threads"
+    "an async function needs a transaction for asyncio, as of an AsyncEngine; a plain function "
+    "needs one for threads"
 )
 NOT_COMMITTED = (
     "the context manager of within= ended without a commit: nothing of the work was kept; it has "
@@ -66,15 +67,6 @@ class Refused(NamedTuple):
     """The answer to a duplicate, from the table."""
 
     error: Duplicate | Mismatch
-
-
-class NotOurs(Exception):
-    """Rolls back a transaction in which nothing was written: another has the row, or had it."""
-
-    def __init__(self, answer: Answer, transaction: Transaction) -> None:
-        super().__init__()
-        self.answer = answer
-        self.transaction = transaction
 
 
 class _Failed(Exception):
@@ -382,7 +374,19 @@ class AsyncWithin:
 
     def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """*function* as its callers see it, without what it is handed."""
-        return _without_first(function) if self._hands_over else function
+        if not self._hands_over:
+            return function
+
+        @functools.wraps(function)
+        def shown(*args: Any, **kwargs: Any) -> Any: ...
+
+        signature = self.remaining(inspect.signature(function))
+        shown.__signature__ = signature  # type: ignore[attr-defined]
+        return shown
+
+    def remaining(self, signature: inspect.Signature) -> inspect.Signature:
+        """*signature* without what is handed over. UsageError: it has no parameter for that."""
+        return _without_first(signature) if self._hands_over else signature
 
     def handed(self, value: Any, args: Any) -> Any:
         """The arguments of the function, with what the context manager has yielded."""
@@ -434,6 +438,11 @@ class AsyncWithin:
             await work.do(function, args, kwargs)
         return work
 
+    async def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of *function* in a transaction without a record."""
+        async with self.transaction() as (_, value):
+            return await function(*self.handed(value, args), **kwargs)
+
     async def _taken(
         self, claim: Claimed, recording: AsyncRecording, since: float
     ) -> AsyncWork | NotOurs:
@@ -467,7 +476,7 @@ class AsyncWithin:
             return False
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[Transaction, Any]]:
+    async def transaction(self) -> AsyncGenerator[tuple[Transaction, Any]]:
         """A transaction, and what its context manager yields."""
         manager = self._opener()
         if not hasattr(manager, "__aenter__"):
@@ -575,9 +584,7 @@ def _hands_over(opener: Any) -> bool:
     ).startswith("django.")
 
 
-def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* as its callers see it. UsageError: it has no first argument to be given."""
-    signature = inspect.signature(function)
+def _without_first(signature: inspect.Signature) -> inspect.Signature:
     parameters = list(signature.parameters.values())
     first = parameters[0] if parameters else None
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
@@ -587,12 +594,7 @@ def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
             "within= hands the transaction over as the first argument, and a method has "
             f"{first.name} there: decorate a function"
         )
-
-    @functools.wraps(function)
-    def shown(*args: Any, **kwargs: Any) -> Any: ...
-
-    shown.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-    return shown
+    return signature.replace(parameters=parameters[1:])
 
 
 # ---- claim.within(…)

@@ -6,20 +6,20 @@ Async and sync side by side: too little to be generated.
 import functools
 import hashlib
 import logging
-from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
 from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, claiming
+from .._interface import ClaimRequest, How, NotOurs, Replay, claiming, opening
 from ..errors import Duplicate, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
-    from .._interface import AsyncClaim, Claim
+    from .._interface import AsyncClaim, AsyncWithin, AsyncWork, Claim, Within, Work
 
 _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
@@ -95,10 +95,18 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
-async def aend(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
-    """End the claim by its response, as the core decides."""
+async def aend(
+    claim: "AsyncClaim",
+    policy: Policy,
+    recording: Recording,
+    transaction: "OpenTransaction | None" = None,
+) -> None:
+    """End the claim by its response, as the core decides; its transaction ends before."""
     if claim.is_open:
-        await claim.end(_ended(claim, policy, recording))
+        how = _ended(claim, policy, recording)
+        if transaction is not None:
+            await transaction.end(how)
+        await claim.end(how)
 
 
 def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
@@ -114,6 +122,89 @@ def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) ->
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
     return how
+
+
+# ---- the transaction of a request, with within=
+
+STREAMED = (
+    "the view has within=, so its response is stored in the transaction, before it is sent: "
+    "return a whole response, not a stream or a file"
+)
+
+
+class NotFinal(Exception):
+    """Rolls back the transaction of a request without a final response."""
+
+
+@overload
+def within_of(opener: Any, policy: Policy, *, is_async: Literal[True]) -> "AsyncWithin": ...
+@overload
+def within_of(opener: Any, policy: Policy, *, is_async: Literal[False]) -> "Within": ...
+def within_of(opener: Any, policy: Policy, *, is_async: bool) -> Any:
+    """Opens the transactions of a view. UsageError: an option does not go with it."""
+    made = None
+    for options in policy.all_claim_options:
+        made = opening(opener, options, is_async=is_async)
+    return made
+
+
+def answered(policy: Policy, submission: Submission, answer: Any) -> Response:
+    """The response to a duplicate that the table has answered."""
+    if isinstance(answer, Replay):
+        return replay(policy, answer.value, submission.accept_encoding)
+    return refusal(submission.policy, answer.error, by_client=submission.by_client)
+
+
+def run_within(
+    within: "Within",
+    claim: "Claim",
+    submission: Submission,
+    since: float,
+    record: Callable[[Policy, Any], Recording],
+    view: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """The response of *view*, committed with its work; or the `Response` to a duplicate.
+
+    *record*: what is stored of a response. What the view raises rolls back.
+    """
+    records = claim.recording()
+    work = within.begin(claim, records, view, args, kwargs, since)
+    if isinstance(work, NotOurs):
+        answer = answered(submission.policy, submission, records.answer(work))
+        claim.end("returned")
+        return answer
+    try:
+        how = _ended(claim, submission.policy, record(submission.policy, work.result))
+    except BaseException as error:
+        work.roll_back(error)
+        raise
+    if how == "returned":
+        work.commit()
+    else:
+        work.roll_back(NotFinal())
+    claim.end(how)
+    return work.result
+
+
+class OpenTransaction:
+    """The transaction of a request under asyncio, from its endpoint to its response."""
+
+    def __init__(self, work: "AsyncWork | Work", call: Callable[..., Awaitable[Any]]) -> None:
+        """*call*: how the methods of *work* are called: awaited, or in a thread."""
+        self._work: Any = work
+        self._call = call
+        self.is_open = True
+
+    async def end(self, how: How) -> None:
+        """Commit it with the result of the claim; or roll it back, because it has not returned."""
+        if self.is_open:
+            self.is_open = False
+            if how == "returned":
+                await self._call(self._work.commit)
+            else:
+                await self._call(self._work.roll_back, NotFinal())
 
 
 # ---- reading a body that the framework has parsed, or that nobody wants

@@ -3,6 +3,7 @@
     python -m tests.exactly_once                     300 intents in PostgreSQL, SQLAlchemy, threads
     python -m tests.exactly_once --everything        each driver, each database, and without within=
     python -m tests.exactly_once --driver django --database sqlite --intents 100 --seed 7
+    python -m tests.exactly_once --http              endpoints: FastAPI, Flask, Django; real servers
 
 Several processes submit the same intents again and again, in different orders. Meanwhile they are
 killed at random and at random statements, Redis is flushed, frozen and restarted, connections to
@@ -379,11 +380,12 @@ def main() -> int:
     """Run storms, print what was left; 1: an intent was not done exactly once."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--driver", choices=DRIVERS, default="threads")
+    parser.add_argument("--driver", default="threads")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--intents", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--everything", action="store_true")
+    parser.add_argument("--http", action="store_true")
     parser.add_argument("--plan", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.plan:
@@ -392,10 +394,15 @@ def main() -> int:
     chosen = [(args.driver, args.database)]
     if args.everything:
         chosen = [(driver, kind) for kind in ("postgresql", "sqlite") for driver in DRIVERS]
+    from tests.storm_services import SERVICES, HttpStorm
+
+    if args.http:
+        chosen = [(service, args.database) for service in SERVICES]
     failed = 0
     for driver, kind in chosen:
-        result = Storm(driver, kind, args.intents, args.seed).run()
-        print(f"{driver:8} {kind:10} {result}", flush=True)
+        storm = HttpStorm if driver in SERVICES else Storm
+        result = storm(driver, kind, args.intents, args.seed).run()
+        print(f"{driver:13} {kind:10} {result}", flush=True)
         failed |= driver != "without" and not result.is_exact
     return failed
 

@@ -1,7 +1,7 @@
 """`python -m tests.exactly_once --http`: the storm over endpoints with `within=`.
 
 Each service has one endpoint, which adds a row. uvicorn or gunicorn run it in a process of its own,
-which is killed at random, at random statements, and between its commit and its answer. Clients
+which is killed at random, at every statement, and between its commit and its answer. Clients
 retry under the same key, at any of the services, until they have a 201.
 """
 
@@ -68,13 +68,13 @@ class HttpStorm(Storm):
         self._clients: dict[int, subprocess.Popen[bytes]] = {}
 
     def _start(self, slot: int) -> None:
-        facts = {"database": self._url, "redis": self._redis.url, "deadly": 0.003}
+        facts = {"database": self._urls[slot], "redis": self._redis.url, "deadly": 0.002}
         running: dict[int, Any] = self._running
         running[slot] = Service(self._driver, self._ports[slot], **facts)
         if slot not in self._clients:
             seed = self._chance.randrange(10**9)
             plan = [self._ports, self._intents, seed, str(self._answers(slot))]
-            command = [sys.executable, "-m", __name__, json.dumps(plan)]
+            command = [sys.executable, "-m", "tests.storm_services", json.dumps(plan)]
             self._clients[slot] = subprocess.Popen(command)
 
     def _restart_dead(self) -> None:
@@ -127,6 +127,11 @@ def create() -> Any:
     return build(facts, deadly)
 
 
+def _driver_options(facts: dict[str, Any]) -> dict[str, Any]:
+    """Without prepared statements, so that the proxy sees what is executed."""
+    return {} if facts["database"].startswith("sqlite") else {"prepare_threshold": None}
+
+
 def _fastapi(facts: dict[str, Any], deadly: _Deadly) -> Any:
     from fastapi import FastAPI
     from sqlalchemy import create_engine, text
@@ -138,7 +143,7 @@ def _fastapi(facts: dict[str, Any], deadly: _Deadly) -> Any:
     app = FastAPI()
     if facts["name"] == "fastapi":
         url = facts["database"].replace("sqlite://", "sqlite+aiosqlite://")
-        engine = create_async_engine(url)
+        engine = create_async_engine(url, connect_args=_driver_options(facts))
         deadly.listen(engine.sync_engine)
 
         @app.post("/intents/{intent}", status_code=201)
@@ -149,7 +154,7 @@ def _fastapi(facts: dict[str, Any], deadly: _Deadly) -> Any:
             await asyncio.sleep(0.005)
             return {"number": number}
     else:
-        plain = create_engine(facts["database"])
+        plain = create_engine(facts["database"], connect_args=_driver_options(facts))
         deadly.listen(plain)
 
         @app.post("/intents/{intent}", status_code=201)
@@ -179,7 +184,8 @@ def _flask(facts: dict[str, Any], deadly: _Deadly) -> Any:
     from dibs import Dibs
     from dibs.integrations.flask import install, once
 
-    app, engine = Flask("storm"), create_engine(facts["database"])
+    app = Flask("storm")
+    engine = create_engine(facts["database"], connect_args=_driver_options(facts))
     deadly.listen(engine)
 
     @app.post("/intents/<intent>")

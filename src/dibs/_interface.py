@@ -4,9 +4,9 @@ The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integr
 there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.done import DIALECTS, ddl
+from ._core.done import DIALECTS, Refused, ddl, remaining, shown
 from ._core.endings import How
 from ._core.entries import (
     KINDS,
@@ -26,10 +26,11 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.shapes import returned_type
 from ._databases import NotOurs
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
-from .errors import UsageError
+from .errors import Duplicate, UsageError
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
         "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template", "Within", "Work",
         "check_hold", "checked_fence", "claiming", "cut", "ddl", "ended_with_parent", "exactly",
         "fingerprint", "fork_safe_lock", "inspector", "is_shortened", "lend", "opening",
-        "printable", "seconds", "shorten",
+        "printable", "refusal_in", "remaining", "returned_type", "row_of", "seconds", "shorten",
+        "shown", "transactions",
     ]  # fmt: skip
 
 
@@ -93,6 +95,27 @@ def claiming(dibs: Any, request: ClaimRequest) -> Any:
     return dibs._claim(key, options, fingerprint, name, note, token)
 
 
+@overload
+def transactions(dibs: "Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
+@overload
+def transactions(dibs: "AsyncDibs", opener: Any, options: ClaimOptions) -> "AsyncWithin": ...
+def transactions(dibs: Any, opener: Any, options: ClaimOptions) -> Any:
+    """What runs functions in transactions that *opener* opens, with the record of a claim."""
+    return dibs._within(opener, options)
+
+
+def refusal_in(result: object) -> Duplicate | None:
+    """Why a function was not run in a transaction; None: *result* is its result."""
+    error = result.error if isinstance(result, Refused) else None
+    return error if isinstance(error, Duplicate) else None
+
+
+def row_of(claim: "AsyncClaim | Claim", addition: str) -> bytes:
+    """The key of a row for something that is less than all of *claim*."""
+    state: Any = claim
+    return state._call.key + f" {addition}".encode()
+
+
 def lend(claim: "AsyncClaim | Claim") -> str:
     """The token of *claim*, which stays open here: it is renewed until it is continued elsewhere.
 
@@ -102,11 +125,7 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     return _lend(state._lease, "claim")
 
 
-@overload
-def opening(opener: Any, options: ClaimOptions, *, is_async: Literal[True]) -> "AsyncWithin": ...
-@overload
-def opening(opener: Any, options: ClaimOptions, *, is_async: Literal[False]) -> "Within": ...
-def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> Any:
+def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> "AsyncWithin | Within":
     """Opens the transactions of `within=`. UsageError: *opener* or an option does not fit it."""
     if is_async:
         from ._async.within import AsyncWithin

@@ -25,15 +25,17 @@ from .errors import Unavailable
 
 __all__ = [
     "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
-    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
-    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "LoopWatch", "Signal", "Transport", "WorkQueue", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "fits", "flight_here", "gather", "gather_until",
+    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
+    "shutdown", "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
 KIND = "asyncio"
+current_task = asyncio.current_task
 WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )
@@ -372,6 +374,19 @@ class BackgroundTasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+class WorkQueue(BackgroundTasks):
+    """Work that nobody waits for. None of it is refused."""
+
+    def add(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Have *work* done. Its errors are its own business."""
+        self.spawn(work)
+
+    async def finish(self) -> None:
+        """Wait until it is done. What was started in another event loop is not waited for."""
+        if self._tasks and not self.is_orphaned:
+            await asyncio.wait(self._tasks)
 
 
 _AGAIN: Any = object()

@@ -87,6 +87,16 @@ class Postgres:
             self._keeper.communicate(timeout=20)
             self._keeper = None
 
+    def crash(self) -> None:
+        """Its processes are gone at once, without an orderly end (an immediate shutdown)."""
+        os.kill(self._pids()[0], signal.SIGQUIT)
+        self.stop()
+
+    @property
+    def socket(self) -> str:
+        """The path of its Unix socket."""
+        return str(self._folder / ".s.PGSQL.5432")
+
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """It hangs: connections stay open and are even accepted, nothing answers."""

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
 from dibs.testing import Server
 from tests.databases.conftest import new_world
-from tests.databases.worlds import Database, DjangoWorld, World
+from tests.databases.worlds import EVERY_WORLD, Database, DjangoWorld, World
 
 NewDatabase = Callable[[str], Database]
-DONE = {"window": 60, "after": "replay"}
+DONE: dict[str, Any] = {"window": 60, "after": "replay"}
 
 
 @pytest.fixture
@@ -340,6 +341,8 @@ def test_options_that_do_not_go_together_are_refused(
 
 def test_a_function_without_a_place_for_the_transaction_is_refused(dibs: Dibs, engine: Any) -> None:
     """A method has self there; and the fields of a template are those that callers pass."""
+    with pytest.raises(UsageError, match=r"without \(\)"):
+        dibs.once("order:{customer}", within=engine.begin(), **DONE)
     decorate = dibs.once("order:{customer}", within=engine.begin, **DONE)
     with pytest.raises(UsageError, match="there is none"):
         decorate(lambda: None)
@@ -430,3 +433,107 @@ def test_both_type_checkers_see_the_bound_argument() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(page)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=page.parents[2])
     assert done.returncode == 0, done.stdout
+
+
+# ---- one writer
+
+
+SQLITE_WORLDS = [name for name in EVERY_WORLD if name.endswith("/sqlite")]
+
+
+@pytest.mark.parametrize("name", [each for each in SQLITE_WORLDS if "django" not in each])
+@pytest.mark.parametrize("path", ["the same", "a link"])
+async def test_a_transaction_that_would_wait_for_the_one_around_it_is_refused(
+    valkey: Server, new_database: NewDatabase, tmp_path: Path, name: str, path: str
+) -> None:
+    """SQLite has one writer: the inner one would wait for the end of the outer one. That is seen
+    before it waits, also with another engine, and by another path to the file."""
+    outer = new_world(name, new_database)
+    link = tmp_path / "link.db"
+    link.symlink_to(outer.database.facts)
+    inner = type(outer)(Database("sqlite", str(link), outer.ask, is_new=False))
+    if path == "the same":
+        inner = outer
+    dibs = outer.dibs(valkey.url)
+    within = dibs.once("inner", **DONE, within=inner.begin)(inner.nothing)
+
+    def call_inner(session: Any) -> Any:
+        return within()
+
+    with pytest.raises(UsageError, match="wait for the one around it"):
+        await outer.placing(dibs, call_inner)("c7")
+    assert (outer.orders(), outer.records()) == ([], 0)
+    await outer.awaited(within)()  # alone, it runs
+    assert outer.records() == 1
+    await outer.closed(dibs)
+    await outer.close()
+    await inner.close()
+
+
+@pytest.mark.parametrize("after", ["in the block", "after the block"])
+def test_a_claim_in_an_open_transaction_is_around_others(
+    dibs: Dibs, new_database: NewDatabase, after: str
+) -> None:
+    """From the first statement of its record until the transaction has ended."""
+    engine = create_engine(new_database("sqlite").url())
+
+    @dibs.once("inner", within=engine.begin, **DONE)
+    def inner(connection: Any) -> int:
+        return 1
+
+    dibs.once("first", within=engine.begin, **DONE)(lambda connection: 1)()
+    with Session(engine) as session, dibs.claim("outer", **DONE) as claim:
+        with claim.within(session):
+            if after == "in the block":
+                with pytest.raises(UsageError, match="wait for the one around it"):
+                    inner()
+        if after == "after the block":
+            with pytest.raises(UsageError, match="wait for the one around it"):
+                inner()
+        session.commit()
+        assert inner() == 1
+    engine.dispose()
+
+
+def test_what_does_not_wait_for_itself_is_not_refused(dibs: Dibs, tmp_path: Path) -> None:
+    """Another file; a savepoint of the same connection; a transaction in another thread, which
+    waits until this one has ended."""
+    one, two = (create_engine(f"sqlite:///{tmp_path}/{name}.db") for name in ("one", "two"))
+    opened = sqlite3.connect(tmp_path / "three.db")
+
+    @contextlib.contextmanager
+    def block() -> Iterator[sqlite3.Connection]:
+        is_outermost = not opened.in_transaction
+        yield opened
+        if is_outermost:
+            opened.commit()
+
+    def nested(outer: Any, inner: Any, call: Any) -> Any:
+        within = dibs.once("in:{of}", **DONE, within=inner)(lambda connection, of: of)
+        return dibs.once("out:{of}", **DONE, within=outer)(lambda connection, of: call(within, of))
+
+    assert nested(one.begin, two.begin, lambda within, of: within(of))("file") == "file"
+    assert nested(block, block, lambda within, of: within(of))("savepoint") == "savepoint"
+    started: list[Any] = []
+    with ThreadPoolExecutor() as pool:
+        nested(one.begin, one.begin, lambda *call: started.append(pool.submit(*call)))("thread")
+    assert started[0].result() == "thread"
+    opened.close()
+    one.dispose()
+    two.dispose()
+
+
+def test_django_on_one_connection_nests_and_on_two_it_is_refused(
+    dibs: Dibs, new_database: NewDatabase
+) -> None:
+    """Two aliases of one file are two connections."""
+    outer = new_world("django/sqlite", new_database)
+    other = DjangoWorld(Database("sqlite", outer.database.facts, outer.ask, is_new=False))
+    assert isinstance(outer, DjangoWorld)
+    same = dibs.once("same", **DONE, within=outer.begin)(lambda: 1)
+    another = dibs.once("another", **DONE, within=other.begin)(lambda: 1)
+    assert dibs.once("outer", **DONE, within=outer.begin)(lambda: same())() == 1
+    with pytest.raises(UsageError, match="wait for the one around it"):
+        dibs.once("outer2", **DONE, within=outer.begin)(lambda: another())()
+    outer.connection.close()
+    other.connection.close()

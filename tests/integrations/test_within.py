@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -392,3 +393,22 @@ async def test_functions_of_django_rest_framework(valkey: Server, database: Data
         again = await till.post(headers=KEYED)
         assert (again.status, again.json, again.is_replay) == (201, {"order": 1}, True)
         assert till.rows == (1, 1)
+
+
+async def test_a_commit_does_not_wait_for_threads_that_wait_for_its_connection(
+    valkey: Server, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More requests than threads, more threads than connections: all of them are answered."""
+    from anyio.to_thread import current_default_thread_limiter
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import QueuePool
+
+    few: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 20}
+    engine = create_engine(database.url(), poolclass=QueuePool, **few)
+    monkeypatch.setattr(current_default_thread_limiter(), "total_tokens", 2)
+    async with opened("fastapi plain", valkey, database, opener=lambda _: engine.begin) as till:
+        keys = [{"idempotency-key": f"k-{number}"} for number in range(8)]
+        answers = await asyncio.gather(*(till.post(headers=each) for each in keys))
+        assert [answer.status for answer in answers] == [201] * 8
+        assert till.rows == (8, 8)
+    engine.dispose()

@@ -4,32 +4,43 @@
 before the work begins and completed after it; Redis gets *done* only after a commit that was seen.
 """
 
-import functools
-import inspect
+import contextlib
 import itertools
 import logging
+import os
+import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from .._core.done import (
     ELSEWHERE,
+    NOT_COMMITTED,
     NOT_THE_SAME,
+    ONE_WRITER,
+    READ_ONLY,
+    WRONG_HALF,
+    YIELDS_NOTHING,
     Answer,
     Elsewhere,
     Ours,
     Record,
     Recorded,
+    Refused,
     Rows,
     Statement,
     create,
     ddl,
     failure_of,
+    file,
     finish,
+    hands_over,
     look,
     prune,
     row_key,
+    shown,
     take,
     undo,
 )
@@ -38,7 +49,7 @@ from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
 from .._databases import NotOurs, Transaction, django, find
-from .._tasks import KIND, monotonic, result_of, sleep
+from .._tasks import KIND, current_task, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import AsyncLeases
 
@@ -51,22 +62,6 @@ _PRUNE_EVERY = 200
 _MOST_CONFLICTS = 20
 """How often the row is tried for in new transactions if the database refuses that as a conflict."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
-
-WRONG_HALF = (
-    "an async function needs a transaction for asyncio, as of an AsyncEngine; a plain function "
-    "needs one for threads"
-)
-NOT_COMMITTED = (
-    "the context manager of within= ended without a commit: nothing of the work was kept; it has "
-    "to commit at its end, as engine.begin and sessionmaker.begin do"
-)
-READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
-
-
-class Refused(NamedTuple):
-    """The answer to a duplicate, from the table."""
-
-    error: Duplicate | Mismatch
 
 
 class _Failed(Exception):
@@ -95,8 +90,12 @@ async def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) 
 async def taken(transaction: Transaction, record: Record) -> Answer:
     """Who has the row. UsageError: nobody can have it in such a transaction."""
     await result_of(transaction.start())
+    await _check_writers(transaction)
     try:
-        return await run(transaction, take(transaction.dialect, record))
+        answer = await run(transaction, take(transaction.dialect, record))
+        if isinstance(answer, Ours) and transaction.dialect.file is not None:
+            _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
+        return answer
     except Exception as error:
         failure = failure_of(error)
         if failure == "locked":
@@ -106,6 +105,40 @@ async def taken(transaction: Transaction, record: Record) -> Answer:
         if failure in ("missing", "conflict"):
             raise _Failed(failure, error) from None
         raise
+
+
+_Writer = tuple[weakref.ref[Transaction], weakref.ref[Any]]
+_writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=())
+"""Transactions with a record on databases that have one writer, and whose they are."""
+
+
+def _writing() -> tuple[_Writer, ...]:
+    """Those of this task, or thread, that go on."""
+    here = current_task()
+    return tuple(
+        (each, owner)
+        for each, owner in _writers.get()
+        if owner() is here and (found := each()) is not None and found.is_open
+    )
+
+
+async def _check_writers(transaction: Transaction) -> None:
+    """UsageError: *transaction* would wait for one around it, which waits for its end."""
+    if transaction.dialect.file is None or not _writers.get():
+        return
+    for each, _ in _writing():
+        around = each()
+        if around is None or around.driver is transaction.driver:
+            continue
+        paths = [await run(one, file(one.dialect)) for one in (around, transaction)]
+        if _is_same(*paths):
+            raise UsageError(ONE_WRITER)
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    with contextlib.suppress(OSError):
+        return one is not None and other is not None and os.path.samefile(one, other)
+    return False
 
 
 def checked(transaction: Transaction, *, opened: bool) -> Transaction:
@@ -146,14 +179,18 @@ class Claimed(Protocol):
 class AsyncRecording:
     """The record of one claim in the table, until Redis has heard how it ended."""
 
-    def __init__(self, leases: AsyncLeases, lease: LeaseState, options: ClaimOptions) -> None:
+    def __init__(
+        self, leases: AsyncLeases, lease: LeaseState, options: ClaimOptions, row: bytes | None
+    ) -> None:
+        """*row*: the key of the row, if that is another one; then Redis gets no copy of it."""
         check_options(options)
+        self._has_copy = row is None
         self._leases = leases
         self._lease = lease
         self.options = options
         key, token = lease.call.key, secret_of(lease.token).decode()
         seen = fingerprint_in(lease.token).decode()
-        self.record = Record(row_key(key), token, seen, milliseconds(options.window))
+        self.record = Record(row_key(row or key), token, seen, milliseconds(options.window))
         self._state: State = "untold"
         self._left: tuple[bytes, int] = b"", 0
         """What Redis will have in the place of the claim, and for how long."""
@@ -163,6 +200,8 @@ class AsyncRecording:
         """The block of the claim has ended."""
         self.claim: Any = None
         """Keeps the claim alive that waits for the end of the transaction."""
+        self.transaction: Transaction | None = None
+        """Keeps the transaction of the caller alive, by which others see that it is open."""
 
     @property
     def call(self) -> HoldCall:
@@ -219,7 +258,7 @@ class AsyncRecording:
         """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
         self._state = "committed" if committed and self._is_written else "untold"
         if self._has_ended:
-            self._leases.tasks.spawn(self._tell)
+            self._leases.ends.add(self._tell)
 
     def unseen(self) -> None:
         """Nobody will see whether the transaction commits."""
@@ -241,10 +280,12 @@ class AsyncRecording:
         return await self._tell()
 
     async def _tell(self) -> bool:
-        self.claim, lease = None, self._lease
-        if self._state == "untold":
-            return await self._leases.end(lease)
-        return await self._leases.copy(lease, *self._left)
+        try:
+            if self._state == "untold" or not self._has_copy:
+                return await self._leases.end(self._lease)
+            return await self._leases.copy(self._lease, *self._left)
+        finally:
+            self.claim = None  # not before: a claim that is garbage ends its lease
 
 
 async def write(
@@ -357,7 +398,8 @@ class AsyncWithin:
 
     def __init__(self, opener: Opener, retry: int, options: ClaimOptions) -> None:
         """UsageError: *opener* cannot be called, or an option does not go with it."""
-        if not callable(opener):
+        is_entered = hasattr(type(opener), "__enter__") or hasattr(type(opener), "__aenter__")
+        if is_entered or not callable(opener):
             raise UsageError(
                 "within= must be called to open a transaction, such as engine.begin without ()"
             )
@@ -366,7 +408,7 @@ class AsyncWithin:
         check_options(options)
         self._opener = opener
         self._retry = retry
-        self._hands_over = _hands_over(opener)
+        self._hands_over = hands_over(opener)
         """The function gets what the context manager yields."""
         self._is_proven = False
         """A commit of such a transaction was seen, where the driver does not tell."""
@@ -374,19 +416,7 @@ class AsyncWithin:
 
     def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """*function* as its callers see it, without what it is handed."""
-        if not self._hands_over:
-            return function
-
-        @functools.wraps(function)
-        def shown(*args: Any, **kwargs: Any) -> Any: ...
-
-        signature = self.remaining(inspect.signature(function))
-        shown.__signature__ = signature  # type: ignore[attr-defined]
-        return shown
-
-    def remaining(self, signature: inspect.Signature) -> inspect.Signature:
-        """*signature* without what is handed over. UsageError: it has no parameter for that."""
-        return _without_first(signature) if self._hands_over else signature
+        return shown(self._opener, function)
 
     def handed(self, value: Any, args: Any) -> Any:
         """The arguments of the function, with what the context manager has yielded."""
@@ -399,17 +429,17 @@ class AsyncWithin:
         function: Callable[..., Any],
         args: Any,
         kwargs: Any,
-        since: float,
+        wait: float,
     ) -> Any:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
-        A transaction in which nothing was written is rolled back, and its connection given back,
-        before anybody waits.
+        *wait*: how long another transaction with the key is waited for. One in which nothing was
+        written is rolled back, and its connection given back, before anybody waits.
         """
         retries, pause = self._retry, _FIRST_PAUSE
         while True:
             try:
-                work = await self.begin(claim, recording, function, args, kwargs, since)
+                work = await self.begin(claim, recording, function, args, kwargs, wait)
                 if isinstance(work, NotOurs):
                     answer = recording.answer(work)
                     return answer.value if isinstance(answer, Replay) else answer
@@ -430,10 +460,10 @@ class AsyncWithin:
         function: Callable[..., Any],
         args: Any,
         kwargs: Any,
-        since: float,
+        wait: float,
     ) -> AsyncWork | NotOurs:
         """Do the work in a transaction, which is open then; NotOurs: it is another's."""
-        work = await self._taken(claim, recording, since)
+        work = await self._taken(claim, recording, wait)
         if isinstance(work, AsyncWork):
             await work.do(function, args, kwargs)
         return work
@@ -444,10 +474,10 @@ class AsyncWithin:
             return await function(*self.handed(value, args), **kwargs)
 
     async def _taken(
-        self, claim: Claimed, recording: AsyncRecording, since: float
+        self, claim: Claimed, recording: AsyncRecording, wait: float
     ) -> AsyncWork | NotOurs:
-        """A transaction that has the row; one of another is waited for, up to `wait`."""
-        deadline, pause = since + recording.options.wait, _FIRST_PAUSE
+        """A transaction that has the row; one of another is waited for, up to *wait*."""
+        deadline, pause = monotonic() + wait, _FIRST_PAUSE
         conflicts = _MOST_CONFLICTS
         while True:
             work = AsyncWork(self, claim, recording)
@@ -486,7 +516,7 @@ class AsyncWithin:
             async with manager as value:
                 transaction = checked(find(value, manager), opened=True)
                 if (value is not None) is not self._hands_over:
-                    raise UsageError(_YIELDS_NOTHING)
+                    raise UsageError(YIELDS_NOTHING)
                 inner = transaction.begin()
                 if inner is None:
                     yield transaction, value
@@ -569,34 +599,6 @@ class AsyncWithin:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
 
 
-_YIELDS_NOTHING = (
-    "the context manager of within= does not yield what the function was given as its first "
-    "argument; with Django write within=transaction.atomic, or dibs.integrations.django.atomic(…)"
-)
-
-
-def _hands_over(opener: Any) -> bool:
-    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
-    while isinstance(opener, functools.partial):
-        opener = opener.func
-    return not getattr(opener, "yields_nothing", False) and not str(
-        getattr(opener, "__module__", "")
-    ).startswith("django.")
-
-
-def _without_first(signature: inspect.Signature) -> inspect.Signature:
-    parameters = list(signature.parameters.values())
-    first = parameters[0] if parameters else None
-    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-        raise UsageError("within= hands the transaction over as the first argument; there is none")
-    if first.name in ("self", "cls"):
-        raise UsageError(
-            "within= hands the transaction over as the first argument, and a method has "
-            f"{first.name} there: decorate a function"
-        )
-    return signature.replace(parameters=parameters[1:])
-
-
 # ---- claim.within(…)
 
 
@@ -632,7 +634,7 @@ class AsyncClaimWithin:
         found = django(using) if value is None else find(value)
         self._claim = claim
         self._recording = recording
-        self._transaction = checked(found, opened=False)
+        self._transaction = recording.transaction = checked(found, opened=False)
         self._ours: Ours | None = None
 
     async def __aenter__(self) -> AsyncDone:

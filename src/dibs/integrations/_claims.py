@@ -5,21 +5,23 @@ Async and sync side by side: too little to be generated.
 
 import functools
 import hashlib
+import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
 from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, NotOurs, Replay, claiming, opening
+from .._interface import ClaimRequest, How, NotOurs, Replay, claiming, opening, remaining
 from ..errors import Duplicate, Mismatch, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
-    from .._interface import AsyncClaim, AsyncWithin, AsyncWork, Claim, Within, Work
+    from .._interface import AsyncClaim, AsyncWork, Claim, Within, Work
 
 _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
@@ -136,16 +138,20 @@ class NotFinal(Exception):
     """Rolls back the transaction of a request without a final response."""
 
 
-@overload
-def within_of(opener: Any, policy: Policy, *, is_async: Literal[True]) -> "AsyncWithin": ...
-@overload
-def within_of(opener: Any, policy: Policy, *, is_async: Literal[False]) -> "Within": ...
-def within_of(opener: Any, policy: Policy, *, is_async: bool) -> Any:
-    """Opens the transactions of a view. UsageError: an option does not go with it."""
-    made = None
-    for options in policy.all_claim_options:
-        made = opening(opener, options, is_async=is_async)
-    return made
+def within_of(
+    opener: Any, policy: Policy, signature: inspect.Signature, *, is_async: bool
+) -> tuple[Any, inspect.Signature]:
+    """What opens the transactions of a view, and what is left of its *signature*.
+
+    UsageError: an option does not go with it, or the view has no parameter for the transaction.
+    """
+    *_, made = [opening(opener, each, is_async=is_async) for each in policy.all_claim_options]
+    return made, remaining(opener, signature)
+
+
+def left_of(submission: Submission, since: float) -> float:
+    """How long it may still wait for another, if it was submitted at *since*."""
+    return since + submission.policy.claim_options.wait - time.monotonic()
 
 
 def answered(policy: Policy, submission: Submission, answer: Any) -> Response:
@@ -170,7 +176,8 @@ def run_within(
     *record*: what is stored of a response. What the view raises rolls back.
     """
     records = claim.recording()
-    work = within.begin(claim, records, view, args, kwargs, since)
+    wait = left_of(submission, since)
+    work = within.begin(claim, records, view, args, kwargs, wait)
     if isinstance(work, NotOurs):
         answer = answered(submission.policy, submission, records.answer(work))
         claim.end("returned")

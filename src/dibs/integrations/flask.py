@@ -95,9 +95,9 @@ def guard(
     policy: Policy, view: Callable[..., Any], within: Opener[Any] | None = None
 ) -> Callable[..., Any]:
     """*view*, run under a claim."""
-    opened = None if within is None else within_of(within, policy, is_async=False)
-    if opened is not None:
-        opened.remaining(inspect.signature(view))
+    opened = None
+    if within is not None:
+        opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
 
     def made(*args: Any, **kwargs: Any) -> FlaskResponse:
         return make_response(current_app.ensure_sync(view)(*args, **kwargs))

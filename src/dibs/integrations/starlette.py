@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -44,6 +46,7 @@ from ._claims import (
     aclaim,
     answered,
     file_hash,
+    left_of,
     mark_guarded,
     unmark_guarded,
     within_of,
@@ -101,9 +104,10 @@ def guard(
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
     signature = _resolved(function)
-    opened = None if within is None else _Within(within, policy, function, is_async=is_async)
-    if opened is not None:
-        signature = opened.opening.remaining(signature)
+    opened: _Within | None = None
+    if within is not None:
+        opened = _Within(within, policy, function, signature, is_async=is_async)
+        signature = opened.signature
     signature, name, is_added = _with_request(signature)
 
     @functools.wraps(function)
@@ -140,19 +144,24 @@ class _Within:
     """
 
     def __init__(
-        self, opener: Opener[Any], policy: Policy, function: Callable[..., Any], *, is_async: bool
+        self,
+        opener: Opener[Any],
+        policy: Policy,
+        function: Callable[..., Any],
+        signature: inspect.Signature,
+        *,
+        is_async: bool,
     ) -> None:
-        self.opening: Any = (
-            within_of(opener, policy, is_async=True)
-            if is_async
-            else within_of(opener, policy, is_async=False)
-        )
+        made = within_of(opener, policy, signature, is_async=is_async)
+        self.opening, self.signature = made
         self.function = function
         self.call: Any = _awaited if is_async else run_in_threadpool
+        self.end: Any = _awaited if is_async else _ended_in_thread
+        """How a transaction is ended."""
 
-    def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, since: float) -> Any:
+    def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, wait: float) -> Any:
         """The work, whose transaction is open; or why it is not ours."""
-        given = (claim, records, self.function, args, kwargs, since)
+        given = (claim, records, self.function, args, kwargs, wait)
         return self.call(self.opening.begin, *given)
 
     def run(self, args: Any, kwargs: Any) -> Any:
@@ -162,6 +171,12 @@ class _Within:
 
 async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
     return await function(*args)
+
+
+async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    # Not one of the threads for endpoints: those may all be waiting for the connection that is
+    # given back here.
+    return await run_sync(function, *args, limiter=CapacityLimiter(1))
 
 
 def _check(function: Callable[..., Any]) -> None:
@@ -339,13 +354,14 @@ class _RequestGuard:
         if recorder is None or submission is None:
             return None, await within.run(args, kwargs)
         records = recorder.claim.recording()
-        work = await within.begin(recorder.claim, records, args, kwargs, self._since)
+        wait = left_of(submission, self._since)
+        work = await within.begin(recorder.claim, records, args, kwargs, wait)
         if isinstance(work, NotOurs):
             response = answered(submission.policy, submission, records.answer(work))
             await recorder.claim.end("returned")
             self._recorder = None
             return response, None
-        recorder.transaction = OpenTransaction(work, within.call)
+        recorder.transaction = OpenTransaction(work, within.end)
         return None, work.result
 
     async def _submission(

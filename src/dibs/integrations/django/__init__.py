@@ -112,8 +112,7 @@ def _guard_within(policy: Policy, view: View, within: Opener[Any]) -> View:
             "within= is for plain views, as Django's transactions are; call a function with "
             "dibs.once(…, within=…) from an async view, by sync_to_async"
         )
-    opened = within_of(within, policy, is_async=False)
-    opened.remaining(inspect.signature(view))
+    opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> HttpResponseBase:

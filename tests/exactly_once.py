@@ -577,6 +577,7 @@ def main() -> int:
     parser.add_argument("--everything", action="store_true")
     parser.add_argument("--http", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with it
     chosen = [(args.driver, args.database)]
     if args.everything:
         chosen = [(driver, kind) for kind in ("postgresql", "sqlite") for driver in DRIVERS]

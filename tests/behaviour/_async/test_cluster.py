@@ -19,6 +19,7 @@ from tests.topologies import (
     slot_of,
     start_cluster,
     start_replicated_cluster,
+    take_over,
 )
 
 from .._tasks import Background, eventually, redis, sleep
@@ -115,7 +116,7 @@ async def test_a_node_that_was_replaced_is_not_called_any_more(start_server: Sta
         masters[1].kill()
         mine = next(key for key in keys if SHARE <= slot_of(key) < 2 * SHARE)
         assert not await _is_guarded(dibs, mine)
-        await eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         with listening(masters[1]) as calls:
 
             async def is_silent() -> bool:
@@ -145,7 +146,7 @@ async def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
             await _is_guarded(dibs, key)
             return any(record.levelname == "INFO" for record in caplog.records)
 
-        await eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         await eventually(has_ended, within=90)
         assert await _is_guarded(dibs, key)
     levels = [record.levelname for record in caplog.records if record.name == "dibs"]
@@ -165,7 +166,7 @@ async def test_a_release_for_a_node_that_died_goes_to_its_successor(
         await eventually(lambda: key in replicas[1].keys())
         masters[1].kill()
         assert not await lease.release()
-        await eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         await eventually(lambda: replicas[1].keys() == [], within=90)
 
 

@@ -20,6 +20,7 @@ from tests.topologies import (
     slot_of,
     start_cluster,
     start_replicated_cluster,
+    take_over,
 )
 
 from .._threads import Background, eventually, redis, sleep
@@ -116,7 +117,7 @@ def test_a_node_that_was_replaced_is_not_called_any_more(start_server: StartServ
         masters[1].kill()
         mine = next(key for key in keys if SHARE <= slot_of(key) < 2 * SHARE)
         assert not _is_guarded(dibs, mine)
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         with listening(masters[1]) as calls:
 
             def is_silent() -> bool:
@@ -146,7 +147,7 @@ def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
             _is_guarded(dibs, key)
             return any(record.levelname == "INFO" for record in caplog.records)
 
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         eventually(has_ended, within=90)
         assert _is_guarded(dibs, key)
     levels = [record.levelname for record in caplog.records if record.name == "dibs"]
@@ -166,7 +167,7 @@ def test_a_release_for_a_node_that_died_goes_to_its_successor(
         eventually(lambda: key in replicas[1].keys())
         masters[1].kill()
         assert not lease.release()
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         eventually(lambda: replicas[1].keys() == [], within=90)
 
 

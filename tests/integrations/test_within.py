@@ -95,6 +95,19 @@ async def test_a_request_that_is_held_is_refused_by_the_table_too(
         assert till.rows == (1, 1)
 
 
+@every_till
+async def test_a_response_that_is_too_long_is_done_and_not_stored(
+    valkey: Server, database: Database, name: str
+) -> None:
+    """As in Redis: a duplicate is refused, and does not run."""
+    async with opened(name, valkey, database, most=5) as till:
+        assert (await till.post(headers=KEYED)).status == 201
+        valkey.flush()
+        refused = await till.post(headers=KEYED)
+        assert (refused.status, refused.json["type"]) == (409, "urn:dibs:already-done")
+        assert till.rows == (1, 1)
+
+
 # ---- what is not committed
 
 
@@ -324,6 +337,37 @@ async def test_a_dependency_cannot_have_one(valkey: Server, database: Database) 
         install(app, dibs)
         with pytest.raises(UsageError, match="for the endpoint"):
             await Call(app, headers=KEYED).run()
+    await world.close()
+
+
+async def test_an_endpoint_that_is_cancelled_leaves_nothing(
+    valkey: Server, database: Database
+) -> None:
+    """As by a time limit around the application: rolled back, and the key is free."""
+    from fastapi import FastAPI
+
+    from dibs.integrations.fastapi import install, once
+    from tests.databases.worlds import AsyncSessionWorld
+
+    world, app, begun = AsyncSessionWorld(database), FastAPI(), asyncio.Event()
+
+    @app.post("/orders")
+    @once(**POLICY, within=world.begin)
+    async def order(session: Any) -> None:
+        await world.insert(session, "ann", 1)
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs)
+        task = Call(app, headers=KEYED).start()
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert (world.orders(), world.records(), valkey.keys()) == ([], 0, [])
+        assert (await Call(app, headers=KEYED).run()).status == 200
+        assert (len(world.orders()), world.records()) == (1, 1)
     await world.close()
 
 

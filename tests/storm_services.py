@@ -1,6 +1,6 @@
 """`python -m tests.exactly_once --http`: the storm over endpoints with `within=`.
 
-Each service has one endpoint, which adds a row. uvicorn or gunicorn run it in a process of its own,
+Each service has one endpoint, which adds a row. uvicorn or gunicorn run it in a process
 which is killed at random, at every statement, and between its commit and its answer. Clients
 retry under the same key, at any of the services, until they have a 201.
 """

@@ -477,7 +477,7 @@ async def test_orders_without_redis(
 
 
 async def check_the_outage(stoic: Customer, chain: Chain, known: dict[str, Any]) -> None:
-    """The table answers, whoever asks where: with a key, and for a double click without one."""
+    """The table answers, in each process: with a key, and for a double click without one."""
     assert is_placed(await stoic.submit(chain.second, key="before")) == known
     answers = await asyncio.gather(
         *(patient(stoic, shop, key) for shop in chain.shops * 5 for key in ("k", '"k"'))

@@ -80,8 +80,8 @@ class OrderService:
     def place(self, connection: Connection, order: NewOrder, customer: Customer) -> Response:
         """Place an order, once.
 
-        With the header Idempotency-Key, a client that sends it again gets the same answer, also in an
-        outage of Redis. Without it, the same order is refused for ten seconds.
+        With the header Idempotency-Key, a client that sends it again gets the same answer, also
+        in an outage of Redis. Without it, the same order is refused for ten seconds.
         """
         placed = Order(uuid4().hex, datetime.now(UTC), tuple(order.items))
         add(connection, customer, placed)

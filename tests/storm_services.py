@@ -1,6 +1,6 @@
 """`python -m tests.exactly_once --http`: the storm over endpoints with `within=`.
 
-Each service has one endpoint, which adds a row. uvicorn or gunicorn run it in a process
+Each service has one endpoint, which adds a row. uvicorn or gunicorn run it in a process,
 which is killed at random, at every statement, and between its commit and its answer. Clients
 retry under the same key, at any of the services, until they have a 201.
 """
@@ -62,8 +62,8 @@ def _server(name: str, port: int) -> list[str]:
 class HttpStorm(Storm):
     """What is killed are services; clients wait for their answers."""
 
-    def __init__(self, driver: str, kind: str, intents: int, seed: int, processes: int = 3) -> None:
-        super().__init__(driver, kind, intents, seed, processes)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._ports = [free_port() for _ in self._slots]
         self._clients: dict[int, subprocess.Popen[bytes]] = {}
 

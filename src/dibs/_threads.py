@@ -14,6 +14,7 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._core.keys import function_error
 from ._system import monotonic
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
@@ -23,17 +24,17 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "WorkQueue", "current_loop", "current_task",
-    "deliver_behind", "ends_task", "fits", "flight_here", "gather", "gather_until",
-    "is_cancellation", "monotonic", "off_loop", "redis", "result_of", "returning_awaitables",
-    "shutdown", "sleep", "within",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
+    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
+    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
+    "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 KIND = "threads"
 current_task = threading.current_thread
-WRONG_KIND = (
+_WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"
 )
@@ -366,15 +367,23 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
-def fits(function: Callable[..., Any]) -> bool:
-    """True: a decorator can wrap *function*."""
-    return callable(function) and not (
-        getattr(function, "returns_awaitable", False)
+def must_await(result: Q) -> Q:
+    """*result*: with threads there is nothing to forget."""
+    return result
+
+
+def check_function(function: Callable[..., Any]) -> None:
+    """UsageError: a decorator cannot wrap *function*."""
+    if (
+        not callable(function)
+        or type(function) is staticmethod
+        or getattr(function, "returns_awaitable", False)
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
         or inspect.isclass(function)
-    )
+    ):
+        raise UsageError(function_error(function, _WRONG_KIND))
 
 
 def returning_awaitables(kind: type[Q]) -> type[Q]:

@@ -18,7 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
+from dibs._core.done import DIALECTS
 from dibs.testing import Server
+from tests.apps.postgres import Postgres
 from tests.databases.conftest import new_world
 from tests.databases.worlds import EVERY_WORLD, Database, DjangoWorld, World
 
@@ -274,14 +276,73 @@ def closed(world: World) -> None:
 # ---- where it may not write
 
 
-def test_a_read_only_transaction_is_refused(dibs: Dibs, new_database: NewDatabase) -> None:
-    """As on a replica."""
-    database = new_database("postgresql")
-    options = {"options": "-c default_transaction_read_only=on"}
-    engine = create_engine(database.url(), connect_args=options)
+READ_ONLY: dict[str, dict[str, Any]] = {
+    "postgresql": {"options": "-c default_transaction_read_only=on"},
+    "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
+    "sqlite": {},
+}
+
+
+@pytest.mark.parametrize("kind", READ_ONLY)
+@pytest.mark.parametrize("table", ["with the table", "without"])
+def test_a_read_only_transaction_is_refused(
+    dibs: Dibs, new_database: NewDatabase, kind: str, table: str
+) -> None:
+    """By the setting of a session, or of a file."""
+    database = new_database(kind)
+    if table == "with the table":
+        for statement in DIALECTS[kind].create:
+            database.ask(statement)
+    url = database.url()
+    if kind == "sqlite":
+        url = f"sqlite:///file:{database.facts}?mode=ro&uri=true"
+    engine = create_engine(url, connect_args=READ_ONLY[kind])
     with pytest.raises(UsageError, match="read-only"):
         called(dibs, engine.begin)
     engine.dispose()
+    assert database.ask("SELECT * FROM orders") == []
+
+
+def test_a_replica_is_refused(dibs: Dibs, new_database: NewDatabase, postgres: Postgres) -> None:
+    """A real one, that follows its primary."""
+    database = new_database("postgresql")
+    for statement in DIALECTS["postgresql"].create:
+        database.ask(statement)
+    replica = postgres.replica()
+    try:
+        replica.start()
+        name = database.facts.partition("@/")[2].partition("?")[0]
+        url = replica.url(name).replace("postgresql://", "postgresql+psycopg://")
+        engine = create_engine(url)
+        with pytest.raises(UsageError, match="open one on the primary"):
+            called(dibs, engine.begin)
+        engine.dispose()
+    finally:
+        replica.close()
+
+
+def test_django_outside_of_atomic_is_refused(dibs: Dibs, new_database: NewDatabase) -> None:
+    """There it commits each statement."""
+    world = new_world("django/sqlite", new_database)
+    assert isinstance(world, DjangoWorld)
+    with dibs.claim("order:c7", **DONE) as claim:
+        with pytest.raises(UsageError, match="autocommit"), claim.within(using=world.alias):
+            raise AssertionError("not reached")
+    world.connection.close()
+
+
+async def test_asyncpg_outside_of_a_transaction_is_refused(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """A connection of the caller commits each statement there."""
+    import asyncpg
+
+    connection = await asyncpg.connect(new_database("postgresql").facts)
+    async with AsyncDibs(valkey.url) as dibs, dibs.claim("order:c7", **DONE) as claim:
+        with pytest.raises(UsageError, match="autocommit"):
+            async with claim.within(connection):
+                raise AssertionError("not reached")
+    await connection.close()
 
 
 def test_without_the_right_to_create_the_table_the_error_has_its_ddl(
@@ -427,11 +488,12 @@ def test_a_claim_is_recorded_once(dibs: Dibs, engine: Any) -> None:
         claim.within(None)
 
 
-def test_both_type_checkers_see_the_bound_argument() -> None:
-    """mypy --strict; pyright reads the same file in `make check`."""
-    page = Path(__file__).parents[1] / "typing/within.py"
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(page)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=page.parents[2])
+def test_both_type_checkers_read_the_typed_examples() -> None:
+    """mypy --strict, with the bound argument; pyright reads the same files in `make check`."""
+    folder = Path(__file__).parents[1] / "typing"
+    pages = [str(folder / name) for name in ("within.py", "api.py")]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *pages]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parents[1])
     assert done.returncode == 0, done.stdout
 
 

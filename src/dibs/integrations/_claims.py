@@ -1,7 +1,4 @@
-"""What every integration does with a guarded request: claim it, and end the claim by its response.
-
-Async and sync side by side: too little to be generated.
-"""
+"""What every integration does with a guarded request beside claiming it (_async/claims.py)."""
 
 import functools
 import hashlib
@@ -16,48 +13,18 @@ from .._http.policy import Policy
 from .._http.problems import refusal, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, NotOurs, Replay, claiming, opening, remaining
-from ..errors import Duplicate, Mismatch, Unavailable, UsageError
+from .._interface import ClaimRequest, How, NotOurs, Replay, opening, remaining
+from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, AsyncWork, Claim, Within, Work
 
 _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
-REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
-async def aclaim(
-    dibs: "AsyncDibs", policy: Policy, name: str, submission: Submission | InvalidRequest
-) -> "AsyncClaim | Response":
-    """A claim under which the request is processed, or the response in its place.
-
-    *name*: the template of the route, for events.
-    """
-    if isinstance(submission, InvalidRequest):
-        return refusal(policy, submission, by_client=True)
-    try:
-        claim = await claiming(dibs, _request(submission, name)).__aenter__()
-    except REFUSED as error:
-        return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
-
-
-def claim(
-    dibs: "Dibs", policy: Policy, name: str, submission: Submission | InvalidRequest
-) -> "Claim | Response":
-    """The same for `Dibs`."""
-    if isinstance(submission, InvalidRequest):
-        return refusal(policy, submission, by_client=True)
-    try:
-        claim = claiming(dibs, _request(submission, name)).__enter__()
-    except REFUSED as error:
-        return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
-
-
-def _request(submission: Submission, name: str) -> ClaimRequest:
+def request_of(submission: Submission, name: str) -> ClaimRequest:
+    """What is claimed for *submission*. *name*: the template of the route, for events."""
     key, payload, _, policy, _, is_login_unknown = submission
     if is_login_unknown:
         _warn_of_login(name)
@@ -97,27 +64,7 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
-async def aend(
-    claim: "AsyncClaim",
-    policy: Policy,
-    recording: Recording,
-    transaction: "OpenTransaction | None" = None,
-) -> None:
-    """End the claim by its response, as the core decides; its transaction ends before."""
-    if claim.is_open:
-        how = _ended(claim, policy, recording)
-        if transaction is not None:
-            await transaction.end(how)
-        await claim.end(how)
-
-
-def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
-    """The same for `Dibs`."""
-    if claim.is_open:
-        claim.end(_ended(claim, policy, recording))
-
-
-def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
+def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
     """How the request ended; a response that is to be stored is handed to the claim."""
     is_later = recording.status >= 400 and recording.is_later
     how = policy.outcome(recording.status, is_later=is_later)
@@ -183,7 +130,7 @@ def run_within(
         claim.end("returned")
         return answer
     try:
-        how = _ended(claim, submission.policy, record(submission.policy, work.result))
+        how = how_it_ended(claim, submission.policy, record(submission.policy, work.result))
     except BaseException as error:
         work.roll_back(error)
         raise
@@ -202,16 +149,24 @@ class OpenTransaction:
         """*call*: how the methods of *work* are called: awaited, or in a thread."""
         self._work: Any = work
         self._call = call
-        self.is_open = True
+        self._is_open = True
 
-    async def end(self, how: How) -> None:
-        """Commit it with the result of the claim; or roll it back, because it has not returned."""
-        if self.is_open:
-            self.is_open = False
+    async def end_with(self, claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
+        """End it by the response, with which it commits or is rolled back; then its claim."""
+        if claim.is_open:
+            how = how_it_ended(claim, policy, recording)
             if how == "returned":
+                self._is_open = False
                 await self._call(self._work.commit)
             else:
-                await self._call(self._work.roll_back, NotFinal())
+                await self.roll_back()
+            await claim.end(how)
+
+    async def roll_back(self) -> None:
+        """There is no final response. Nothing, if it has ended."""
+        if self._is_open:
+            self._is_open = False
+            await self._call(self._work.roll_back, NotFinal())
 
 
 # ---- reading a body that the framework has parsed, or that nobody wants

@@ -28,15 +28,8 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import (
-    STREAMED,
-    OpenTransaction,
-    aclaim,
-    aend,
-    applied,
-    mark_guarded,
-    unmark_guarded,
-)
+from ._async.claims import claim_request, end_claim
+from ._claims import STREAMED, OpenTransaction, applied, mark_guarded, unmark_guarded
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim
@@ -91,7 +84,7 @@ class DibsMiddleware:
             submission = await self._submission(policy, scope, body)
             if body.is_disconnected or submission is None:
                 return None  # the client has left before the end of its request: it must not run
-            outcome = await aclaim(self._dibs, policy, policy.route, submission)
+            outcome = await claim_request(self._dibs, policy, policy.route, submission)
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
             recorder = Recorder(applied(policy, submission), outcome, send)
@@ -305,20 +298,21 @@ class Recorder:
         """The application has returned. If it had begun a response and not finished it, the client
         has disconnected from a stream: the work was done, only the response is incomplete.
         """
-        if self._recording.status and self.transaction is None:
+        if self._recording.status and self.transaction is None and self.claim.is_open:
             self._recording.discard()
-            await aend(self.claim, self._policy, self._recording)
+            await end_claim(self.claim, self._policy, self._recording)
 
     async def close(self) -> None:
         """The application has ended by an error, by cancellation, or without a response: end the
-        claim, if it is still open.
+        claim, if it is still open. One that was detached stays so if there was a response.
         """
         try:
             if self.transaction is not None:
-                await self.transaction.end("raised")
+                await self.transaction.roll_back()
         finally:
-            # In a task that is cancelled again here, the release is delivered nevertheless.
-            await self.claim.fail()
+            if self.claim.is_open or not self._recording.status:
+                # In a task that is cancelled again here, the release is delivered nevertheless.
+                await self.claim.fail()
 
     async def send(self, message: Message) -> None:
         """Record and pass on. UsageError: a stream cannot be stored in a transaction."""
@@ -333,7 +327,8 @@ class Recorder:
             self._begin = message
             return
         if is_last(message):
-            await aend(self.claim, self._policy, self._recording, self.transaction)
+            end = end_claim if self.transaction is None else self.transaction.end_with
+            await end(self.claim, self._policy, self._recording)
         begin, self._begin = self._begin, None
         if begin is not None:
             await self._send(begin)

@@ -15,13 +15,16 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack, cast
 
-from celery import Task, uuid
-from celery.app.task import Context
-from celery.exceptions import Ignore
-from celery.signals import task_postrun, task_revoked
-from celery.states import READY_STATES, RETRY
-from celery.utils.functional import head_from_fun
-from celery.utils.time import maybe_make_aware
+from ._extras import needs
+
+with needs("celery"):
+    from celery import Task, uuid
+    from celery.app.task import Context
+    from celery.exceptions import Ignore
+    from celery.signals import task_postrun, task_revoked
+    from celery.states import READY_STATES, RETRY
+    from celery.utils.functional import head_from_fun
+    from celery.utils.time import maybe_make_aware
 
 from .. import Dibs, Duplicate, Unavailable, UsageError
 from .._interface import Entry

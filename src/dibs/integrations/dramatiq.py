@@ -14,8 +14,11 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Unpack, cast
 
-from dramatiq import Actor, Middleware
-from dramatiq.middleware import GroupCallbacks, SkipMessage
+from ._extras import needs
+
+with needs("dramatiq"):
+    from dramatiq import Actor, Middleware
+    from dramatiq.middleware import GroupCallbacks, SkipMessage
 
 from .. import Dibs, Duplicate
 from ._sync.jobs import Run, UniqueJobs

@@ -17,10 +17,13 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
-from rq import Queue, Retry, get_current_job
-from rq.exceptions import InvalidJobOperation, NoSuchJobError
-from rq.job import Job as RQJob
-from rq.job import JobStatus
+from ._extras import needs
+
+with needs("rq"):
+    from rq import Queue, Retry, get_current_job
+    from rq.exceptions import InvalidJobOperation, NoSuchJobError
+    from rq.job import Job as RQJob
+    from rq.job import JobStatus
 
 from .. import Dibs, Duplicate, UsageError
 from .._interface import Entry

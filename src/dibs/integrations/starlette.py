@@ -15,13 +15,16 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from ._extras import needs
+
+with needs("starlette"):
+    from anyio import CapacityLimiter
+    from anyio.to_thread import run_sync
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.datastructures import UploadFile
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
 from .._http.bodies import Field, form_fields
@@ -41,9 +44,9 @@ from .._http.submission import (
 )
 from .._interface import NotOurs
 from ..errors import UsageError
+from ._async.claims import claim_request
 from ._claims import (
     OpenTransaction,
-    aclaim,
     answered,
     file_hash,
     left_of,
@@ -335,7 +338,7 @@ class _RequestGuard:
             return None
         mark_guarded(request.scope)
         self._since = time.monotonic()
-        outcome = await aclaim(self._middleware.dibs, policy, name, submission)
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         self._submitted = submission

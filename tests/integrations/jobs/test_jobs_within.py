@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import redis
+from celery import Celery
 from dramatiq.results import ResultMissing
 from rq import Retry
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import sessionmaker
 
-from dibs import Dibs, UsageError
+from dibs import Dibs, Duplicate, UsageError
 from dibs.integrations import celery as for_celery
 from dibs.integrations import rq as for_rq
 from dibs.integrations._sync.jobs import UniqueJobs
@@ -252,6 +253,44 @@ def test_a_job_that_fails_is_rolled_back_and_runs_again(
     assert worker.run("j1") == 2
     with opener() as session:
         assert session.execute(text("SELECT count(*) FROM work")).scalar() == 1
+
+
+@UNTIL
+def test_without_redis_the_table_answers_every_delivery(opener: Any, until: Any) -> None:
+    """Nothing is guarded, and nothing is done twice."""
+    with Dibs("redis://127.0.0.1:1") as dibs:
+        worker = Worker(dibs, opener, until=until)
+        assert [worker.run("j1"), worker.run("j1")] == [1, 1]
+    assert worker.runs == 1
+
+
+def test_who_sends_another_job_within_the_window_gets_the_first(dibs: Dibs, opener: Any) -> None:
+    """It is not sent: the job that is there has the result."""
+    worker = Worker(dibs, opener, until=60)
+    worker.run("j1")
+    with pytest.raises(Duplicate) as refused, worker.jobs.queueing("work:a", "j2"):
+        raise AssertionError("not reached")
+    assert (refused.value.note, refused.value.state) == ("j1", "done")
+
+
+def test_a_task_that_runs_eagerly_has_its_transaction(dibs: Dibs, opener: Any) -> None:
+    """Callers do not pass it, and too few arguments are seen where a task is sent."""
+    app = Celery("eager")
+    app.conf.task_always_eager = True
+
+    @app.task(base=for_celery.unique(dibs, "eager:{key}", until=60, within=opener), bind=True)
+    def task(self: Any, session: Any, key: str, note: str = "") -> list[str]:
+        session.execute(text("INSERT INTO work VALUES (:key)"), {"key": key})
+        return [key, self.request.id]
+
+    first = task.delay("a")
+    assert first.get() == ["a", first.id]
+    assert task.apply(args=["a"], task_id="another").get() == ["a", first.id]
+    with pytest.raises(TypeError, match="key"):
+        task.delay()
+    with opener() as session:
+        assert session.execute(text("SELECT id FROM work")).all() == [("a",)]
+    app.close()
 
 
 def test_a_transaction_that_is_open_elsewhere_is_not_the_end(

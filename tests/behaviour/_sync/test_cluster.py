@@ -171,6 +171,24 @@ def test_a_release_for_a_node_that_died_goes_to_its_successor(
         eventually(lambda: replicas[1].keys() == [], within=90)
 
 
+def test_a_release_that_is_delivered_later_follows_its_key(start_server: StartServer) -> None:
+    """The node with the key refuses it at first; when it is sent again, the slot has moved on."""
+    servers = start_cluster(start_server)
+    slot = slot_of("user:1")
+    source, target, third = owner_first(slot, servers)
+    with Dibs(url_of(servers), budget=2) as dibs:
+        lease = dibs.try_hold("user:1", ttl=600)
+        assert lease is not None and lease.guarded
+        open_slot(slot, source, target)
+        assert migrate_keys(slot, source, target) == 1
+        target.client().config_set("min-replicas-to-write", 1)
+        assert not lease.release()
+        move_slot(slot, source, target, third)
+        assert target.keys() == ["user:1"]
+        target.client().config_set("min-replicas-to-write", 0)
+        eventually(lambda: target.keys() == [])
+
+
 def test_who_come_together_ask_for_the_map_once(start_server: StartServer) -> None:
     """A process that starts with many callers does not read the whole map for each of them."""
     servers = start_cluster(start_server)

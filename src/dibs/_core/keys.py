@@ -35,7 +35,7 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
-    if not math.isfinite(value):
+    if value != value or value == math.inf:
         raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
     if value > LONGEST_TTL:
         limit = f"the limit is {LONGEST_TTL:.0f} s, ten years"

@@ -9,9 +9,9 @@ import string
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, Concatenate, NamedTuple, cast
 
-from ..errors import UsageError
+from ..errors import Busy, Duplicate, UsageError
 from .fingerprint import fingerprint
 from .plain_text import LONGEST_KEY, PLAIN, plain_text
 
@@ -423,6 +423,9 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
     return picker
 
 
+OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
+OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
+"""What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
 Answer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
 """Called with the error, and the arguments of the call that was refused."""
 

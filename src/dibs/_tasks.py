@@ -25,17 +25,18 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "check_function", "current_loop", "deliver_behind",
-    "ends_task", "flight_here", "gather", "gather_until", "is_cancellation", "monotonic",
-    "must_await", "off_loop", "redis",
-    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
+    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
+    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
+    "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
 KIND = "asyncio"
+current_task = asyncio.current_task
 _WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )
@@ -374,6 +375,19 @@ class BackgroundTasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+class WorkQueue(BackgroundTasks):
+    """Work that nobody waits for. None of it is refused."""
+
+    def add(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Have *work* done. Its errors are its own business."""
+        self.spawn(work)
+
+    async def finish(self) -> None:
+        """Wait until it is done. What was started in another event loop is not waited for."""
+        if self._tasks and not self.is_orphaned:
+            await asyncio.wait(self._tasks)
 
 
 _AGAIN: Any = object()

@@ -5,6 +5,7 @@ import inspect
 import math
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import sleep
 from typing import Any, TypeVar
@@ -23,15 +24,16 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "check_function", "current_loop", "deliver_behind",
-    "ends_task", "flight_here", "gather", "gather_until", "is_cancellation", "monotonic",
-    "must_await", "off_loop", "redis",
-    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
+    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
+    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
+    "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 KIND = "threads"
+current_task = threading.current_thread
 _WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"
@@ -284,6 +286,47 @@ class BackgroundTasks:
 
     def stop(self) -> None:
         """Nothing: threads end by themselves."""
+
+
+class WorkQueue:
+    """Work that nobody waits for, done in turn by one thread. None of it is refused.
+
+    No lock is waited for where work is added: that may be in a signal handler, or wherever garbage
+    is collected.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], Any]] = deque()
+        self._turn = threading.Lock()
+        """Of the one thread that works."""
+
+    def add(self, work: Callable[[], Any]) -> None:
+        """Have *work* done. Its errors are its own business."""
+        self._waiting.append(work)
+        if not self._turn.acquire(blocking=False):
+            return  # the thread that works looks once more after its turn
+        thread = threading.Thread(target=self._work, name="dibs queue", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread for us: it is done here
+            self._work()
+
+    def _work(self) -> None:
+        """Do all that waits; it is the turn of this thread."""
+        while True:
+            try:
+                while self._waiting:
+                    with contextlib.suppress(Exception):
+                        self._waiting.popleft()()
+            finally:
+                self._turn.release()
+            if not self._waiting or not self._turn.acquire(blocking=False):
+                return
+
+    def finish(self) -> None:
+        """Wait until it is done, or goes on for too long."""
+        if self._turn.acquire(timeout=5):
+            self._work()
 
 
 class Coalescer:

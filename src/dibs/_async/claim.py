@@ -163,11 +163,14 @@ class AsyncClaim(Generic[R]):
         """
         return AsyncClaimWithin(self, self.recording(), transaction, using)
 
-    def recording(self) -> AsyncRecording:
-        """Its record in a database, from now on. UsageError: it has one, or has ended."""
+    def recording(self, row: bytes | None = None) -> AsyncRecording:
+        """Its record in a database, from now on, under its own key, or that of *row*.
+
+        UsageError: it has one, or has ended.
+        """
         if self._lease is None or self._lease.is_over or self._recording is not None:
             raise UsageError("this claim is a replay, has ended, or is recorded already")
-        self._recording = AsyncRecording(self._leases, self._lease, self._options)
+        self._recording = AsyncRecording(self._leases, self._lease, self._options, row)
         return self._recording
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
+from .._core.done import Refused
 from .._core.fingerprint import fingerprint
 from .._core.handover import Elsewhere
 from .._core.keys import Fields, Template, answering, expand
@@ -29,7 +30,7 @@ from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, AsyncClaim, R
 from .handover import resume
 from .leases import NOT_OURS, AsyncLeases
-from .within import AsyncWithin, Refused
+from .within import AsyncWithin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -250,7 +251,8 @@ def once(
                 result: Any = await function(*args, **kwargs)
                 claim.complete(result)
                 return result
-            result = await within.call(claim, claim.recording(), function, args, kwargs, since)
+            wait = since + options.wait - monotonic()
+            result = await within.call(claim, claim.recording(), function, args, kwargs, wait)
             if not isinstance(result, Refused):
                 return result
         if answer is not None and isinstance(result.error, Duplicate):

@@ -428,6 +428,10 @@ class AsyncDibs(AsyncCaching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> AsyncWithin:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return AsyncWithin(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "AsyncInspector":
@@ -440,10 +444,12 @@ class AsyncDibs(AsyncCaching):
 
     async def aclose(self) -> None:
         """Close. Leases that are still held expire. May be called twice."""
-        self._store.is_closed = True
+        try:
+            await self._leases.ends.finish()
+        finally:
+            self._store.is_closed = True
         self._events.emit_dropped()
         await self._cache.aclose()
-        await self._leases.tasks.stop()
         await self._leases.renewer.aclose()
         await self._store.aclose()
         self._leases.waiters.wake_all()

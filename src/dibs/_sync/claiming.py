@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
+from .._core.done import Refused
 from .._core.fingerprint import fingerprint
 from .._core.handover import Elsewhere
 from .._core.keys import Fields, Template, answering, expand
@@ -30,7 +31,7 @@ from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
 from .claim import NOTHING, Claim, R
 from .handover import resume
 from .leases import NOT_OURS, Leases
-from .within import Within, Refused
+from .within import Within
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -251,7 +252,8 @@ def once(
                 result: Any = function(*args, **kwargs)
                 claim.complete(result)
                 return result
-            result = within.call(claim, claim.recording(), function, args, kwargs, since)
+            wait = since + options.wait - monotonic()
+            result = within.call(claim, claim.recording(), function, args, kwargs, wait)
             if not isinstance(result, Refused):
                 return result
         if answer is not None and isinstance(result.error, Duplicate):

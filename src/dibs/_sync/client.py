@@ -429,6 +429,10 @@ class Dibs(Caching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return Within(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "Inspector":
@@ -441,10 +445,12 @@ class Dibs(Caching):
 
     def close(self) -> None:
         """Close. Leases that are still held expire. May be called twice."""
-        self._store.is_closed = True
+        try:
+            self._leases.ends.finish()
+        finally:
+            self._store.is_closed = True
         self._events.emit_dropped()
         self._cache.close()
-        self._leases.tasks.stop()
         self._leases.renewer.close()
         self._store.close()
         self._leases.waiters.wake_all()

@@ -111,9 +111,10 @@ class Scheduled(Workload):
         self._observe(session, words, reply)
         if words[0] in (b"EVAL", b"EVALSHA") and words[3:4] == [_LAST_KEY] and len(words) > 5:
             at, holder = int(words[4]) / 1000, words[5].decode()
-            for run in self.runs:
-                if run.at == at and run.is_lost and holder.startswith(f"{run.process.name}:"):
-                    self.world.violate(f"{run.process} records a fire that it ran without a lease")
+            own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
+            last = next((run for run in reversed(own) if run.at == at), None)
+            if last is not None and last.is_lost:
+                self.world.violate(f"{last.process} records a fire that it ran without a lease")
 
     async def settled(self) -> None:
         """Every fire after the last fault was run, by one of them."""

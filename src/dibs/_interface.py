@@ -4,6 +4,7 @@ The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integr
 there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.done import DIALECTS, ddl
@@ -26,6 +27,7 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.throttle import ThrottleKeywords, Throttling
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import UsageError
@@ -46,9 +48,10 @@ if TYPE_CHECKING:
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
         "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
         "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
-        "ServerFacts", "Template", "check_hold", "checked_fence", "claiming", "cut", "ddl",
+        "ServerFacts", "Template", "ThrottleKeywords", "Throttling", "check_hold",
+        "checked_fence", "claiming", "cut", "ddl",
         "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "lend", "printable", "seconds", "shorten",
+        "is_shortened", "lend", "printable", "seconds", "shorten", "throttling",
     ]  # fmt: skip
 
 
@@ -105,3 +108,14 @@ def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
 def inspector(dibs: Any) -> Any:
     """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
     return dibs._inspector()
+
+
+@overload
+def throttling(dibs: "Dibs", key: str, name: str, options: ThrottleKeywords) -> Throttling: ...
+@overload
+def throttling(
+    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords
+) -> Awaitable[Throttling]: ...
+def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords) -> Any:
+    """What `Dibs.throttle` does, with what is left in place of Busy. Unavailable: as there."""
+    return dibs._throttle(key, name, options)

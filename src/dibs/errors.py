@@ -1,7 +1,8 @@
 """The exceptions that dibs raises.
 
 DibsError                       base class
-├── Busy(key, retry_after)      another holder has the key, and the wait (if any) is over
+├── Busy(key, retry_after)      another holder has the key, and the wait (if any) is over;
+│                               or it was called too often (throttle)
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       the lease expired or was taken over: stop writing
@@ -30,19 +31,28 @@ class DibsError(Exception):
 class Busy(DibsError):
     """Another holder has the key. `retry_after`: seconds until it expires, if it is not renewed.
 
-    inf: another program wrote the key, without a ttl.
+    inf: another program wrote the key, without a ttl. `state` is "held", or "throttled" where the
+    key was called too often; then `retry_after` is when the next call is allowed.
     """
 
     def __init__(
-        self, key: str, retry_after: float, holder: str | None = None, name: str = "the key"
+        self,
+        key: str,
+        retry_after: float,
+        holder: str | None = None,
+        name: str = "the key",
+        state: Literal["held", "throttled"] = "held",
     ) -> None:
-        super().__init__(key, retry_after, holder, name)
+        super().__init__(key, retry_after, holder, name, state)
+        self.state: Literal["held", "throttled"] = state
         self.key = key
         self.retry_after = retry_after
         self.holder = holder
         self.name = name
 
     def __str__(self) -> str:
+        if self.state == "throttled":
+            return f"{self.name} was called too often; try again in {self.retry_after:.3g} s"
         by = f" by {self.holder}" if self.holder else ""
         if self.retry_after == math.inf:
             return f"{self.name} is held{by}, by a value without a ttl"

@@ -15,7 +15,7 @@ from . import fixed_seeds
 ROOT = Path(__file__).parents[2]
 WORKLOADS = (
     "hold", "late", "limit", "leader", "handover", "claims", "cached", "cached_many", "scheduled",
-    "jobs",
+    "jobs", "throttle",
 )  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from .request import ErrorReply, Reply
 from .schedule import NEW, read_last
 
 Kind = Literal[
-    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "fence", "tag", "foreign"
-]
+    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "rate", "fence", "tag",
+    "foreign",
+]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 """foreign: not written by dibs, as far as its first bytes tell."""
 
@@ -46,7 +47,7 @@ class Entry(NamedTuple):
     state: str
     """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
     lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); fence: counter; tag: version; foreign: the type that the server
+    over yet); rate: counting; fence: counter; tag: version; foreign: the type that the server
     names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
@@ -230,6 +231,8 @@ def _framed(key: str, head: bytes, now: float) -> Entry:
         made = unframe(claim.result)
         age = None if made is None else _age(made.made_at, now)
         return Entry(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
+    if head.startswith(b"dibs1 rate "):
+        return Entry(key, "rate", "counting")
     loading = None
     if head.startswith(MARK):
         mark, _, head = head.partition(b"\n")

@@ -28,7 +28,7 @@ def check_registered(views: Iterable[object]) -> None:
     for view in views:
         if is_inside_of_a_guard(view):
             name = getattr(view, "__qualname__", repr(view))
-            order = "write its route above @once or @prevent_duplicate_submit, not below"
+            order = "write its route above @once (or its other guard), not below"
             raise UsageError(f"{name!r} is registered without its guard: {order}")
 
 
@@ -59,7 +59,8 @@ def check_single(view: object) -> None:
         raise UsageError(f"{name!r} is guarded already: use one guard for each view")
 
 
-def _remember(view: Any) -> None:
+def remember(view: Any) -> None:
+    """A guard was applied to *view*."""
     while view is not None:
         try:
             _inside.add(view)
@@ -86,7 +87,7 @@ class Once:
     def _apply(self, policy: Policy, view: Any) -> Any:
         check_single(view)
         guarded = self._guard(policy, view)
-        _remember(view)
+        remember(view)
         return mark(guarded, policy)
 
 

@@ -47,6 +47,7 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
+from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import WRONG_KIND, fits, monotonic
@@ -63,6 +64,7 @@ from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
+from .throttle import ThrottleCall, throttle, throttled
 from .within import Within
 
 if TYPE_CHECKING:
@@ -119,6 +121,9 @@ class Dibs(Caching):
         self._once_options = Remembered(Dibs.once, ClaimOptions)
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
+        throttling = functools.partial(ThrottleOptions, settings)
+        self._throttle_options = Remembered(Dibs.throttle, throttling)
+        self._throttled_options = Remembered(Dibs.throttled, throttling)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -200,6 +205,56 @@ class Dibs(Caching):
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
             )
+
+        return decorate
+
+    # ---- throttle
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttle(
+        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
+    ) -> None:
+        """Count a call of *key*: *limit* calls each *per*, with a burst. Busy: it is one too many.
+
+        `Busy.retry_after` is when the next call is allowed; `Busy.state` is "throttled". *name*:
+        what events and errors call the key, as in `hold`. Unavailable: Redis is unavailable and
+        the policy is "closed". UsageError: an option is invalid.
+        """
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        outcome = throttle(self._leases, call)
+        if not outcome.passed:
+            raise call.busy(outcome)
+
+    def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
+        """The same for integrations, which tell their clients what is left."""
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        return throttle(self._leases, call)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttled(
+        self,
+        template: str,
+        *,
+        busy: Callable[[Busy], Any] | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """So many calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+
+        *template*: the key, with fields for the arguments of the call. *busy*: called in place of
+        the function with the Busy that would be raised; its result is returned. UsageError: the
+        function lacks a field.
+        """
+        chosen = self._throttled_options(options)
+
+        def decorate(
+            function: Callable[P, T],
+        ) -> Callable[P, T]:
+            if not fits(function):
+                raise UsageError(WRONG_KIND)
+            namespace = self._settings.namespace
+            return throttled(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
 

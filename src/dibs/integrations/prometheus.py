@@ -42,8 +42,8 @@ _LEAKS = ("cleared", "dropped", "outage", "closed")
 _HELD = ("released", "completed", "late")  # `lost` is followed by `late`
 _BEGINS_HOLD = ("acquired", "claimed")
 _WAITED = ("acquired", "busy", "waited")
-_GRANTED = ("acquired", "claimed", "elected", "fired")
-_ANSWERED = ("renewed", "hit", "invalidated", "recovered")
+_GRANTED = ("acquired", "claimed", "elected", "fired", "passed")
+_ANSWERED = ("renewed", "hit", "invalidated", "recovered", "throttled")
 """Redis has answered. So it has if one of these is guarded: a refusal may be of this process."""
 _ANSWERED_IF_GUARDED = (*_GRANTED, *_HELD)
 

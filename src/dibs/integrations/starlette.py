@@ -11,7 +11,7 @@ response, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from .._http.bodies import Field, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions
 from .._http.policy import Policy
-from .._http.problems import refusal
+from .._http.problems import busy, refusal
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
@@ -36,10 +36,12 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
+from .._http.throttle import Throttle, Throttled
+from .._interface import throttling
+from ..errors import Unavailable, UsageError
 from ._claims import aclaim, applied, file_hash, mark_guarded, unmark_guarded
 from ._leases import RequestLeases
-from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
+from ._starlette_refusals import GUARD, Refused, answer, refused, with_fields, with_headers_of
 from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
 from .asgi import (
     App,
@@ -60,7 +62,7 @@ from .asgi import (
     send_response,
 )
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[Request], Any]
 
@@ -84,6 +86,39 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 
 def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
     """*function*, run under a claim. It needs no `request` parameter of its own."""
+
+    async def claimed(request: Request) -> Response | None:
+        return await _guard_of(request).claim(policy, request)
+
+    return _guarded(claimed, function)
+
+
+def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function*, counted at each request."""
+
+    async def counted(request: Request) -> Response | None:
+        key = await resolved(throttle.key_of(request.path_params, request))
+        return await count(request, throttle, key)
+
+    return _guarded(counted, function)
+
+
+async def count(request: Request, throttle: Throttle, key: str) -> Response | None:
+    """Count a request. Returns the refusal; None: run it."""
+    guard = _guard_of(request)
+    try:
+        outcome = await throttling(guard.dibs, key, throttle.name, throttle.options)
+    except Unavailable as error:
+        return busy(error)
+    answer = throttle.answer(outcome)
+    guard.fields.extend(answer.fields)
+    return answer.refusal
+
+
+def _guarded(
+    check: Callable[[Request], Coroutine[Any, Any, Response | None]], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """*function*, unless *check* has a response in its place."""
     _check(function)
     signature, name, is_added = _with_request(function)
     # A plain function may have been wrapped around an async one.
@@ -93,7 +128,7 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         request = _find_request(args, kwargs, name, remove=is_added)
-        response = await _guard_of(request).claim(policy, request)
+        response = await check(request)
         if response is None:
             return await resolved(call(*args, **kwargs))
         await request.close()  # the files of a form, which nobody will read
@@ -108,6 +143,7 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+throttled = Throttled(_throttle)
 
 
 def _check(function: Callable[..., Any]) -> None:
@@ -222,7 +258,7 @@ class _RequestGuard:
 
     __slots__ = (
         "_end", "_form_of", "_is_matched", "_is_started", "_leases", "_middleware", "_policy",
-        "_receive", "_recorder", "_scope", "_send", "_size", "_too_long", "refusal",
+        "_receive", "_recorder", "_scope", "_send", "_size", "_too_long", "fields", "refusal",
     )  # fmt: skip
 
     def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -245,6 +281,13 @@ class _RequestGuard:
         """The policy that a body exceeds, until that is answered."""
         self.refusal: Response | None = None
         """The refusal of which the application makes a page."""
+        self.fields: list[tuple[str, str]] = []
+        """Headers that are added to the response."""
+
+    @property
+    def dibs(self) -> AsyncDibs:
+        """Of the application."""
+        return self._middleware.dibs
 
     # ---- claims and leases
 
@@ -354,6 +397,8 @@ class _RequestGuard:
                 self._leases.check()
             if self.refusal is not None:
                 message = with_headers_of(self.refusal, message)
+            if self.fields:
+                message = with_fields(self.fields, message)
         if self._too_long is not None and not self._is_started:
             await self._refuse(self._too_long)
         if self._too_long is None:

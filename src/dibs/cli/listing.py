@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interface import KINDS, Entry, Page, inspector, printable
+from .._wording import HEADINGS, as_object, counted, is_stuck, row
 from .connecting import add_server, add_show_keys, connected
 from .table import LongTable
 from .terminal import Terminal, as_json, default_terminal
-from .text import HEADINGS, as_object, counted, is_stuck, row
 
 if TYPE_CHECKING:
     from .._interface import Inspector

@@ -68,7 +68,17 @@ def _shown(key: str, *, whole: bool) -> str:
 
 def what(entry: Entry) -> str:
     """The kind, and its state where that is news."""
-    usual = ("held", "running", "done", "value", "recorded", "counting", "counter", "version")
+    usual = (
+        "held",
+        "running",
+        "done",
+        "value",
+        "recorded",
+        "counting",
+        "waiting",
+        "counter",
+        "version",
+    )
     if entry.kind == "foreign":
         return f"foreign {entry.state}"
     return entry.kind if entry.state in usual else f"{entry.kind}, {entry.state}"
@@ -86,7 +96,7 @@ def who(entry: Entry) -> str:
 def details(entry: Entry, *, whole: bool) -> str:
     """What else is to be said about it in a table."""
     match entry.kind:
-        case "lock" | "fence" if entry.of is not None:
+        case "lock" | "fence" | "waiters" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
             return counted(entry.taken, "permit")
@@ -137,6 +147,9 @@ def as_object(entry: Entry, *, whole: bool) -> JsonObject:
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
+    fields["waiters"] = [
+        {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
+    ]
     fields["permits"] = [_permit(permit) for permit in entry.permits]
     for name in ("remaining", "age", "took"):
         fields[name] = _rounded(fields[name])
@@ -172,6 +185,8 @@ def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
     listed += [("permit", _said(permit)) for permit in entry.permits]
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
+    for waiter in entry.waiters:
+        listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
 
 
@@ -229,6 +244,8 @@ def _meaning_of_record(entry: Entry) -> str:
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
             return f"It counts calls; a whole burst is there again in {duration(entry.remaining)}."
+        case "waiters":
+            return "It notes who waits for a key, for people who look."
         case "fence":
             return "The last fence of a key. Nobody holds anything by it."
         case "tag":

@@ -89,6 +89,19 @@ def test_looking_for_a_key_changes_and_touches_nothing(shop: Shop) -> None:
     assert (client.dbsize(), client.get("shop:job:nightly")) == before
 
 
+def test_it_says_who_waits_and_since_when(shop: Shop) -> None:
+    """As the server has noted it."""
+    seconds, _ = shop.server.client().time()
+    note = f"0123456789ab@web-2:99 {(seconds - 42) * 1000}"
+    shop.server.client().zadd("shop:waiting:{shop:job:nightly}", {note: (seconds + 30) * 1000})
+    said = run(shop.url, "why", "job:nightly").out
+    assert "waits" in said and "web-2:99, for 4" in said
+    told = run(shop.url, "why", "job:nightly", "--json").json["keys"][0]["entry"]["waiters"]
+    assert [each["holder"] for each in told] == ["web-2:99"]
+    listed = run(shop.url, "ls", "--namespace", "shop:", "--kind", "waiters")
+    assert listed.code == 0 and "of job:~" in listed.out
+
+
 # ---- pure
 
 

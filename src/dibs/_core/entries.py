@@ -11,10 +11,11 @@ from .lease import holder_in, note_in
 from .once import read_record, since_in
 from .request import ErrorReply, Reply
 from .schedule import NEW, read_last
+from .waiting import Waiter, read_notes
 
 Kind = Literal[
-    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "rate", "fence", "tag",
-    "foreign",
+    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "rate", "waiters", "fence",
+    "tag", "foreign",
 ]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 """foreign: not written by dibs, as far as its first bytes tell."""
@@ -47,8 +48,8 @@ class Entry(NamedTuple):
     state: str
     """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
     lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); rate: counting; fence: counter; tag: version; foreign: the type that the server
-    names, or denied (by the ACL)."""
+    over yet); rate: counting; waiters: waiting; fence: counter; tag: version; foreign: the type
+    that the server names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
@@ -72,7 +73,9 @@ class Entry(NamedTuple):
     took: float | None = None
     """cached: how long its load took, in seconds."""
     of: str | None = None
-    """lock, fence: the key to which it belongs."""
+    """lock, fence, waiters: the key to which it belongs."""
+    waiters: tuple[Waiter, ...] = ()
+    """Processes that wait for the key, the longest first. Only where one key was asked for."""
 
 
 # ---- names
@@ -173,6 +176,8 @@ def classify(namespace: str, found: Found, now: float) -> Entry:
             return _string(namespace, key, head, now)._replace(remaining=left, size=size)
         case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
             return Entry(key, "fence", "counter", left, of=whose)
+        case [int(), list()] if key.startswith("waiting:") and (whose := _owner(namespace, key)):
+            return Entry(key, "waiters", "waiting", left, of=whose)
         case [int(count), list(members)] if permits := _permits(members, now):
             return Entry(key, "permits", "held", left, permits=permits, taken=count)
         case _:
@@ -282,10 +287,11 @@ def _age(since: float, now: float) -> float | None:
 
 def with_companions(entry: Entry, replies: list[Reply]) -> Entry:
     """*entry* with its fence and who loads it, from the replies to `companions_request`."""
-    _, fence, lock = replies
+    time, fence, lock, notes = replies
     number = int(fence) if isinstance(fence, bytes) and fence.isdigit() else entry.fence
     loading = holder_in(lock) if entry.kind == "cached" else None
-    entry = entry._replace(fence=number, loading=loading or entry.loading)
+    waiters = read_notes(notes, read_time(time))
+    entry = entry._replace(fence=number, loading=loading or entry.loading, waiters=waiters)
     if entry.kind == "lease" and entry.fence is not None:
         return entry._replace(age=_age(entry.fence / 1e6, read_time(replies[0])))
     return entry

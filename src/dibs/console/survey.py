@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claims": ("claim", "done"),
     "loads": ("lock",),
     "cached": ("cached",),
-    "others": ("schedule", "rate", "fence", "tag", "foreign"),
+    "others": ("schedule", "rate", "waiters", "fence", "tag", "foreign"),
 }
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}

@@ -171,7 +171,7 @@ async def _key_of(
 ) -> str:
     """The key of a request. RequestValidationError: a field of it is not valid."""
     if template is None:
-        return await resolved(cast("Callable[[Request], Any]", key)(request))
+        return cast(str, await resolved(cast("Callable[[Request], Any]", key)(request)))
     declared = {field.name: field for field in _parameters(dependant_of(request.scope))}
     values = {
         name: _value(request, template.text, name, declared.get(name)) for name in template.fields

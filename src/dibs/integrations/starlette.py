@@ -97,7 +97,7 @@ def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[...,
     """*function*, counted at each request."""
 
     async def counted(request: Request) -> Response | None:
-        key = await resolved(throttle.key_of(request.path_params, request))
+        key = cast(str, await resolved(throttle.key_of(request.path_params, request)))
         return await count(request, throttle, key)
 
     return _guarded(counted, function)

@@ -13,6 +13,7 @@ from ._core.entries import (
     KINDS,
     MOST_SHOWN,
     Entry,
+    Fire,
     Kind,
     Permit,
     cut,
@@ -27,6 +28,7 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.schedule import next_fires
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
@@ -46,12 +48,13 @@ if TYPE_CHECKING:
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
+        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "Fire", "HoldKeywords", "How",
+        "Inspector",
         "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
         "ServerFacts", "Template", "ThrottleKeywords", "Throttling", "check_hold",
         "checked_fence", "claiming", "cut", "ddl",
         "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "lend", "printable", "seconds", "shorten", "throttling",
+        "is_shortened", "lend", "next_fires", "printable", "seconds", "shorten", "throttling",
     ]  # fmt: skip
 
 

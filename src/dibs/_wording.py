@@ -3,9 +3,10 @@
 import math
 import shlex
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from ._interface import Entry, Permit, cut, printable, shorten
+from ._interface import Entry, Fire, Permit, cut, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -96,16 +97,26 @@ def who(entry: Entry) -> str:
 def details(entry: Entry, *, whole: bool) -> str:
     """What else is to be said about it in a table."""
     match entry.kind:
-        case "lock" | "fence" | "waiters" if entry.of is not None:
+        case "lock" | "fence" | "waiters" | "history" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
             return counted(entry.taken, "permit")
+        case "schedule" if entry.fires:
+            return ended(entry.fires[0])
         case "cached" if entry.took is not None:
             return f"load took {duration(entry.took)}"
         case "claim" | "done" if entry.note is not None:
             return printable(entry.note) if whole else "has a note"
         case _:
             return ""
+
+
+def ended(fire: Fire) -> str:
+    """`finished in 3.2 s`, `failed (ValueError) after 3 ms`, `skipped`."""
+    how, _, error = printable(fire.outcome).partition(":")
+    if how == "failed":
+        return f"failed ({error}) after {duration(fire.took)}"
+    return how if how == "skipped" else f"{how} in {duration(fire.took)}"
 
 
 HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
@@ -147,6 +158,7 @@ def as_object(entry: Entry, *, whole: bool) -> JsonObject:
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
+    fields["fires"] = [each._asdict() for each in entry.fires]
     fields["waiters"] = [
         {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
     ]
@@ -185,6 +197,10 @@ def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
     listed += [("permit", _said(permit)) for permit in entry.permits]
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
+    for fire in entry.fires:
+        due = datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
+        listed.append(("fire", f"{due}: {ended(fire)} on {printable(fire.holder)}{late}"))
     for waiter in entry.waiters:
         listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
@@ -240,10 +256,14 @@ def _meaning_of_record(entry: Entry) -> str:
     match entry.kind:
         case "schedule" if is_new_schedule(entry):
             return "No fire is over yet: the schedule is new, or the server has lost its data."
+        case "schedule" if entry.fires:
+            return f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
             return f"It counts calls; a whole burst is there again in {duration(entry.remaining)}."
+        case "history":
+            return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
         case "waiters":
             return "It notes who waits for a key, for people who look."
         case "fence":
@@ -343,11 +363,11 @@ def next_steps(found: Facts) -> str:
     """What happens if nothing is done."""
     entry = found.entry
     if found.alive == "ended" and entry.kind in ("lease", "claim"):
-        return f"Its process has ended, so it is not renewed: it is free in {_left(entry)}."
+        return f"Its process has ended, so it is not renewed: it is free in {_time_left(entry)}."
     return meaning(entry)
 
 
-def _left(entry: Entry) -> str:
+def _time_left(entry: Entry) -> str:
     return duration(entry.remaining, "no time: it never expires")
 
 
@@ -374,7 +394,7 @@ def advice(found: Facts) -> list[str]:
 
 def _patience(entry: Entry) -> str:
     if entry.kind == "done":
-        return f"Wait {_left(entry)}: then the same submission is new."
+        return f"Wait {_time_left(entry)}: then the same submission is new."
     return "Wait for its end, or stop its process: then it is free after the time that is left."
 
 

@@ -102,6 +102,31 @@ def test_it_says_who_waits_and_since_when(shop: Shop) -> None:
     assert listed.code == 0 and "of job:~" in listed.out
 
 
+def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
+    """By `why`, whatever is in its namespace; the last one by `ls`."""
+    client, last = shop.server.client(), "1700000060000 web-1:7 failed:ValueError 1700000063000 250"
+    client.set("shop:scheduled-last:nightly", last)
+    first = "1700000000000 web-2:9 finished 1700000000000 4200"
+    records = {first: 1700000000000, last: 1700000060000}
+    client.zadd("shop:fires:{shop:scheduled-last:nightly}", records)
+    said = run(shop.url, "why", "nightly").out
+    assert "2023-11-14 22:14:20Z: failed (ValueError) after 0.2 s on web-1:7, 3.0 s late" in said
+    assert "2023-11-14 22:13:20Z: finished in 4.2 s on web-2:9" in said
+    listed = run(shop.url, "ls", "--namespace", "shop:", "--kind", "schedule").out
+    assert "failed (ValueError) after 0.2 s" in listed
+
+
+def test_the_next_fires_of_a_cron_expression_are_shown() -> None:
+    """In its time zone and in UTC; no server is asked."""
+    done = run("", "schedule", "0 3 * * *", "--timezone", "Asia/Taipei", "--count", "2")
+    assert done.code == 0 and len(done.lines) == 2
+    assert all("03:00:00+08:00" in line and "19:00:00Z" in line for line in done.lines)
+    fires = run("", "schedule", "@daily", "--json").json["fires"]
+    assert len(fires) == 5 and all(fire.endswith("T00:00:00+00:00") for fire in fires)
+    assert run("", "schedule", "0 25 * * *").code == 2
+    assert run("", "schedule", "0 3 * * *", "--timezone", "Mars/Base").code == 2
+
+
 # ---- pure
 
 

@@ -53,6 +53,7 @@ _NOT_HELD = {
     "fence": "this key counts fences; without it an old fence could be taken for a new one",
     "schedule": "this key records the last fire of a schedule; release the schedule's own key",
     "rate": "this key counts calls, which nobody holds; DEL lets a whole burst through again",
+    "history": "this key has the last fires of a schedule, which nobody holds",
     "waiters": "this key notes who waits for another one, which nobody holds",
     "tag": "this key is the version of a tag; invalidate the tag instead",
     "foreign": "this key is data of another program; delete it with the tools of that program",

@@ -143,7 +143,7 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
 def usual_kinds(namespace: str) -> list[str]:
     """What is listed if nothing is said. Without a namespace, every other key is foreign."""
-    left_out = ("waiters", "fence", "tag", *(() if namespace else ("foreign",)))
+    left_out = ("history", "waiters", "fence", "tag", *(() if namespace else ("foreign",)))
     return [kind for kind in KINDS if kind not in left_out]
 
 

@@ -39,6 +39,7 @@ COMMANDS = (
     Command("release", "free a key that is stuck", "dibs.cli.releasing"),
     Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.invalidating"),
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
+    Command("schedule", "when a cron expression fires next", "dibs.cli.scheduling"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "the same as a page in a browser", "dibs.console.command"),
     Command("bench", "how fast dibs is on this server; loads it", "dibs.cli.bench"),

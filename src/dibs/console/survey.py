@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from .._interface import Entry, Page, ServerFacts, cut, shorten
+from .._wording import ended
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "leases": ("lease",),
@@ -18,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claims": ("claim", "done"),
     "loads": ("lock",),
     "cached": ("cached",),
-    "others": ("schedule", "rate", "waiters", "fence", "tag", "foreign"),
+    "others": ("schedule", "history", "rate", "waiters", "fence", "tag", "foreign"),
 }
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
@@ -332,6 +333,7 @@ def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
+        "ended": ended(entry.fires[0]) if entry.fires else None,
         "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
     }  # fmt: skip

@@ -158,6 +158,7 @@ function about(facts) {
   if (facts.of) parts.push(`of ${facts.of}`);
   if (facts.kind === "cached" && facts.size !== null) parts.push(bytes(facts.size));
   if (facts.took !== null) parts.push(`loaded in ${seconds(facts.took)}`);
+  if (facts.ended) parts.push(facts.ended);
   if (facts.fence !== null) parts.push(`fence ${facts.fence}`);
   return parts.join(" · ");
 }

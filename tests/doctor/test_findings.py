@@ -278,3 +278,15 @@ def test_the_page_lists_every_code_and_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs/doctor.md").read_text("utf-8")
     listed = re.findall(r"^\| `([a-z0-9-]+)` \| (?:error|warning|note)", page, re.MULTILINE)
     assert sorted(listed) == sorted(codes_in_the_source())
+
+
+def test_a_replica_with_another_clock_than_the_primary_is_found() -> None:
+    """By how much, and on which side; what the measurement cannot tell is no finding."""
+    server = ServerFacts("p:1", clock=Clock(10.0, 0.1))
+    clocks = {"a:1": Clock(10.5, 0.1), "b:2": Clock(15.0, 0.1), "c:3": Clock(-50.0, 0.1)}
+    facts = Facts(replace(ASKED, kind="sentinel"), servers=(server,), clocks=clocks)
+    seen = [each.seen for each in findings(facts) if each.code == "sentinel-clock"]
+    assert seen == [
+        "The clock of the replica b:2 is 5.0 s behind the primary's.",
+        "The clock of the replica c:3 is 60.0 s ahead of the primary's.",
+    ]

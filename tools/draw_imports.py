@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("public API", ("dibs",)),
     (
         "internal interfaces",
-        ("dibs._wording", "dibs._interface", "dibs._process", "dibs._diagnostics"),
+        ("dibs._wording", "dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally"),
     ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
@@ -48,8 +48,9 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
 PUBLIC = {"dibs", *FACTS}
 INTERFACES = {
-    "dibs._interface", "dibs._process", "dibs._wording", "dibs._diagnostics", "dibs._http",
-}  # fmt: skip
+    *("dibs._interface", "dibs._process", "dibs._wording", "dibs._diagnostics", "dibs._tally"),
+    "dibs._http",
+}
 """What integrations and commands may use of dibs beside its public API."""
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
@@ -69,13 +70,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "apps": set(),
     "dibs_torture": USERS,
     "local_line": set(),
-    "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http", "dibs.testing"},
+    "dibs.integrations": {
+        *(*PUBLIC, "dibs._interface", "dibs._tally", "dibs._http", "dibs.testing")
+    },
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
     "dibs.cli": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording"},
     "dibs.scheduler": PUBLIC,
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
-    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording"},
+    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording", "dibs._tally"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
     "dibs._wording": {"dibs._interface"},
     "dibs._interface": {
@@ -87,6 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs._forks",
     },
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
+    "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},

@@ -10,6 +10,8 @@ import pytest
 import dibs.doctor
 from dibs.doctor.connecting_rules import CASES
 from dibs.doctor.facts import (
+    FIGURES,
+    SETTINGS,
     Asked,
     Clock,
     ClusterFacts,
@@ -290,3 +292,15 @@ def test_a_replica_with_another_clock_than_the_primary_is_found() -> None:
         "The clock of the replica b:2 is 5.0 s behind the primary's.",
         "The clock of the replica c:3 is 60.0 s ahead of the primary's.",
     ]
+
+
+def test_a_rule_about_a_setting_that_nobody_asks_for_raises() -> None:
+    """In place of never finding anything; and what is asked for is read by a rule."""
+    server = ServerFacts("here:6379")
+    with pytest.raises(KeyError):
+        server.number("hz")
+    assert server.number("maxmemory") is None
+    folder = Path(dibs.doctor.__file__).parent
+    rules = "".join(path.read_text("utf-8") for path in folder.glob("*_rules.py"))
+    for name in (*SETTINGS, *FIGURES):
+        assert f'"{name}"' in rules, name

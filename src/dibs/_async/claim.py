@@ -1,7 +1,7 @@
 """A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import claims
 from .._core.breaker import Outage
@@ -19,6 +19,12 @@ from .leases import AsyncLeases
 from .within import AsyncClaimWithin, AsyncRecording
 
 V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=Any)
+else:
+    R = TypeVar("R")
 
 
 class _Nothing:
@@ -30,7 +36,7 @@ NOTHING: Any = _Nothing()
 """No result yet."""
 
 
-class AsyncClaim:
+class AsyncClaim(Generic[R]):
     """A submission that you process, or (`replayed`) one that was processed: see `result`.
 
     It is renewed while the block runs, however long that takes. At the end of the block `after`
@@ -48,11 +54,11 @@ class AsyncClaim:
         call: HoldCall,
         options: ClaimOptions,
         lease: LeaseState | None,
-        result: Any,
+        result: R,
     ) -> None:
         self.replayed = lease is None
         """True: it was processed before, and `result` is its result. Do not process it again."""
-        self.result: Any = result
+        self.result: R = result
         """The value passed to `complete`, now or by the first submission."""
         self._leases = leases
         self._call = call
@@ -95,7 +101,7 @@ class AsyncClaim:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
             raise UsageError("this claim was detached: complete it where it is continued")
-        self.result = value
+        self.result = cast("R", value)
         self._released = False
         return value
 
@@ -157,11 +163,14 @@ class AsyncClaim:
         """
         return AsyncClaimWithin(self, self.recording(), transaction, using)
 
-    def recording(self) -> AsyncRecording:
-        """Its record in a database, from now on. UsageError: it has one, or has ended."""
+    def recording(self, row: bytes | None = None) -> AsyncRecording:
+        """Its record in a database, from now on, under its own key, or that of *row*.
+
+        UsageError: it has one, or has ended.
+        """
         if self._lease is None or self._lease.is_over or self._recording is not None:
             raise UsageError("this claim is a replay, has ended, or is recorded already")
-        self._recording = AsyncRecording(self._leases, self._lease, self._options)
+        self._recording = AsyncRecording(self._leases, self._lease, self._options, row)
         return self._recording
 
     @property

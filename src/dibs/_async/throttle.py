@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._core.breaker import Outage
 from .._core.capabilities import must_allow
-from .._core.keys import Template, expand, public_name
+from .._core.keys import Template, answering, expand, public_name
 from .._core.throttle import (
     UNGUARDED,
     ThrottleOptions,
@@ -37,7 +37,7 @@ class ThrottleCall(NamedTuple):
 
     def busy(self, refusal: Throttling) -> Busy:
         """The error for a caller who comes too often."""
-        return Busy(self.text, refusal.reset, None, self.name, "throttled")
+        return Busy(self.text, refusal.reset, None, self.name, state="throttled")
 
 
 async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
@@ -74,10 +74,11 @@ def throttled(
     namespace: str,
     template: str,
     options: ThrottleOptions,
-    busy: Callable[[Busy], Any] | None,
+    busy: Callable[..., Any] | None,
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, counted at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
+    answer = None if busy is None else answering(busy, function, "busy")
 
     @functools.wraps(function)
     async def counted(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -87,8 +88,8 @@ def throttled(
         if outcome.passed:
             return await function(*args, **kwargs)
         error = call.busy(outcome)
-        if busy is None:
+        if answer is None:
             raise error
-        return await result_of(busy(error))
+        return await result_of(answer(error, args, kwargs))
 
     return counted

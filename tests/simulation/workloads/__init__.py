@@ -4,7 +4,7 @@ from .base import Workload
 from .cached import Cached, CachedMany
 from .claims import Claims
 from .handover import HandOver
-from .hold import Hold, Late, Limit
+from .hold import Hold, Late, Limit, MovingSlots, SwitchedMaster
 from .jobs import Jobs
 from .leader import Leader
 from .mistaken import Mistaken
@@ -12,6 +12,7 @@ from .scheduled import Scheduled
 from .throttle import Throttle
 
 VERBS: tuple[type[Workload], ...] = (
-    Hold, Late, Limit, Leader, HandOver, Claims, Cached, CachedMany, Scheduled, Jobs, Throttle,
+    Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
+    Scheduled, Jobs, Throttle,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken)}

@@ -112,9 +112,10 @@ class Scheduled(Workload):
         # The script that records: two keys, then the time of the fire and who records it.
         if words[0] in (b"EVAL", b"EVALSHA") and words[2:4] == [b"2", _LAST_KEY]:
             at, holder = int(words[5]) / 1000, words[6].decode()
-            for run in self.runs:
-                if run.at == at and run.is_lost and holder.startswith(f"{run.process.name}:"):
-                    self.world.violate(f"{run.process} records a fire that it ran without a lease")
+            own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
+            last = next((run for run in reversed(own) if run.at == at), None)
+            if last is not None and last.is_lost:
+                self.world.violate(f"{last.process} records a fire that it ran without a lease")
 
     async def settled(self) -> None:
         """Every fire after the last fault was run, by one of them."""

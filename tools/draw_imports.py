@@ -85,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs.errors",
         "dibs._async",
         "dibs._sync",
+        "dibs._databases",
         "dibs._server",
         "dibs._core",
         "dibs._forks",

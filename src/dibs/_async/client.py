@@ -20,6 +20,8 @@ from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
+    OnBusy,
+    OnDuplicate,
     Seconds,
     check_fields,
     check_ignored,
@@ -37,8 +39,6 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
-    OnBusy,
-    OnDuplicate,
     OutagePolicy,
     Remembered,
     Settings,

@@ -10,9 +10,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, Generic, Literal, Required, TypedDict, TypeVar
+from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar
 
-from ..errors import Busy, Duplicate, UsageError
+from ..errors import UsageError
 from .codec import head_of, make_codec
 from .keys import Seconds, milliseconds, patience, seconds
 
@@ -164,10 +164,6 @@ def _at_least(at_least: Seconds, ttl: float) -> float:
 
 
 # ---- once
-
-OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
-OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
-"""What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
 
 
 class UntypedClaimKeywords(TypedDict, total=False):

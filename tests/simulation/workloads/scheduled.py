@@ -17,6 +17,8 @@ from .base import Workload
 
 _END = BEGIN + 3 * SECONDS
 _LAST_KEY = b"scheduled-last:s"
+_SOON = 0.2
+"""How late a fire begins at most, if nothing goes wrong."""
 _AT_ONCE = 1.5
 """How late a fire may be on a network without faults, in seconds."""
 
@@ -96,6 +98,9 @@ class Scheduled(Workload):
         if run.at > CLOCK.wall() + 0.001:
             early = run.at - CLOCK.wall()
             self.world.violate(f"{run.process} fires {early:.2f} s too early")
+        late = CLOCK.wall() - run.at
+        if not self.world.plan.faults and late > _SOON:
+            self.world.violate(f"{run.process} fires {late:.2f} s late, and nothing is wrong")
         for other in self.runs:
             if self.world.has_lost(other.began_at):
                 continue

@@ -27,8 +27,9 @@ import functools
 import inspect
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._extras import needs
 
@@ -42,15 +43,16 @@ with needs("django"):
     from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
-from ..._http.decorators import Once, PreventDuplicateSubmit
+from ..._http.decorators import Once, Opener, PreventDuplicateSubmit
 from ..._http.policy import Policy, check_routes, find
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
+from ..._http.submission import InvalidRequest, Submission
 from ..._http.throttle import Answer, Throttle, Throttled
 from ..._interface import throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import applied, mark_guarded
+from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -86,8 +88,10 @@ _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 # ---- the decorator
 
 
-def guard(policy: Policy, view: View) -> View:
+def guard(policy: Policy, view: View, within: Opener[Any] | None = None) -> View:
     """*view*, run under a claim. It may be a function, or a method of a class."""
+    if within is not None:
+        return _guard_within(policy, view, within)
     if _is_async(view):
         return _guard_async(policy, view)
 
@@ -97,6 +101,45 @@ def guard(policy: Policy, view: View) -> View:
         return _run(policy, _route_of(request), request, lambda: view(*args, **kwargs))
 
     return guarded
+
+
+def _guard_within(policy: Policy, view: View, within: Opener[Any]) -> View:
+    """UsageError: an async view, or one that has no parameter for the transaction."""
+    if _is_async(view):
+        raise UsageError(
+            "within= is for plain views, as Django's transactions are; call a function with "
+            "dibs.once(…, within=…) from an async view, by sync_to_async"
+        )
+    opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
+
+    @functools.wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request, since = _request_in(args), time.monotonic()
+
+        def rendered(*args: Any, **kwargs: Any) -> Any:
+            return _rendered(request, view(*args, **kwargs))
+
+        if is_unguarded(policy, request):
+            return opened.run(rendered, args, kwargs)
+        claimed = _claimed(policy, _route_of(request), request)
+        if isinstance(claimed, Response):
+            return _answer(request, claimed)
+        submission, claim = claimed
+        given = (submission, since, _recorded_whole, rendered, args, kwargs)
+        response = _worked(claim, lambda: run_within(opened, claim, *given))
+        return _answer(request, response) if isinstance(response, Response) else response
+
+    return guarded
+
+
+def _rendered(request: Any, response: Any) -> Any:
+    """*response* with its body: templates, and responses of Django REST framework, have none yet"""
+    if getattr(response, "is_rendered", True):
+        return response
+    view = (getattr(request, "parser_context", None) or {}).get("view")
+    if view is not None and not hasattr(response, "accepted_renderer"):
+        response = view.finalize_response(request, response, *view.args, **view.kwargs)
+    return response.render()
 
 
 def _is_async(view: Any) -> bool:
@@ -235,17 +278,25 @@ def _is_exempt(request: Any) -> bool:
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return work()
-    submission = submission_for(policy, name, request, identity_of(request))
-    mark_guarded(marks_of(request))
-    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
-    if isinstance(outcome, Response):
-        return _answer(request, outcome)
-    policy = applied(policy, submission)
+    claimed = _claimed(policy, name, request)
+    if isinstance(claimed, Response):
+        return _answer(request, claimed)
+    policy, outcome = claimed[0].policy, claimed[1]
     response = _worked(outcome, work)
     _end_with(
         response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
     )
     return response
+
+
+def _claimed(policy: Policy, name: str, request: Any) -> "tuple[Submission, Claim] | Response":
+    """The claim of a request, or the response in its place."""
+    submission = submission_for(policy, name, request, identity_of(request))
+    mark_guarded(marks_of(request))
+    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
+    if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
+        return cast(Response, outcome)
+    return submission, outcome
 
 
 def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
@@ -417,6 +468,13 @@ def _recorded(policy: Policy, response: object) -> Recording:
     elif policy.after == "replay":
         recording.add(response.content)
     return recording
+
+
+def _recorded_whole(policy: Policy, response: object) -> Recording:
+    """The response. UsageError: it is a stream."""
+    if _is_stream(response):
+        raise UsageError(STREAMED)
+    return _recorded(policy, response)
 
 
 def _answer(request: Any, response: Response) -> HttpResponseBase:

@@ -65,7 +65,7 @@ class AsyncLeases:
     def __init__(self, store: AsyncStore, events: EventSink) -> None:
         self.store = store
         self.events = events
-        self.waiters = AsyncWaiters(store, self.held_here)
+        self.waiters = AsyncWaiters(store, self.held_here, lambda: self.identity.waiter)
         self.renewer = AsyncRenewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""

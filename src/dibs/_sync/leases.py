@@ -66,7 +66,7 @@ class Leases:
     def __init__(self, store: Store, events: EventSink) -> None:
         self.store = store
         self.events = events
-        self.waiters = Waiters(store, self.held_here)
+        self.waiters = Waiters(store, self.held_here, lambda: self.identity.waiter)
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""

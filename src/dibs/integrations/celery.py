@@ -29,9 +29,9 @@ from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, log_callback
 
 __all__ = ["unique"]
 
-TOKEN, KEY = "dibs_token", "dibs_key"
-"""The headers of a message. Its arguments may give another key where they have been decoded, and a
-worker that drops a task does not see them."""
+TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+"""The headers of a message, the last one of a retry. Its arguments may give another key where they
+have been decoded, and a worker that drops a task does not see them."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]) -> type[Task]:
@@ -115,8 +115,10 @@ class _UniqueTask(Task):
         if key != self._dibs_key(request.args, request.kwargs):
             return None
         run: Run | None = getattr(request, "dibs_run", None)
-        token = _header(request, TOKEN) if run is None else run.hand_on(delay)
-        return {TOKEN: token, KEY: _header(request, KEY) or key}
+        claimed = {TOKEN: _header(request, TOKEN), SENDING: _header(request, SENDING)}
+        if run is not None:
+            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending}
+        return {**claimed, KEY: _header(request, KEY) or key}
 
     def _send_on(
         self, send: Any, claimed: dict[str, Any], task_id: Any, positional: Any, options: Any
@@ -184,7 +186,8 @@ class _UniqueTask(Task):
         if self._is_inside(request, key):
             return self._run(*args, **kwargs)
         attempt = f"{request.retries}.{request.get('replaced_task_nesting') or 0}"
-        job = Job(request.id, _header(request, TOKEN), attempt, not request.is_eager)
+        token, sending = _header(request, TOKEN), _header(request, SENDING)
+        job = Job(request.id, token, attempt, not request.is_eager, sending)
         try:
             run = self.dibs_jobs.start(key, job)
         except Duplicate as error:

@@ -124,6 +124,39 @@ def test_a_process_that_is_killed_while_it_sends_blocks_the_key_for_one_lease(
         eventually(is_sent, within=60)
 
 
+def test_of_two_retries_of_one_attempt_one_runs(own_server: Server) -> None:
+    """The first run lost its claim, so its message was run again; both runs were tried again."""
+    with (
+        Dibs(own_server.url, budget=5) as one,
+        Dibs(own_server.url, budget=5) as other,
+    ):
+        jobs = jobs_of(other, lease=1)
+        with jobs_of(one, lease=1).start(KEY, Job("a", None, 0)) as lost:
+            own_server.flush()
+            with jobs.start(KEY, Job("a", None, 0)) as run:
+                token = run.hand_on()
+            eventually(lambda: lost.lost)
+            assert lost.hand_on() is None
+        with jobs.start(KEY, Job("a", token, 1, sent_by=run.sending)):
+            pass
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("a", None, 1, sent_by=lost.sending))
+        assert not own_server.client().exists(KEY)
+
+
+def test_a_message_whose_run_has_ended_elsewhere_gives_its_claim_back(own_server: Server) -> None:
+    """Or its key would be taken for the rest of `queued`, by a job that is done."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        with jobs.start(KEY, Job("a", None, 1, sent_by="x")):
+            pass
+        with jobs.queueing(KEY, "a") as token:
+            pass
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("a", token, 1, sent_by="x"))
+        assert not own_server.client().exists(KEY)
+
+
 def test_a_retry_that_cannot_be_sent_frees_the_key(own_server: Server) -> None:
     """Its claim was lent, and nobody got it."""
     with Dibs(own_server.url, budget=5) as dibs:

@@ -25,6 +25,7 @@ from .._unique import (
     Job,
     UniqueKey,
     again_after,
+    is_done,
     is_own,
     is_waiting,
     log_loss,
@@ -94,6 +95,8 @@ class AsyncUniqueJobs:
             return await self._start(key, job)
         except Duplicate as error:
             log_refusal(self._key.name, job, error)
+            if job.token is not None and is_done(error, job):
+                await self.give_back(key, job.token)
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
@@ -104,7 +107,7 @@ class AsyncUniqueJobs:
             claim = None if job.token == STARTED else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
-            return AsyncRun(job.id, self._key, claim, stack.pop_all())
+            return AsyncRun(job, self._key, claim, stack.pop_all())
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":
@@ -148,9 +151,11 @@ class AsyncRun:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
-        self, job_id: str, key: UniqueKey, claim: "AsyncClaim | None", claims: AsyncExitStack
+        self, job: Job, key: UniqueKey, claim: "AsyncClaim | None", claims: AsyncExitStack
     ) -> None:
-        self.job_id = job_id
+        self.job_id = job.id
+        self.sending = job.sending
+        """What the message of its next run has to bring along."""
         self._key = key
         self._claim = claim
         self._claims = claims

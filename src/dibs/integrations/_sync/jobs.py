@@ -26,6 +26,7 @@ from .._unique import (
     Job,
     UniqueKey,
     again_after,
+    is_done,
     is_own,
     is_waiting,
     log_loss,
@@ -95,6 +96,8 @@ class UniqueJobs:
             return self._start(key, job)
         except Duplicate as error:
             log_refusal(self._key.name, job, error)
+            if job.token is not None and is_done(error, job):
+                self.give_back(key, job.token)
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
@@ -105,7 +108,7 @@ class UniqueJobs:
             claim = None if job.token == STARTED else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
-            return Run(job.id, self._key, claim, stack.pop_all())
+            return Run(job, self._key, claim, stack.pop_all())
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
@@ -149,9 +152,11 @@ class Run:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
-        self, job_id: str, key: UniqueKey, claim: "Claim | None", claims: ExitStack
+        self, job: Job, key: UniqueKey, claim: "Claim | None", claims: ExitStack
     ) -> None:
-        self.job_id = job_id
+        self.job_id = job.id
+        self.sending = job.sending
+        """What the message of its next run has to bring along."""
         self._key = key
         self._claim = claim
         self._claims = claims

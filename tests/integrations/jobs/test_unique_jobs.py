@@ -102,6 +102,37 @@ def retry_for_ever(url: str) -> None:
         time.sleep(600)
 
 
+def stop_at_the_end(url: str) -> None:
+    """Stops as soon as the first of the two claims of a job has ended."""
+    import time
+
+    from dibs import Dibs
+    from dibs.integrations._unique import Job
+    from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
+
+    def stop(event: Event) -> None:
+        if event.kind in ("completed", "released"):
+            print(event.kind, flush=True)
+            time.sleep(600)
+
+    with Dibs(url, budget=5, listeners=[stop]) as dibs:
+        with jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0)):
+            pass
+
+
+def test_a_job_that_is_killed_while_its_end_is_recorded_does_not_run_again(
+    own_server: Server, spawn: Spawn
+) -> None:
+    """That it ran is recorded before its key is free; the key is, after one lease."""
+    child = spawn(stop_at_the_end, own_server.url)
+    child.line()
+    child.kill()
+    eventually(lambda: not own_server.client().exists(KEY), within=60)
+    with Dibs(own_server.url, budget=5) as dibs, pytest.raises(Duplicate) as caught:
+        jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0))
+    assert caught.value.state == "done"
+
+
 @pytest.mark.parametrize("sending", [send_for_ever, retry_for_ever])
 def test_a_process_that_is_killed_while_it_sends_blocks_the_key_for_one_lease(
     own_server: Server, spawn: Spawn, sending: Any

@@ -100,14 +100,14 @@ class AsyncUniqueJobs:
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
-        async with AsyncExitStack() as stack:
+        async with AsyncExitStack() as record, AsyncExitStack() as stack:
             run = self._key.run_request(job)
             if run is not None:
-                await stack.enter_async_context(claiming(self._dibs, run))
+                await record.enter_async_context(claiming(self._dibs, run))
             claim = None if job.token == STARTED else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
-            return AsyncRun(job, self._key, claim, stack.pop_all())
+            return AsyncRun(job, self._key, claim, record.pop_all(), stack.pop_all())
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":
@@ -151,13 +151,19 @@ class AsyncRun:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
-        self, job: Job, key: UniqueKey, claim: "AsyncClaim | None", claims: AsyncExitStack
+        self,
+        job: Job,
+        key: UniqueKey,
+        claim: "AsyncClaim | None",
+        record: AsyncExitStack,
+        claims: AsyncExitStack,
     ) -> None:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
         self._key = key
         self._claim = claim
+        self._record = record
         self._claims = claims
         self._is_lent = False
         self._kept: float | None = None
@@ -198,6 +204,11 @@ class AsyncRun:
             log_loss(self._key.name, self.job_id)
         if self._kept is not None:
             kind = error = traceback = None
-            if self._claim is not None and self._is_lent:
+        # First that it ran: if its worker is killed now, a second delivery does not run, and the
+        # key is free after one lease.
+        try:
+            await self._record.__aexit__(kind, error, traceback)
+        finally:
+            if self._kept is not None and self._claim is not None and self._is_lent:
                 await self._claim.detach(ttl=self._kept)
-        await self._claims.__aexit__(kind, error, traceback)
+            await self._claims.__aexit__(kind, error, traceback)

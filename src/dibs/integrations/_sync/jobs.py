@@ -101,14 +101,14 @@ class UniqueJobs:
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
-        with ExitStack() as stack:
+        with ExitStack() as record, ExitStack() as stack:
             run = self._key.run_request(job)
             if run is not None:
-                stack.enter_context(claiming(self._dibs, run))
+                record.enter_context(claiming(self._dibs, run))
             claim = None if job.token == STARTED else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
-            return Run(job, self._key, claim, stack.pop_all())
+            return Run(job, self._key, claim, record.pop_all(), stack.pop_all())
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
@@ -152,13 +152,19 @@ class Run:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
-        self, job: Job, key: UniqueKey, claim: "Claim | None", claims: ExitStack
+        self,
+        job: Job,
+        key: UniqueKey,
+        claim: "Claim | None",
+        record: ExitStack,
+        claims: ExitStack,
     ) -> None:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
         self._key = key
         self._claim = claim
+        self._record = record
         self._claims = claims
         self._is_lent = False
         self._kept: float | None = None
@@ -199,6 +205,11 @@ class Run:
             log_loss(self._key.name, self.job_id)
         if self._kept is not None:
             kind = error = traceback = None
-            if self._claim is not None and self._is_lent:
+        # First that it ran: if its worker is killed now, a second delivery does not run, and the
+        # key is free after one lease.
+        try:
+            self._record.__exit__(kind, error, traceback)
+        finally:
+            if self._kept is not None and self._claim is not None and self._is_lent:
                 self._claim.detach(ttl=self._kept)
-        self._claims.__exit__(kind, error, traceback)
+            self._claims.__exit__(kind, error, traceback)

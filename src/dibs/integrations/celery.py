@@ -230,7 +230,8 @@ class _UniqueTask(Task):
 
     def _traced(self) -> Any:
         """The request that a worker (or `apply`) runs in this thread; None: there is none."""
-        request = cast(Any, self.request_stack).top
+        stack: Any = self.request_stack
+        request = None if stack is None else stack.top  # None: another thread sets this task up
         return None if request is None or request.called_directly else request
 
 

@@ -11,6 +11,7 @@ once, `JOBS` jobs in each.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -200,7 +201,8 @@ class Killing:
         """SIGKILL of what runs these jobs; Celery and RQ have a process for each."""
         if self.framework in ("celery", "rq"):
             for pid in (*pids, *spared):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it was tired of waiting
+                    os.kill(pid, signal.SIGKILL)
             return
         self.workers.kill_and_start()
         for name in self.client.scan_iter(
@@ -266,7 +268,8 @@ class Killing:
         try:
             eventually(is_true, within=float(os.environ.get("JOBS_PATIENCE", "90")))
         except AssertionError:
-            print(f"{self.framework}, {self.killed}: not as expected", file=sys.stderr)
+            now = {phase: self._results(phase) for phase in self.keys}
+            print(f"{self.framework}, {self.killed}: not as expected: {now}", file=sys.stderr)
 
 
 def try_one(framework: str, killed: str) -> None:

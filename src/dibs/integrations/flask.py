@@ -140,7 +140,7 @@ def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
     recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
         recording.discard()
-    elif policy.after == "replay":
+    elif recording.reads_body:
         recording.add(response.get_data())
     return recording
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from .. import claims
 from .._core.capabilities import must_allow
 from .._core.fingerprint import fingerprint
-from .._core.handover import Elsewhere
+from .._core.handover import UNGUARDED, Elsewhere
 from .._core.keys import Fields, Template, expand
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
@@ -96,7 +96,8 @@ def _taken(
 ) -> AsyncClaim:
     call, options, *_ = submission
     # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
-    claim = AsyncClaim(leases, call, options, lease, NOTHING)
+    secret = None if lease.guarded or submission.secret == UNGUARDED else submission.secret
+    claim = AsyncClaim(leases, call, options, lease, NOTHING, secret)
     try:
         if lease.guarded:
             leases.renewer.keep(lease)

@@ -8,6 +8,7 @@ from .. import claims
 from .._core.breaker import Outage
 from .._core.causes import cause_for
 from .._core.endings import How, left_by
+from .._core.handover import settle_request
 from .._core.keys import Seconds, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in
 from .._core.once import encoded_note, framed, with_note
@@ -40,7 +41,7 @@ class Claim:
 
     __slots__ = (
         "__weakref__", "_call", "_lease", "_leases", "_options", "_recording", "_released",
-        "replayed", "result",
+        "_secret", "replayed", "result",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,7 @@ class Claim:
         options: ClaimOptions,
         lease: LeaseState | None,
         result: Any,
+        secret: bytes | None = None,
     ) -> None:
         self.replayed = lease is None
         """True: it was processed before, and `result` is its result. Do not process it again."""
@@ -62,6 +64,8 @@ class Claim:
         self._released = False
         self._recording: Recording | None = None
         """Its record in a database."""
+        self._secret = secret
+        """Of a claim that was to be continued here, and is not guarded: the key still has it."""
         if lease is not None:
             claims.opened(self)
 
@@ -235,6 +239,10 @@ class Claim:
             self.leak("closed")
             return False
         claims.closed(self)
+        if self._secret is not None:
+            ms = 1 if result is None else milliseconds(self._options.window)
+            request = settle_request(self._call.key, self._secret, lease.token, ms)
+            leases.store.transport.post(request)
         if result is None:
             ended = leases.end(lease)
         else:

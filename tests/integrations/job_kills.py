@@ -133,7 +133,9 @@ class Killing:
         for phase in (*worked_on, "claimed", "sent"):
             for key in self.keys[phase]:
                 self.fences.put(self.client, self._place(phase), key)
-        self._produce([key for phase in ("claimed", "sent") for key in self.keys[phase]])
+        self.publishing = self._produce(
+            [key for phase in ("claimed", "sent") for key in self.keys[phase]]
+        )
         self._produce([key for phase in worked_on for key in self.keys[phase]])
         waiting: dict[str, list[Any]] = {phase: [] for phase in self.keys}
         for phase, keys in self.keys.items():
@@ -158,7 +160,7 @@ class Killing:
         return {"redelivered": "running", "again": "ended"}.get(phase, phase)
 
     def _kill_processes(self, pids: dict[str, list[Any]]) -> None:
-        self.producers[-2].kill()
+        self.publishing.kill()
         again = pids.pop("redelivered")
         self._kill_workers([each for phase in pids for each in pids[phase]
                             if phase not in ("claimed", "sent")], spared=again)  # fmt: skip
@@ -210,11 +212,12 @@ class Killing:
         ):  # as its expiry would, minutes later
             self.client.delete(name)
 
-    def _produce(self, keys: list[str]) -> None:
+    def _produce(self, keys: list[str]) -> Any:
         """Send jobs with *keys* from a process of its own, all at once."""
         child = multiprocessing.get_context("fork").Process(target=self._send, args=(keys,))
         child.start()
         self.producers.append(child)
+        return child
 
     def _send(self, keys: list[str]) -> None:
         send = self.cells.send
@@ -326,7 +329,9 @@ def main(words: list[str]) -> int:
         try_one(words[0], words[1])
     frameworks = [each for each in words if each in FRAMEWORKS] or list(FRAMEWORKS)
     kinds = [each for each in words if each in KILLED] or list(KILLED)
-    found = {(each, killed): run_one(each, killed) for each in frameworks for killed in kinds}
+    pairs = [(each, killed) for each in frameworks for killed in kinds]
+    with ThreadPoolExecutor(2) as threads:
+        found = dict(zip(pairs, threads.map(run_one, *zip(*pairs, strict=True)), strict=True))
     wrong: list[str] = []
     if len(found) == len(FRAMEWORKS) * len(KILLED):
         from tests.integrations.jobs import table

@@ -110,11 +110,8 @@ def stop_at_the_end(url: str) -> None:
     from dibs.integrations._unique import Job
     from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
 
-    def stop(event: Event) -> None:
-        if event.kind in ("completed", "released"):
-            print(event.kind, flush=True)
-            time.sleep(600)
-
+    ends = ("completed", "released")
+    stop = lambda event: event.kind in ends and (print("ended", flush=True), time.sleep(600))  # noqa: E731
     with Dibs(url, budget=5, listeners=[stop]) as dibs:
         with jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0)):
             pass

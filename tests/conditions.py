@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dibs import AsyncDibs, Dibs
+from dibs._core.breaker import DEFAULT_BUDGET
 from dibs.testing import Certificates, Engine, FaultProxy, Server, ServerMissing
 from dibs.testing.engines import OWN, find
 from dibs.testing.processes import Process, ended_with_parent
@@ -35,7 +36,7 @@ CONDITIONS = {
     "narrow": "a connection carries 50 kB per second, each way",
     "uvloop": "async tests run on uvloop",
     "busy": "the loop, or the interpreter, is busy four fifths of the time, 20 ms at a stretch",
-    "hasty": "a `Dibs` to which a test gives a budget of 5 s gets the default of 0.25 s",
+    "hasty": "a `Dibs` to which a test gives a budget of 5 s gets the default",
     "stopped": "the process is stopped for 0.4 s, runs for 0.8 s, and so on",
     "echoed": "each request is executed twice, on two connections",
 }
@@ -44,7 +45,7 @@ OF_THE_LINE = {"tls", "slow", "dribble", "narrow", "echoed"}
 SLICE, REST = 0.020, 0.005  # of a process that is busy four fifths of the time
 STOPPED, RUNNING = 0.4, 0.8
 SOON = 0.02  # after the beginning of a test: most are over in less than a second
-GENEROUS, DEFAULT = 5, 0.25  # budgets: of a test that is not about budgets, and of a user
+GENEROUS, DEFAULT = 5, DEFAULT_BUDGET  # budgets: of a test that is not about budgets, and of a user
 
 STAND_INS: dict[Engine, tuple[Engine, ...]] = {
     "redis6": ("redis7", "valkey-lua"),

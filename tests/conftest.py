@@ -1,7 +1,8 @@
 """Fixtures of all tests: real servers, real faults; a test that leaves something behind fails.
 
-Async tests need no marker: a coroutine function is run in a debugging event loop of its own and
-fails if it leaves a task behind. With DIBS_NO_SKIP=1 a skipped test is a failed one.
+Async tests need no marker: a coroutine function is run in its own event loop and fails if it
+leaves a task behind, or another thread uses that loop.
+With DIBS_NO_SKIP=1 a skipped test is a failed one.
 `--condition` and `--engine` choose what they run under; see tests/conditions.py.
 """
 
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -201,15 +203,31 @@ def _coroutine_of(test: Any) -> Callable[..., Any] | None:
     return inner if inspect.iscoroutinefunction(inner) else None
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """Refuses calls from other threads, as in debug mode.
+
+    That mode also keeps the stack of each task and handle, which is half of the time of a test.
+    PYTHONASYNCIODEBUG=1 switches it on: then a task that is left behind says where it was created.
+    """
+
+    def call_soon(self, *args: Any, **options: Any) -> asyncio.Handle:
+        self._check_thread()  # pyright: ignore[reportAttributeAccessIssue]
+        return super().call_soon(*args, **options)
+
+    def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        self._check_thread()  # pyright: ignore[reportAttributeAccessIssue]
+        return super().call_at(*args, **options)
+
+
 def _as_plain(test: Callable[..., Any], conditions: Conditions) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         complaints: list[str] = []
         with (
             _no_other_loop(),
-            asyncio.Runner(debug=True, loop_factory=conditions.new_loop) as runner,
+            asyncio.Runner(loop_factory=conditions.new_loop or Loop) as runner,
         ):
-            with conditions.for_a_loop(runner.get_loop()):
+            with conditions.for_a_loop(runner.get_loop()), _showing_what_hangs(runner.get_loop()):
                 runner.run(_watched(test(*args, **kwargs), complaints))
         gc.collect()
         assert not complaints, "the event loop complained:\n" + "\n".join(complaints)
@@ -226,6 +244,28 @@ def _no_other_loop() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(other)
+
+
+@contextmanager
+def _showing_what_hangs(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Print what each task awaits if the test was interrupted: its stack is that of the loop."""
+    try:
+        yield
+    except BaseException:
+        tasks = asyncio.all_tasks(loop)
+        if any(getattr(task.get_coro(), "__name__", "") == "_watched" for task in tasks):
+            for task in tasks:
+                print(f"{task.get_name()} waits:\n{_stack(task)}", file=sys.stderr)
+        raise
+
+
+def _stack(task: asyncio.Task[Any]) -> str:
+    frames = []
+    coroutine: Any = task.get_coro()
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())
 
 
 async def _watched(body: Any, complaints: list[str]) -> None:
@@ -270,6 +310,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
     group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
     group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
+    group.addoption("--page", action="append", default=[], help="of tests/docs, only this page")
     group.addoption("--map", action="store_true", help="remember what each test reaches")
     of_sync = "the generated half only on it"
     group.addoption("--sync-engine", action="append", default=[], choices=ENGINES, help=of_sync)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,19 @@ from tests.workers import DURATIONS, UNKNOWN
 
 CACHE = ROOT / ".pytest_cache" / "v"
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
-MIDDLE = re.compile(r"src/dibs/_\w+/")
-WORDLESS = {"init", "main", "test", "tests", "sync", "async", "core", "dibs", "src", "command"}
+AREAS = {
+    "src/dibs/_http/": ("tests/http/", "tests/integrations/"),
+    "src/dibs/integrations/_": ("tests/integrations/",),
+    "src/dibs/_": ("tests/behaviour/_async/",),
+}
+"""What is used by everything: the first that fits has all tests in these folders."""
+WORDLESS = {
+    "", "init", "main", "test", "tests", "sync", "async", "core", "dibs", "src", "command", "lua",
+    "behaviour", "integrations",
+}  # fmt: skip
+CALLED, IMPORTS, MENTIONS = 40, 20, 10
+"""How near a test is that is called like the changed file, imports it, or names its function."""
+OF_SCRIPTS = ("tests/behaviour/test_scripts.py", "tests/simulation/test_explorer.py")
 
 
 def main() -> int:
@@ -49,15 +61,17 @@ def main() -> int:
     if options.list:
         print(*chosen, sep="\n")
         return 0
-    return run(chosen, options) if chosen else 0
+    pages = list(changed) if all(path.endswith(".md") for path in changed) else []
+    return run(chosen, pages, options) if chosen else 0
 
 
-def run(chosen: list[str], options: argparse.Namespace) -> int:
-    """Have pytest run them."""
+def run(chosen: list[str], pages: list[str], options: argparse.Namespace) -> int:
+    """Have pytest run them; of tests with a page, those of these pages."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(chosen))
         file.flush()
         command = [sys.executable, "-m", "pytest", "-q", "--engine", "valkey", f"@{file.name}"]
+        command += [f"--page={page}" for page in pages]
         command += ["--workers", str(options.workers), "--for-seconds", str(options.seconds)]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
@@ -114,56 +128,79 @@ def _first(node: Any) -> int:
 
 
 def concerned(changed: dict[str, list[int]]) -> list[str]:
-    """Node ids and test files: those that were changed, then those that reach a change."""
+    """Node ids and test files: those that were changed, then the nearest, then the quickest."""
     own = [path for path in changed if re.fullmatch(r"tests/.*/?test_\w+\.py", path)]
-    reached: list[str] = []
+    near: Counter[str] = Counter()
     for path, lines in changed.items():
         if path not in own:
-            reached += by_map(path, lines) or by_name(path)
-    others = dict.fromkeys(each for each in reached if each.partition("::")[0] not in own)
-    # What is called like a changed file is asked first, then what is quick.
-    stems = {Path(path).stem.strip("_") for path in changed}
-    return own + sorted(others, key=lambda test: (not _called(test, stems), seconds(test)))
+            near |= by_map(path, lines) or by_name(path, lines)
+    others = [each for each in near if each.partition("::")[0] not in own]
+    return own + sorted(others, key=lambda test: (-near[test], seconds(test)))
 
 
-def _called(test: str, stems: set[str]) -> bool:
-    return Path(test.partition("::")[0]).stem.removeprefix("test_") in stems
-
-
-def by_map(path: str, lines: list[int]) -> list[str]:
+def by_map(path: str, lines: list[int]) -> Counter[str]:
     """The tests that have entered the changed functions, or a function of a changed module."""
     stored = kept(REACH)
     if not (stored and path.endswith(".py")):
-        return []
+        return Counter()
     names = functions(path, lines)
     if names is None:
         names = {name for name in stored["functions"] if name.startswith(f"{path}::")}
     numbers = {number for name in names for number in stored["functions"].get(name, ())}
     tests = (stored["tests"][number] for number in sorted(numbers))
-    return [test for test in tests if (ROOT / test.partition("::")[0]).is_file()]
+    there = [test for test in tests if (ROOT / test.partition("::")[0]).is_file()]
+    return Counter({test: CALLED if _is_called(test, path) else 1 for test in there})
 
 
-def by_name(path: str) -> list[str]:
-    """Test files that are called like it, or import it; for the middle of dibs all behaviour."""
-    words = {word for word in re.split(r"\W+|_", path.rpartition(".")[0]) if word} - WORDLESS
-    stem = Path(path).stem.strip("_")
-    module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
-    found = []
+def by_name(path: str, lines: list[int]) -> Counter[str]:
+    """How near each test file is: named like it, imports it, has its words, calls its functions."""
+    if path.endswith(".md"):
+        return Counter({test: 1 for test in test_files() if _reads(test, path)})
+    words, near = _words(path), Counter[str]()
     for test in test_files():
-        named = stem not in WORDLESS and stem in test
-        related = words & (set(re.split(r"\W+|_", test)) - WORDLESS)
-        anything = MIDDLE.match(path) and test.startswith("tests/behaviour/_async/")
-        if named or anything or len(related) > 1 or _imports(test, module, stem):
-            found.append(test)
-    return found
+        near[test] = _nearness(test, path, len(words & _words(test)))
+    names = functions(path, lines) if path.endswith(".py") else None
+    called = "|".join(re.escape(name.rpartition(".")[2].rpartition(":")[2]) for name in names or ())
+    for test in +near:
+        if called and re.search(rf"\.(?:{called})\(", (ROOT / test).read_text("utf-8")):
+            near[test] += MENTIONS
+    return +near
 
 
-def _imports(test: str, module: str, stem: str) -> bool:
-    if not module.startswith(("dibs", "apps", "local_line", "tests")):
+def _nearness(test: str, path: str, shared: int) -> int:
+    if _is_called(test, path) or (path.endswith(".lua") and test in OF_SCRIPTS):
+        return CALLED
+    if _imports(test, path):
+        return IMPORTS
+    folders = next((tests for start, tests in AREAS.items() if path.startswith(start)), ())
+    return shared + 1 if shared > 1 or test.startswith(tuple(folders)) else 0
+
+
+def _is_called(test: str, path: str) -> bool:
+    return Path(test.partition("::")[0]).stem.removeprefix("test_") == Path(path).stem.strip("_")
+
+
+def _words(path: str) -> set[str]:
+    return set(re.split(r"\W+|_", path.rpartition(".")[0])) - WORDLESS
+
+
+def _reads(test: str, page: str) -> bool:
+    if test == "tests/docs/test_docs.py":
+        return True
+    return test.startswith("tests/docs/") and page in (ROOT / test).read_text("utf-8")
+
+
+def _imports(test: str, path: str) -> bool:
+    folder, stem = os.path.split(path.removesuffix(".py"))
+    if stem == "conftest":
+        return test.startswith(f"{folder}/")
+    package = folder.removeprefix("src/").replace("/", ".")
+    if not package.startswith(("dibs", "apps", "local_line", "tests")):
         return False
-    text = (ROOT / test).read_text("utf-8")
-    package = re.escape(module.rpartition(".")[0])
-    return bool(re.search(rf"from {re.escape(module)} |from {package} import .*\b{stem}\b", text))
+    start = rf"^\s*from (?:{re.escape(package)}"
+    start += r"|\.+[\w.]*)" if test.startswith(f"{folder}/") else ")"
+    search = rf"{start}\.?\b{stem} import |{start} import .*\b{stem}\b"
+    return bool(re.search(search, (ROOT / test).read_text("utf-8"), re.MULTILINE))
 
 
 @cache

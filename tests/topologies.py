@@ -69,6 +69,12 @@ def is_master(server: Server) -> bool:
     return server.client().info("replication")["role"] == "master"
 
 
+def take_over(replica: Server) -> None:
+    """Let it have the slots of its master at once: an election takes seconds."""
+    replica.client().execute_command("CLUSTER", "FAILOVER", "TAKEOVER")
+    eventually(lambda: is_master(replica), within=90)
+
+
 def _knows_all(server: Server, nodes: int) -> bool:
     info = str(server.client().execute_command("CLUSTER", "INFO"))
     return "cluster_state:ok" in info and f"cluster_known_nodes:{nodes}" in info

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -21,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import pytest
+from _pytest._io import TerminalWriter
 
 from tests import fork_server
 
@@ -194,6 +196,26 @@ class Reporting:
         )
 
 
+class Stderr:
+    """The stderr of the moment: what pytest captures, and shows in the report of a test."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+
+class Terminal:
+    """Where pytest-timeout writes the stacks of a test that hangs."""
+
+    def __init__(self) -> None:
+        self._tw = TerminalWriter(Stderr())  # pyright: ignore[reportArgumentType]
+
+
 def _work(session: pytest.Session, number: int, folder: Any, connection: Connection) -> None:
     code = 1
     try:
@@ -222,6 +244,7 @@ def _begin(config: pytest.Config, number: int, folder: Any, connection: Connecti
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what a test prints past the capture
     capture.start_global_capturing()
     plugins.unregister(name="terminalreporter")
+    plugins.register(Terminal(), "terminalreporter")
     plugins.register(Reporting(config, connection))
 
 

@@ -27,7 +27,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("commands", ("dibs.__main__", "dibs.cli", "dibs.scheduler", "dibs.doctor")),
     ("console", ("dibs.console",)),
     ("public API", ("dibs",)),
-    ("internal interfaces", ("dibs._interface", "dibs._process", "dibs._diagnostics")),
+    (
+        "internal interfaces",
+        ("dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally"),
+    ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
     ("events, outages, identity", ("dibs._events", "dibs._outages", "dibs._identity")),
@@ -44,7 +47,9 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
 PUBLIC = {"dibs", *FACTS}
-INTERFACES = {"dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._http"}
+INTERFACES = {
+    *("dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally", "dibs._http")
+}
 """What integrations and commands may use of dibs beside its public API."""
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
@@ -64,13 +69,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "apps": set(),
     "dibs_torture": USERS,
     "local_line": set(),
-    "dibs.integrations": {*PUBLIC, "dibs._interface", "dibs._http", "dibs.testing"},
+    "dibs.integrations": {
+        *(*PUBLIC, "dibs._interface", "dibs._tally", "dibs._http", "dibs.testing")
+    },
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
     "dibs.cli": {*PUBLIC, "dibs._interface"},
     "dibs.scheduler": PUBLIC,
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
-    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process"},
+    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._tally"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
     "dibs._interface": {
         "dibs.errors",
@@ -81,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs._forks",
     },
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
+    "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},

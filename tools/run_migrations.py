@@ -3,8 +3,10 @@
     .venv-bench/bin/python tools/run_migrations.py
 
 On these pages a ```python no-run block is the code that a reader has today. It needs the library
-that it is about, which `make bench` installs; tests/docs runs the half with dibs. Each block is a
-program of its own, on an empty Valkey; `url` is its address. A program that raises is a failure.
+that it is about, which `make bench` installs (django-idempotency-key, aws-lambda-powertools and
+boto3 are to be added: a program without its library is not run); tests/docs runs the half with
+dibs. Each block is a program, on an empty Valkey; `url` is its address. A program that
+raises is a failure.
 """
 
 import ast
@@ -61,6 +63,8 @@ def main() -> int:
                 server.flush()
                 try:
                     run(source, server.url)
+                except ModuleNotFoundError as error:
+                    print(f"NOT RUN {page.name}:{line}: {error.name} is not installed")
                 except Exception:
                     traceback.print_exc()
                     failed += 1

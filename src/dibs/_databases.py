@@ -69,6 +69,19 @@ class Transaction(ABC):
         """Stop watching it."""
         return
 
+    @property
+    @abstractmethod
+    def driver(self) -> Any:
+        """The connection as its driver has it: transactions on one never block each other."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still goes on; only a driver of SQLite is asked."""
+        try:
+            return bool(self.driver.in_transaction)
+        except Exception:  # closed, or given back to its pool
+            return False
+
 
 # ---- SQLAlchemy
 
@@ -97,6 +110,10 @@ class _SQLAlchemy(Transaction):
         dialect = self._connection.dialect
         is_mariadb = getattr(dialect, "is_mariadb", False)
         return dialect_called("mariadb" if is_mariadb else dialect.name)
+
+    @property
+    def driver(self) -> Any:
+        return self._connection.connection.driver_connection
 
     def _must_be_begun(self, instead: str) -> None:
         if self.is_opened_here and not self._sync.in_transaction():
@@ -342,6 +359,10 @@ class _Psycopg(Transaction):
 
     database = "postgresql"
 
+    @property
+    def driver(self) -> Any:
+        return self.value
+
     def start(self) -> Any:
         if self.value.autocommit and not self._is_in_transaction:
             raise UsageError(_AUTOCOMMIT.format("autocommit=True outside of transaction()"))
@@ -390,6 +411,10 @@ class _Asyncpg(Transaction):
         super().__init__(value)
         self._begun = False
 
+    @property
+    def driver(self) -> Any:
+        return self.value
+
     def begin(self) -> Any:
         if self.value.is_in_transaction():
             return None
@@ -423,6 +448,10 @@ class _SQLite(Transaction):
 
     database = "sqlite"
 
+    @property
+    def driver(self) -> Any:
+        return self.value
+
     def start(self) -> Any:
         connection = self.value
         if connection.in_transaction:
@@ -453,6 +482,10 @@ class _Django(Transaction):
         database = import_module("django.db")
         super().__init__(value or database.DEFAULT_DB_ALIAS)
         self._connection = database.connections[self.value]
+
+    @property
+    def driver(self) -> Any:
+        return self._connection.connection
 
     @property
     def dialect(self) -> Dialect:

@@ -6,6 +6,7 @@ These are imports of the transport, which `_interface` does without. A test chec
 imports nothing else. Nothing here is for applications.
 """
 
+from ._core.breaker import DEFAULT_BUDGET
 from ._core.capabilities import ASK, RESP2, Dialect, Negotiation, read_engine
 from ._core.causes import code_of_reply
 from ._core.engine import OLDEST, Engine
@@ -37,7 +38,8 @@ from ._transport.tls_contexts import check_files
 from ._transport.tls_problems import reason_of, tls_problem
 
 __all__ = [
-    "ASK", "CONNECTION_ERRORS", "MOST_APART_MS", "OLDEST", "RESP2", "Address", "Cluster", "Dialect",
+    "ASK", "CONNECTION_ERRORS", "DEFAULT_BUDGET", "MOST_APART_MS", "OLDEST", "RESP2", "Address",
+    "Cluster", "Dialect",
     "Embedded", "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService",
     "Target", "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
     "close_failed_socket", "code_of_reply", "connected_socket", "expand", "find",

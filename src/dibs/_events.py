@@ -10,8 +10,8 @@ from ._core.lease import HoldCall, Holding, LeaseState
 from ._system import monotonic, time
 from .errors import Cause
 from .events import (
-    DURATIONS,
     KINDS,
+    MEASURES,
     Counter,
     CountingListener,
     Event,
@@ -124,7 +124,7 @@ class EventSink:
             key: EventKey = kind, name, facts.get("guarded")
             count = self._counters.get(key) or self._find(key)
             try:
-                count(facts.get(DURATIONS.get(kind, "")))
+                count(facts.get(MEASURES[kind].field))
             except Exception:
                 _failed(kind)
         if wanted := self._wanted[kind]:

@@ -6,7 +6,7 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.done import DIALECTS, ddl
+from ._core.done import DIALECTS, Refused, ddl, shown
 from ._core.endings import How
 from ._core.entries import (
     KINDS,
@@ -26,9 +26,10 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.shapes import returned_type
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
-from .errors import UsageError
+from .errors import Duplicate, UsageError
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -36,19 +37,22 @@ if TYPE_CHECKING:
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
     from ._async.lease import AsyncLease
+    from ._async.within import AsyncWithin
     from ._sync.claim import Claim
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
     from ._sync.lease import Lease
+    from ._sync.within import Within
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How", "Inspector",
-        "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
-        "ServerFacts", "Template", "check_hold", "checked_fence", "claiming", "cut", "ddl",
-        "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "lend", "printable", "seconds", "shorten",
+        "AsyncWithin", "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How",
+        "Inspector", "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
+        "ServerFacts", "Template", "Within", "check_hold", "checked_fence", "claiming", "cut",
+        "ddl", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
+        "is_shortened", "lend", "printable", "refusal_in", "returned_type", "row_of", "seconds",
+        "shorten", "shown", "transactions",
     ]  # fmt: skip
 
 
@@ -81,12 +85,33 @@ class ClaimRequest(NamedTuple):
 @overload
 def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 @overload
-def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming": ...
+def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
     """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
     key, options, payload, name, note, token = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
     return dibs._claim(key, options, fingerprint, name, note, token)
+
+
+@overload
+def transactions(dibs: "Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
+@overload
+def transactions(dibs: "AsyncDibs", opener: Any, options: ClaimOptions) -> "AsyncWithin": ...
+def transactions(dibs: Any, opener: Any, options: ClaimOptions) -> Any:
+    """What runs functions in transactions that *opener* opens, with the record of a claim."""
+    return dibs._within(opener, options)
+
+
+def refusal_in(result: object) -> Duplicate | None:
+    """Why a function was not run in a transaction; None: *result* is its result."""
+    error = result.error if isinstance(result, Refused) else None
+    return error if isinstance(error, Duplicate) else None
+
+
+def row_of(claim: "AsyncClaim | Claim", addition: str) -> bytes:
+    """The key of a row for something that is less than all of *claim*."""
+    state: Any = claim
+    return state._call.key + f" {addition}".encode()
 
 
 def lend(claim: "AsyncClaim | Claim") -> str:

@@ -6,7 +6,7 @@ Read from memory: nothing is asked of the server, nothing is changed.
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ._core.lease import LeaseState
+from ._core.lease import LeaseState, parts_of
 from ._system import monotonic
 from .events import Listener
 
@@ -96,9 +96,10 @@ def _copied(table: dict[bytes, Any]) -> dict[bytes, Any]:
 
 def _held(lease: LeaseState, now: float) -> HeldHere:
     call = lease.call
-    is_claim = b" " in lease.token.partition(b"@")[0]
     held, left = now - lease.since, max(lease.deadline - now, 0.0)
-    return HeldHere(call.text, call.name, held, left, is_claim, bool(call.options.renew))
+    return HeldHere(
+        call.text, call.name, held, left, parts_of(lease.token).is_claim, bool(call.options.renew)
+    )
 
 
 def _waited_for(key: bytes, queue: Any) -> WaitedFor:

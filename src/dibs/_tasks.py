@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
 
@@ -16,25 +16,28 @@ import redis.asyncio as redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._core.keys import function_error
 from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.multiplexed import MultiplexedTransport as Transport
-from .errors import Unavailable
+from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
-    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
-    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
+    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
+    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
+    "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 _log = logging.getLogger("dibs")
 sleep = asyncio.sleep
 KIND = "asyncio"
-WRONG_KIND = (
+current_task = asyncio.current_task
+_WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
 )
 
@@ -374,6 +377,19 @@ class BackgroundTasks:
             await asyncio.wait(tasks)
 
 
+class WorkQueue(BackgroundTasks):
+    """Work that nobody waits for. None of it is refused."""
+
+    def add(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Have *work* done. Its errors are its own business."""
+        self.spawn(work)
+
+    async def finish(self) -> None:
+        """Wait until it is done. What was started in another event loop is not waited for."""
+        if self._tasks and not self.is_orphaned:
+            await asyncio.wait(self._tasks)
+
+
 _AGAIN: Any = object()
 Batch = list["asyncio.Future[Any]"]
 _MOST_SHARED = 10_000
@@ -463,9 +479,37 @@ async def off_loop(work: Callable[..., Any], *args: Any) -> Any:
     return await asyncio.to_thread(work, *args)
 
 
-def fits(function: Callable[..., Any]) -> bool:
-    """True: a decorator can wrap *function*."""
-    return getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)
+class _MustAwait(Coroutine[Any, Any, Q]):
+    """A coroutine that cannot be taken for its result: `if dibs.try_hold(…)` would be true."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Q]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any, /) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Q]:
+        return self._coroutine.__await__()
+
+    def __bool__(self) -> bool:
+        raise UsageError("write await before it: this is a coroutine, not its result")
+
+
+must_await = _MustAwait
+
+
+def check_function(function: Callable[..., Any]) -> None:
+    """UsageError: a decorator cannot wrap *function*."""
+    if not (getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)):
+        raise UsageError(function_error(function, _WRONG_KIND))
 
 
 def returning_awaitables(kind: type[Q]) -> type[Q]:

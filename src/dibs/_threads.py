@@ -5,6 +5,7 @@ import inspect
 import math
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import sleep
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ import redis
 
 from ._core.causes import cause_for
 from ._core.flights import refuse_cycle
+from ._core.keys import function_error
 from ._system import monotonic
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
@@ -22,15 +24,17 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "WRONG_KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "current_loop", "deliver_behind", "ends_task", "fits",
-    "flight_here", "gather", "gather_until", "is_cancellation", "monotonic", "off_loop", "redis",
-    "result_of", "returning_awaitables", "shutdown", "sleep", "within",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
+    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
+    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
+    "sleep", "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
 KIND = "threads"
-WRONG_KIND = (
+current_task = threading.current_thread
+_WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"
 )
@@ -284,6 +288,47 @@ class BackgroundTasks:
         """Nothing: threads end by themselves."""
 
 
+class WorkQueue:
+    """Work that nobody waits for, done in turn by one thread. None of it is refused.
+
+    No lock is waited for where work is added: that may be in a signal handler, or wherever garbage
+    is collected.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], Any]] = deque()
+        self._turn = threading.Lock()
+        """Of the one thread that works."""
+
+    def add(self, work: Callable[[], Any]) -> None:
+        """Have *work* done. Its errors are its own business."""
+        self._waiting.append(work)
+        if not self._turn.acquire(blocking=False):
+            return  # the thread that works looks once more after its turn
+        thread = threading.Thread(target=self._work, name="dibs queue", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread for us: it is done here
+            self._work()
+
+    def _work(self) -> None:
+        """Do all that waits; it is the turn of this thread."""
+        while True:
+            try:
+                while self._waiting:
+                    with contextlib.suppress(Exception):
+                        self._waiting.popleft()()
+            finally:
+                self._turn.release()
+            if not self._waiting or not self._turn.acquire(blocking=False):
+                return
+
+    def finish(self) -> None:
+        """Wait until it is done, or goes on for too long."""
+        if self._turn.acquire(timeout=5):
+            self._work()
+
+
 class Coalescer:
     """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
 
@@ -322,15 +367,23 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
-def fits(function: Callable[..., Any]) -> bool:
-    """True: a decorator can wrap *function*."""
-    return callable(function) and not (
-        getattr(function, "returns_awaitable", False)
+def must_await(result: Q) -> Q:
+    """*result*: with threads there is nothing to forget."""
+    return result
+
+
+def check_function(function: Callable[..., Any]) -> None:
+    """UsageError: a decorator cannot wrap *function*."""
+    if (
+        not callable(function)
+        or type(function) is staticmethod
+        or getattr(function, "returns_awaitable", False)
         or inspect.iscoroutinefunction(function)
         or inspect.isasyncgenfunction(function)
         or inspect.isgeneratorfunction(function)
         or inspect.isclass(function)
-    )
+    ):
+        raise UsageError(function_error(function, _WRONG_KIND))
 
 
 def returning_awaitables(kind: type[Q]) -> type[Q]:

@@ -19,6 +19,19 @@ Source = Literal["redis", "table"]
 """Which memory has answered: Redis, or the table in your database (`within=`)."""
 
 
+_UNITS = ((172_800, 86_400, "d", 3600, "h"), (3600, 3600, "h", 60, "min"), (60, 60, "min", 1, "s"))
+
+
+def duration_text(seconds: float) -> str:
+    """*seconds* as people say it, rounded up: `4.2 s`, `13 min 20 s`, `2 h`, `3 d 4 h`."""
+    for least, unit, name, part, parts in _UNITS:
+        if seconds >= least - 0.05:
+            whole = math.ceil(seconds / part - 0.05) * part
+            rest = whole % unit // part
+            return f"{whole // unit} {name}" + (f" {rest} {parts}" if rest else "")
+    return f"{seconds:.3g} s"
+
+
 class DibsError(Exception):
     """Base class of all errors that dibs raises."""
 
@@ -30,13 +43,19 @@ class DibsError(Exception):
 class Busy(DibsError):
     """Another holder has the key. `retry_after`: seconds until it expires, if it is not renewed.
 
-    inf: another program wrote the key, without a ttl.
+    inf: another program wrote the key, without a ttl. `is_here`: this very client has it.
     """
 
     def __init__(
-        self, key: str, retry_after: float, holder: str | None = None, name: str = "the key"
+        self,
+        key: str,
+        retry_after: float,
+        holder: str | None = None,
+        name: str = "the key",
+        is_here: bool = False,  # noqa: FBT001, FBT002 – a copy is made of the arguments
     ) -> None:
-        super().__init__(key, retry_after, holder, name)
+        super().__init__(key, retry_after, holder, name, is_here)
+        self.is_here = is_here
         self.key = key
         self.retry_after = retry_after
         self.holder = holder
@@ -44,9 +63,11 @@ class Busy(DibsError):
 
     def __str__(self) -> str:
         by = f" by {self.holder}" if self.holder else ""
+        if self.is_here:
+            by = " by this process; leases are not re-entrant"
         if self.retry_after == math.inf:
             return f"{self.name} is held{by}, by a value without a ttl"
-        return f"{self.name} is held{by}; try again in {self.retry_after:.3g} s"
+        return f"{self.name} is held{by}; try again in {duration_text(self.retry_after)}"
 
 
 class Duplicate(DibsError):
@@ -83,7 +104,7 @@ class Duplicate(DibsError):
         was = "is being processed" if self.state == "running" else "was processed already"
         if self.retry_after == math.inf:
             return f"{self.name} {was}"
-        return f"{self.name} {was}; try again in {self.retry_after:.3g} s"
+        return f"{self.name} {was}; try again in {duration_text(self.retry_after)}"
 
 
 class Mismatch(DibsError):

@@ -11,7 +11,8 @@ it. One that only counts is a `CountingListener`, one that makes spans of a trac
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from logging import DEBUG, INFO, WARNING
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from .errors import Source
 
@@ -31,42 +32,86 @@ KINDS: frozenset[Kind] = frozenset(get_args(Kind))
 
 Listener = Callable[["Event"], object]
 
-DURATIONS: dict[Kind, str] = {
-    "acquired": "waited", "busy": "waited", "waited": "waited", "claimed": "waited",
-    "replayed": "waited", "duplicate": "waited", "elected": "waited",
-    "released": "held", "completed": "held", "late": "held", "lost": "held", "leaked": "held",
-    "detached": "held", "resigned": "held", "deposed": "held",
-    "loaded": "took", "degraded": "took", "finished": "took", "failed": "took",
-    "fired": "delay", "recovered": "lasted",
-}  # fmt: skip
-"""The field of an event that is a duration, by its kind."""
+Quantity = Literal["wait", "hold", "load", "run", "delay", "outage"]
+"""What is measured in seconds. wait: for other holders or loads. delay: from a fire to its run."""
+
+
+class Measure(NamedTuple):
+    """What events of one kind mean to those that count, log or show them."""
+
+    level: int
+    """Of logs. WARNING: needs attention. INFO: happens now and then. DEBUG: in every call."""
+    field: str = ""
+    """The field of the event that is its duration."""
+    quantity: Quantity | None = None
+    """What that duration is added to. A hold counts only if it is guarded, a wait if it is not 0.
+    None: nothing; it may be hours, or is in the event that follows (`lost`, then `late`)."""
+    answered: bool | None = False
+    """True: Redis has answered, so that an outage is over. None: if the event is guarded. False:
+    this process alone may have decided it."""
+    grants: bool = False
+    """Work begins. Unguarded: it runs although Redis is unavailable."""
+    is_long: bool = False
+    """Leases of this name may be held for hours: their holds are not measured."""
+
+
+MEASURES: dict[Kind, Measure] = {
+    "acquired": Measure(DEBUG, "waited", "wait", answered=None, grants=True),
+    "busy": Measure(DEBUG, "waited", "wait"),
+    "released": Measure(DEBUG, "held", "hold", answered=None),
+    "late": Measure(WARNING, "held", "hold", answered=None),
+    "lost": Measure(WARNING, "held"),
+    "renewed": Measure(DEBUG, answered=True),
+    "outage": Measure(WARNING),
+    "recovered": Measure(INFO, "lasted", "outage", answered=True),
+    "switched": Measure(INFO),
+    "detached": Measure(DEBUG, "held"),
+    "resumed": Measure(DEBUG, "waited", "wait", answered=None),
+    "claimed": Measure(DEBUG, "waited", "wait", answered=None, grants=True),
+    "completed": Measure(DEBUG, "held", "hold", answered=None),
+    "duplicate": Measure(DEBUG, "waited", "wait"),
+    "replayed": Measure(DEBUG, "waited", "wait"),
+    "mismatch": Measure(WARNING),
+    "leaked": Measure(WARNING, "held"),
+    "hit": Measure(DEBUG, answered=True),
+    "local_hit": Measure(DEBUG),
+    "stale": Measure(DEBUG),
+    "miss": Measure(DEBUG),
+    "loaded": Measure(DEBUG, "took", "load"),
+    "waited": Measure(DEBUG, "waited", "wait"),
+    "reelected": Measure(DEBUG),
+    "degraded": Measure(WARNING, "took", "load"),
+    "rejected_write": Measure(WARNING),
+    "poison": Measure(WARNING),
+    "invalidated": Measure(DEBUG, answered=True),
+    "elected": Measure(INFO, "waited", answered=None, grants=True, is_long=True),
+    "resigned": Measure(INFO, "held", is_long=True),
+    "deposed": Measure(WARNING, "held", is_long=True),
+    "fired": Measure(INFO, "delay", "delay", answered=None, grants=True, is_long=True),
+    "finished": Measure(INFO, "took", "run"),
+    "failed": Measure(WARNING, "took", "run"),
+    "missed": Measure(WARNING),
+    "clock_skew": Measure(WARNING),
+}
+"""Listeners translate this table, and decide nothing themselves."""
 
 
 def duration_of(event: "Event") -> float | None:
     """Its duration in seconds. None: such an event has none, or it is not known."""
-    return getattr(event, DURATIONS.get(event.kind, ""), None)
+    return getattr(event, MEASURES[event.kind].field, None)
+
+
+def has_answered(kind: Kind, *, guarded: bool | None) -> bool:
+    """Whether such an event shows that Redis has answered."""
+    answered = MEASURES[kind].answered
+    return bool(guarded if answered is None else answered)
 
 
 EventKey = tuple[Kind, str, bool | None]
 """Kind and name of an event, and whether it is guarded: what is counted together."""
 
 Counter = Callable[[float | None], object]
-"""Called for each event of one kind and name, with its duration, see `DURATIONS`."""
-
-
-class PendingDurations(list[float | None]):
-    """Durations of events that a listener has not counted yet: counting many at once is cheaper.
-
-    Any thread may append, without a lock; one thread at a time may take.
-    """
-
-    __slots__ = ()
-
-    def take(self) -> list[float | None]:
-        """All of them; they are removed."""
-        taken = self[:]
-        del self[: len(taken)]  # others may have appended meanwhile
-        return taken
+"""Called for each event of one kind and name, with its duration, see `MEASURES`."""
 
 
 class CountingListener(Protocol):
@@ -152,8 +197,8 @@ class Event:
     and the policy let it through. outage: True when the call was refused, as the policy "closed"
     says."""
     waited: float | None = None
-    """acquired, busy, waited, claimed, replayed, duplicate, elected: seconds spent waiting for
-    others."""
+    """acquired, busy, waited, claimed, resumed, replayed, duplicate, elected: seconds spent waiting
+    for others."""
     held: float | None = None
     """released, completed, late, lost, leaked, detached, resigned, deposed: seconds since it was
     acquired."""

@@ -26,7 +26,8 @@ class Postgres:
     # A shell watches it: when our end of the pipe is gone, however we ended, it ends the server.
     _WATCHER = '"$@" & read _; kill -INT $!; wait $!'
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, copy_of: Postgres | None = None) -> None:
+        """*copy_of*: it is a replica of that one, which runs."""
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be root
         self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path is short
         self._programs = programs if self._is_open(programs) else self._copied(programs)
@@ -34,6 +35,10 @@ class Postgres:
         self._keeper: subprocess.Popen[bytes] | None = None
         if self._user:
             shutil.chown(self._folder, self._user)
+        if copy_of is not None:
+            source = ["-h", str(copy_of._folder), "-U", "postgres", "-c", "fast"]
+            self._run("pg_basebackup", "-D", self._data, "-R", "-N", *source)
+            return
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N")
 
     @property
@@ -57,6 +62,10 @@ class Postgres:
             command, user=self._user, cwd=self._folder, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+    def replica(self) -> Postgres:
+        """Another server that repeats what this one does, and takes no writes; to be started."""
+        return Postgres(self._programs, self)
 
     def start(self) -> None:
         """It answers."""
@@ -86,6 +95,16 @@ class Postgres:
         if self._keeper is not None:
             self._keeper.communicate(timeout=20)
             self._keeper = None
+
+    def crash(self) -> None:
+        """Its processes are gone at once, without an orderly end (an immediate shutdown)."""
+        os.kill(self._pids()[0], signal.SIGQUIT)
+        self.stop()
+
+    @property
+    def socket(self) -> str:
+        """The path of its Unix socket."""
+        return str(self._folder / ".s.PGSQL.5432")
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:

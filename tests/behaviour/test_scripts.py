@@ -169,3 +169,164 @@ def test_the_version_of_a_tag_outlives_the_values_that_have_it(server: Server) -
     assert 2 * MINUTE < script.client.pttl("tag") <= 3 * MINUTE
     assert script(["tag"], VERSION, MINUTE) == version
     assert 2 * MINUTE < script.client.pttl("tag") <= 3 * MINUTE
+
+
+VALUE = b"dibs1 json - 1 0.1\n7"
+FAILED = b"dibs1 ! x"
+MARK = b"dibs1 ~ " + LEASE
+MARK_LIFE, LONGEST = 10 * MINUTE, MINUTE
+SECRET = LEASE.partition(b"@")[0]
+NOT_CACHED = [LEASE, b"dibs1 done x"]
+"""A lease, and what a claim has left."""
+
+
+def lock(script: Script, *, stale: int = 0, when: bytes = b"0", token: bytes = LEASE) -> Any:
+    """What cache_lock answers."""
+    mark = b"dibs1 ~ " + token
+    words = (token, 3 * MINUTE, stale, when, mark, MARK_LIFE, LONGEST)
+    return script(["key", "lock"], *words)
+
+
+@pytest.fixture
+def cache_lock(server: Server) -> Script:
+    return Script(server, "cache_lock")
+
+
+def test_who_finds_no_value_loads_it_and_leaves_a_mark(cache_lock: Script) -> None:
+    """The lock contains the server's time; others wait, a repeated request has the same lock."""
+    before = cache_lock.now_us()
+    value, left, is_ours, holder = lock(cache_lock)
+    assert (value, left, is_ours) == (None, 0, 1)
+    secret, _, rest = holder.partition(b" ")
+    assert secret == SECRET and rest.endswith(b"@host:1") and rest.count(b"@") == 1
+    assert before <= int(rest.partition(b"@")[0]) <= cache_lock.now_us()
+    assert cache_lock.client.get("key") == MARK and cache_lock.client.get("lock") == holder
+    assert MARK_LIFE - MINUTE < cache_lock.client.pttl("key") <= MARK_LIFE
+    assert 2 * MINUTE < cache_lock.client.pttl("lock") <= 3 * MINUTE
+    assert lock(cache_lock, token=OTHER) == [None, 0, 0]
+    assert lock(cache_lock) == [None, 0, 1, holder]
+    assert cache_lock.client.get("key") == MARK
+    cache_lock.client.delete("key")
+    assert lock(cache_lock)[3] != holder
+
+
+@pytest.mark.parametrize("value", NOT_CACHED)
+@pytest.mark.parametrize("name", ["cache_lock", "cache_put", "cache_invalidate", "cache_store"])
+def test_a_lease_or_a_claim_is_no_cached_value(server: Server, name: str, value: bytes) -> None:
+    """It is neither read as one nor replaced; only a lock that is ours goes."""
+    script = Script(server, name)
+    script.client.set("key", value)
+    script.client.set("lock", b"held")
+    words = {"cache_put": (VALUE, MINUTE), "cache_store": (b"held", VALUE, MINUTE)}
+    if name == "cache_lock":
+        assert lock(script) == [value, 0, 0]
+    else:
+        assert script(["key", "lock"], *words.get(name, ())) == 0
+    assert script.client.get("key") == value
+    assert script.client.get("lock") == (None if name == "cache_store" else b"held")
+
+
+@pytest.mark.parametrize("value", [VALUE, b"of another program"])
+def test_a_fresh_value_is_read(cache_lock: Script, value: bytes) -> None:
+    """Unless it is to be loaded all the same; then it is put behind the mark if it ends soon."""
+    cache_lock.client.set("key", value, px=5 * MINUTE)
+    found, left, is_ours = lock(cache_lock)
+    assert (found, is_ours) == (value, 0) and 4 * MINUTE < left <= 5 * MINUTE
+    assert lock(cache_lock, stale=6 * MINUTE)[2] == 1
+    cache_lock.client.delete("lock")
+    assert lock(cache_lock, when=b"1")[:3:2] == [value, 1]
+    assert cache_lock.client.get("key") == value
+    cache_lock.client.pexpire("key", MINUTE // 2)
+    assert lock(cache_lock, when=b"1")[:3:2] == [value, 1]
+    assert cache_lock.client.get("key") == b"%s %d\n%s" % (MARK, MARK_LIFE, value)
+    assert MARK_LIFE < cache_lock.client.pttl("key") <= MARK_LIFE + MINUTE // 2
+
+
+def test_a_value_without_an_end_is_not_put_behind_the_mark(cache_lock: Script) -> None:
+    """It is there after any load."""
+    cache_lock.client.set("key", VALUE)
+    assert lock(cache_lock, when=b"1")[:3:2] == [VALUE, 1]
+    assert cache_lock.client.get("key") == VALUE
+
+
+def test_a_value_behind_a_mark_lives_for_its_own_time(cache_lock: Script) -> None:
+    """Then there is none: the mark alone says that somebody loads."""
+    cache_lock.client.set("key", b"%s %d\n%s" % (MARK, MARK_LIFE, VALUE), px=MARK_LIFE + MINUTE)
+    found, left, is_ours = lock(cache_lock, token=OTHER)
+    assert (found, is_ours) == (VALUE, 0) and 0 < left <= MINUTE
+    cache_lock.client.pexpire("key", MARK_LIFE)
+    assert lock(cache_lock, token=OTHER)[:3] == [None, 0, 1]
+    assert cache_lock.client.get("key") == b"dibs1 ~ " + OTHER
+
+
+def test_a_failure_is_remembered_for_its_time_and_is_no_value_after_it(cache_lock: Script) -> None:
+    """The part of its life in which it would be stale does not count."""
+    cache_lock.client.set("key", FAILED, px=2 * MINUTE)
+    assert lock(cache_lock, stale=MINUTE)[:3:2] == [FAILED, 0]
+    assert lock(cache_lock, stale=3 * MINUTE)[:3] == [None, 0, 1]
+
+
+def test_a_value_with_another_head_counts_as_none(cache_lock: Script) -> None:
+    """One that this program cannot read is loaded again; others are not."""
+    cache_lock.client.set("key", VALUE, px=5 * MINUTE)
+    assert lock(cache_lock, when=b"dibs1 pickle")[:3:2] == [VALUE, 0]
+    assert lock(cache_lock, when=VALUE.partition(b"\n")[0])[:3] == [None, 0, 1]
+
+
+def test_after_a_failed_load_nobody_tries_again_for_a_while(cache_lock: Script) -> None:
+    """Who has an old value gets it; who has none, or wants a load, loads."""
+    cache_lock.client.mset({"key": VALUE, "lock": b"!"})
+    cache_lock.client.pexpire("key", MINUTE)
+    found, left, is_ours = lock(cache_lock, stale=2 * MINUTE)
+    assert (found, is_ours) == (VALUE, 2) and 0 < left <= MINUTE
+    assert cache_lock.client.get("lock") == b"!"
+    assert lock(cache_lock, stale=2 * MINUTE, when=b"1")[2] == 1
+    cache_lock.client.delete("key")
+    cache_lock.client.set("lock", b"!")
+    assert lock(cache_lock)[:3] == [None, 0, 1]
+
+
+def test_a_result_is_kept_with_the_lock_of_its_load(server: Server) -> None:
+    """And by no other; a repeated request says the same; after a delete nothing is kept."""
+    script = Script(server, "cache_store")
+    script.client.mset({"key": MARK, "lock": b"mine"})
+    assert script(["key", "lock"], b"other", VALUE, MINUTE) == 0
+    assert script.client.mget("key", "lock") == [MARK, b"mine"]
+    assert script(["key", "lock"], b"mine", VALUE, MINUTE) == 1
+    assert script.client.mget("key", "lock") == [VALUE, None]
+    assert 0 < script.client.pttl("key") <= MINUTE
+    assert script(["key", "lock"], b"mine", VALUE, MINUTE) == 1
+    script.client.delete("key")
+    script.client.set("lock", b"mine")
+    assert script(["key", "lock"], b"mine", VALUE, MINUTE) == 0
+    assert script.client.exists("key", "lock") == 0
+
+
+def test_a_value_that_is_set_ends_the_load_that_is_under_way(server: Server) -> None:
+    """It may have begun before."""
+    script = Script(server, "cache_put")
+    script.client.mset({"key": MARK, "lock": b"held"})
+    assert script(["key", "lock"], VALUE, MINUTE) == 1
+    assert script.client.mget("key", "lock") == [VALUE, None]
+    assert 0 < script.client.pttl("key") <= MINUTE
+
+
+@pytest.mark.parametrize("left", [MINUTE, 0])
+def test_a_failed_load_puts_back_what_was_behind_its_mark(server: Server, left: int) -> None:
+    """For the rest of its life, if there is any."""
+    script = Script(server, "cache_unlock")
+    script.client.set("key", b"%s %d\n%s" % (MARK, MARK_LIFE, VALUE), px=MARK_LIFE + left)
+    script.client.set("lock", b"another 1@host:9")
+    assert script(["key", "lock"], LEASE, MARK, 0) == 0
+    assert script.client.get("key") == (VALUE if left else None)
+    assert script.client.pttl("key") <= MINUTE
+    assert script.client.get("lock") == b"another 1@host:9"
+
+
+def test_a_failed_load_touches_no_value_and_no_other_mark(server: Server) -> None:
+    """Only its own mark goes."""
+    script = Script(server, "cache_unlock")
+    for value in (VALUE, MARK + b"0", b"dibs1 ~ " + OTHER):
+        script.client.set("key", value)
+        assert script(["key", "lock"], LEASE, MARK, MINUTE) == 0
+        assert script.client.get("key") == value and not script.client.exists("lock")

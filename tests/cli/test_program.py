@@ -32,6 +32,7 @@ def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
     assert missing.code == 2 and "DIBS_URL" in missing.err
     out = run("redis://127.0.0.1:1", "ls", "--budget", "1")
     assert out.code == 3 and "unavailable" in out.err and len(out.err.splitlines()) == 1
+    assert "dibs doctor" in out.err
     wrong = run(valkey.url.replace("://", "://u:secret@"), "ls")
     assert wrong.code == 2 and "secret" not in wrong.err
 

@@ -108,6 +108,7 @@ def test_signals_are_passed_on(start: Start, valkey: Server) -> None:
 def test_signals_are_ignored_by_the_command_as_by_its_caller(valkey: Server) -> None:
     """Or one that writes into a closed pipe never ends, and `nohup` keeps nothing alive."""
     ignored = ("sh", "-c", "grep SigIgn /proc/self/status")
+    known = (1 << 31) - 1  # not the two behind them: which are ignored is glibc's own affair
     for caller in ((), ("nohup",)):
         done, plain = (
             subprocess.run(
@@ -116,7 +117,7 @@ def test_signals_are_ignored_by_the_command_as_by_its_caller(valkey: Server) -> 
             ).stdout
             for words in ((*COMMAND, "run", "nightly", "--"), ())
         )  # fmt: skip
-        assert done == plain
+        assert int(done.split()[1], 16) & known == int(plain.split()[1], 16) & known
 
 
 @pytest.mark.usefixtures("real_interpreters")  # a fork does not inherit what the test ignores

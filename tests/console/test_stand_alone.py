@@ -69,6 +69,7 @@ def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None
             assert get(f"{base}/?token={'0' * 64}")[0] == 403
             status, headers, _ = get(address)
             assert status == 303 and headers["Location"] == "/"
+            assert headers["Server"] == "dibs"
             assert (
                 "HttpOnly" in headers["Set-Cookie"] and "SameSite=Strict" in headers["Set-Cookie"]
             )

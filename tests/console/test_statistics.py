@@ -4,7 +4,8 @@ import threading
 from typing import Any
 
 from dibs import Event
-from dibs.console.statistics import MOST_NAMES, MOST_OUTAGES, OTHER, Durations, Statistics
+from dibs._tally import OTHER, Durations
+from dibs.console.statistics import MOST_NAMES, MOST_OUTAGES, Statistics
 
 
 def counted(*events: Event) -> dict[str, Any]:
@@ -52,10 +53,10 @@ def test_load_times_have_a_mean_a_bound_for_most_and_a_longest() -> None:
     loads = [made("loaded", took=0.004)] * 95 + [made("loaded", took=0.9)] * 5
     facts = of_template(counted(*loads))["loads"]
     assert facts["count"] == 100 and facts["p95"] == 0.005 and facts["most"] == 0.9
-    alone = Durations()
-    alone.add([0.7])
+    alone = Durations([0.5, 1.0])
+    alone.observe(0.7)
     assert alone.at_most(0.95) == 0.7
-    assert Durations().at_most(0.95) is None
+    assert Durations([]).at_most(0.95) is None
 
 
 def test_an_outage_lasts_from_the_first_call_it_touches_to_the_recovery() -> None:

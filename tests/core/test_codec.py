@@ -5,8 +5,10 @@ import decimal
 import enum
 import sys
 import uuid
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given
@@ -173,3 +175,43 @@ def test_a_codec_that_is_not_installed_is_a_mistake(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "orjson", None)
     with pytest.raises(UsageError, match="pip install orjson"):
         make_codec("orjson", None)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+ODD = st.sampled_from(
+    [
+        float("nan"), float("inf"), (1, 2), {1, 2}, {1: 2}, {None: 1}, {True: 1}, b"x", "\ud800",
+        decimal.Decimal("1.5"), datetime.date(2024, 1, 2), uuid.UUID(int=7), 2**70, -0.0, 1.0,
+        Level.LOW, OrderedDict(a=1), [(1,)], {"a": {2: 3}}, {"a": {"b": {1}}}, object(),
+    ]
+)  # fmt: skip
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+
+
+@pytest.mark.parametrize("name", ["json", "orjson", "msgspec"])
+@given(
+    st.recursive(
+        PLAIN | ODD, lambda each: st.lists(each) | st.dictionaries(st.text(), each), max_leaves=5
+    )
+)
+def test_the_short_cut_answers_as_the_long_way(name: str, value: Any) -> None:
+    """The same bytes and the same value, or refused by both."""
+    codec = cast(JsonCodec, make_codec(name, None))
+
+    def attempt(pack: Callable[[Any], tuple[bytes, Any]]) -> Any:
+        try:
+            data, back = pack(value)
+        except UsageError as error:
+            return str(error)
+        except ValueError:
+            return "unreadable"
+        return data, repr(back)
+
+    def the_long_way(value: Any) -> tuple[bytes, Any]:
+        data = codec._encode(value)  # pyright: ignore[reportPrivateUsage]
+        return data, codec.decode(data)
+
+    assert attempt(codec.pack) == attempt(the_long_way)

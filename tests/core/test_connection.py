@@ -23,7 +23,7 @@ from dibs._core.connection import (
     pause_after,
     unserved,
 )
-from dibs._core.multiplexer import Multiplexer
+from dibs._core.multiplexer import Multiplexer, Redelivery
 from dibs._core.request import MORE, REPEATED, Channel, ClientInfo, ErrorReply, Request, pack
 
 BUDGET = 0.25
@@ -583,6 +583,106 @@ def test_what_the_server_could_not_serve_is_still_owed() -> None:
     """BUSY and its like are worth another try; a mistake in the request is not."""
     one, two = Request(b"", 1, b"k", until=5.0), Request(b"", 2, b"k", until=5.0)
     busy, wrong = ErrorReply("BUSY a script runs"), ErrorReply("WRONGTYPE no lease")
-    assert unserved([one], 1) == []
-    assert unserved([one], busy) == [one]
-    assert unserved([two, one], ["OK", busy, wrong]) == [two]
+    assert unserved([one], 1) == ([], [])
+    assert unserved([one], busy) == ([one], [])
+    assert unserved([two, one], ["OK", busy, wrong]) == ([two], [])
+    for elsewhere in ("MOVED 1 a:1", "ASK 1 a:1"):
+        assert unserved([two, one], ["OK", busy, ErrorReply(elsewhere)]) == ([two], [one])
+
+
+# ---- servers that close, requests that may have been executed
+
+
+def test_a_server_that_closes_each_connection_is_out() -> None:
+    """Nobody waits for ever; and the attempts before a connection was open do not count."""
+    machine = Multiplexer[Channel](BUDGET)
+    for _ in range(2):
+        attempts = [machine.failed_to_open(was_closed=True) for _ in range(MOST_CLOSED - 1)]
+        assert set(attempts) == {Next.NOTHING}
+        machine.use(Channel(), 0.0)
+        machine.leave(0.0)
+    assert [machine.failed_to_open(was_closed=True) for _ in range(MOST_CLOSED)][-1] is Next.TRIP
+    assert Multiplexer[Channel](BUDGET).failed_to_open() is Next.TRIP
+
+
+def outcome_of(machine: Multiplexer[Channel], waiter: Waiter) -> bool:
+    """Whether a request may have been executed, after an outage."""
+    machine.fail_all(0.0, SILENT)
+    assert isinstance(waiter.outcome, Outage)
+    return waiter.outcome.sent
+
+
+@pytest.mark.parametrize("end", ["lost", "left", "out"])
+def test_a_request_that_was_on_a_connection_may_have_been_executed(end: str) -> None:
+    """Whatever ended the connection; one that waited all the time was not, nor one after it."""
+    machine, channel = connected()
+    waiter = Waiter()
+    sent(channel, waiter, request())
+    if end == "lost":
+        assert machine.lost(channel, ConnectionError(), 0.0) is Next.OPEN
+    elif end == "left":
+        assert machine.leave(0.0) is channel
+    assert outcome_of(machine, waiter) is True
+    machine.backlog.append((later := Waiter(), request()))
+    assert outcome_of(machine, later) is False
+    assert Circuit().refuse(request(), 0.0).sent is False
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_requests_that_were_served_do_not_make_others_doubtful(is_lost: bool) -> None:
+    """A connection that ended without requests on it, or whose requests the next one has taken."""
+    machine, channel = connected()
+    machine.backlog.append((waiter := Waiter(), request()))
+    if is_lost:
+        assert machine.lost(channel, ConnectionError(), 0.0) is Next.OPEN
+    else:
+        machine.leave(0.0)
+    assert outcome_of(machine, waiter) is False
+    machine.use(channel, 0.0)
+    sent(channel, Waiter(), request())
+    machine.lost(channel, ConnectionError(), 0.0)
+    machine.use(Channel(), 0.0)
+    machine.leave(0.0)
+    machine.backlog.append((waiter := Waiter(), request()))
+    assert outcome_of(machine, waiter) is False
+
+
+def test_losses_before_an_outage_do_not_count_after_it() -> None:
+    """A release that lost six connections has six again when the server is back."""
+    machine, channel = connected()
+    asked = request(release=True)
+    for turn in range(2):
+        for loss in range(MOST_LOSSES):
+            sent(channel, Waiter(), asked)
+            is_last = loss == MOST_LOSSES - 1
+            wanted = Next.TRIP if is_last else Next.OPEN
+            assert machine.lost(channel, ConnectionError(), 0.0) is wanted, (turn, loss)
+            if is_last:
+                machine.fail_all(0.0, SILENT)
+            machine.use(channel, 0.0)
+
+
+def test_what_nobody_waits_for_is_sent_again_or_to_another_node() -> None:
+    """Where it was not served, or the key is elsewhere; in a cluster only."""
+    asked, again, on = request(release=True), list[Request](), list[Request]()
+    for reply in (1, ErrorReply("WRONGTYPE"), ErrorReply("BUSY a"), ErrorReply("MOVED 1 a:1")):
+        for send_on in (on.append, None):
+            Redelivery(again.append, send_on, asked).set_result(reply)
+    assert (again, on) == ([asked, asked], [asked])
+
+
+def test_timers_may_fire_a_moment_early() -> None:
+    """Eight looks that come 5 % early are half of sixteen; a new limit is not used up at all."""
+    limit = TimeLimit(BUDGET)
+    assert limit.counted == 0
+    for _ in range(SLICES // 2):
+        assert not limit.is_half_over()
+        limit.count(0.95 * SLICE)
+    assert limit.is_half_over()
+
+
+def test_what_has_ended_just_now_is_not_delivered() -> None:
+    """The lease has run out by itself."""
+    outbox = Outbox()
+    outbox.add(Request(b"x", 1, b"k", 5.0), 5.0)
+    assert not outbox

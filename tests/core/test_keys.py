@@ -122,9 +122,13 @@ def test_a_namespace_that_spoils_every_tag_is_refused(namespace: Any) -> None:
 
 @given(st.text(min_size=1))
 def test_a_public_name_shows_the_first_word_at_most(key: str) -> None:
-    """Nothing behind the first colon, and nothing at all without one."""
+    """Nothing behind the first colon; without one, nothing that may be an id."""
     name = public_name(key)
-    assert name == (f"{key.split(':')[0]}:*" if ":" in key else "*")
+    if ":" in key:
+        assert name == f"{key.split(':')[0]}:*"
+    elif name != "*":
+        assert name == key and len(key) <= 64
+        assert not any(letter.isdigit() or letter in "@ \n" for letter in key)
 
 
 def test_a_template_walks_attributes_and_mappings() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -350,6 +351,97 @@ async def test_a_claim_for_asyncio_waits_for_the_session_too(
             await aeventually(lambda expected=expected: state(valkey) == expected)
     await world.close()
     assert world.orders() == ["c0", "c7"]
+
+
+# ---- many claims in one transaction
+
+MANY = 200
+
+
+def done_in(valkey: Server, prefix: str) -> int:
+    """How many keys Redis has as done."""
+    client = valkey.client()
+    keys = list(client.scan_iter(f"{prefix}*"))
+    return sum(value.startswith(b"dibs1 done") for value in client.mget(keys) if value)
+
+
+def claim_many(dibs: Dibs, session: Any, using: str | None = None) -> None:
+    for number in range(MANY):
+        with dibs.claim(f"many:{number}", **DONE) as claim:
+            with claim.within(session, using=using):
+                claim.complete(number)
+
+
+def test_redis_hears_of_every_claim_that_a_session_commits(
+    dibs: Dibs, valkey: Server, engine: Any
+) -> None:
+    """However many they are, and though only the session knows them by then."""
+    with Session(engine) as session:
+        claim_many(dibs, session)
+        session.commit()
+    eventually(lambda: done_in(valkey, "many:") == MANY)
+
+
+def test_redis_hears_of_every_claim_that_django_commits(
+    dibs: Dibs, valkey: Server, django: DjangoWorld
+) -> None:
+    """The same, by the callbacks of Django."""
+    dibs.once("first", within=django.begin, **DONE)(lambda: None)()
+    with django.begin():
+        claim_many(dibs, None, django.alias)
+    eventually(lambda: done_in(valkey, "many:") == MANY)
+
+
+@pytest.mark.parametrize("end", ["rollback", "close"])
+def test_every_claim_of_a_session_that_is_rolled_back_is_free(
+    dibs: Dibs, valkey: Server, engine: Any, end: str
+) -> None:
+    """None of them stays claimed."""
+    with Session(engine) as session:
+        claim_many(dibs, session)
+        getattr(session, end)()
+    eventually(lambda: not list(valkey.client().scan_iter("many:*")))
+
+
+def test_without_a_thread_to_be_had_redis_hears_of_every_claim(
+    dibs: Dibs, valkey: Server, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of the process, or at the limit of the system: then the commit takes longer."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Session(engine) as session:
+        claim_many(dibs, session)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        session.commit()
+        monkeypatch.undo()
+    assert done_in(valkey, "many:") == MANY
+
+
+def test_closing_waits_until_redis_has_heard(valkey: Server, engine: Any) -> None:
+    """A program that ends after its commit leaves no claim behind."""
+    with Dibs(valkey.url) as dibs, Session(engine) as session:
+        claim_many(dibs, session)
+        session.commit()
+    assert done_in(valkey, "many:") == MANY
+
+
+async def test_redis_hears_of_every_claim_that_a_session_for_asyncio_commits(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """Also if the client is closed at once."""
+    world = new_world("async-session/postgresql", new_database)
+    async with AsyncDibs(valkey.url) as dibs:
+        await world.placing(dibs)("c0")
+        async with AsyncSession(world.engine) as session:
+            for number in range(MANY):
+                async with dibs.claim(f"many:{number}", **DONE) as claim:
+                    async with claim.within(session):
+                        claim.complete(number)
+            await session.commit()
+    await world.close()
+    assert done_in(valkey, "many:") == MANY
 
 
 # ---- the commit itself

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 from dibs import Dibs, Duplicate
 from dibs.testing import Child, Server, eventually
@@ -206,6 +207,28 @@ def test_clients_without_redis_place_each_order_once(level: str, new_database: N
     assert retry or sorted(ran) == keys
     assert len({result for result, _ in results}) == len(keys)
     assert orders(database) == [(key, 1) for key in keys]
+
+
+def test_a_snapshot_that_is_older_than_the_record_is_no_second_run(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """With REPEATABLE READ, a transaction that has read before does not see the record. It cannot
+    take it either: the database refuses, and the caller begins again."""
+    database = new_database("postgresql")
+    engine = create_engine(database.url(), isolation_level="REPEATABLE READ")
+    with Dibs(valkey.url) as dibs, Session(engine) as session:
+        placing(dibs, engine)("c0")  # the table is there
+        session.execute(text("SELECT count(*) FROM orders")).one()
+        placing(dibs, engine)("c7")
+        valkey.flush()
+        with pytest.raises(Exception, match="could not serialize access"):
+            with dibs.claim("order:c7", **DONE) as claim, claim.within(session):
+                raise AssertionError("not reached")
+        session.rollback()
+        with dibs.claim("order:c7", **DONE) as claim, claim.within(session) as done:
+            assert done.replayed
+    engine.dispose()
+    assert orders(database) == [("c0", 1), ("c7", 1)]
 
 
 def test_a_serialization_failure_is_an_error_unless_retry_is_asked_for(

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
+from dibs._core.done import DIALECTS
 from dibs.testing import Server
+from tests.apps.postgres import Postgres
 from tests.databases.conftest import new_world
-from tests.databases.worlds import Database, DjangoWorld, World
+from tests.databases.worlds import EVERY_WORLD, Database, DjangoWorld, World
 
 NewDatabase = Callable[[str], Database]
-DONE = {"window": 60, "after": "replay"}
+DONE: dict[str, Any] = {"window": 60, "after": "replay"}
 
 
 @pytest.fixture
@@ -273,14 +276,73 @@ def closed(world: World) -> None:
 # ---- where it may not write
 
 
-def test_a_read_only_transaction_is_refused(dibs: Dibs, new_database: NewDatabase) -> None:
-    """As on a replica."""
-    database = new_database("postgresql")
-    options = {"options": "-c default_transaction_read_only=on"}
-    engine = create_engine(database.url(), connect_args=options)
+READ_ONLY: dict[str, dict[str, Any]] = {
+    "postgresql": {"options": "-c default_transaction_read_only=on"},
+    "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
+    "sqlite": {},
+}
+
+
+@pytest.mark.parametrize("kind", READ_ONLY)
+@pytest.mark.parametrize("table", ["with the table", "without"])
+def test_a_read_only_transaction_is_refused(
+    dibs: Dibs, new_database: NewDatabase, kind: str, table: str
+) -> None:
+    """By the setting of a session, or of a file."""
+    database = new_database(kind)
+    if table == "with the table":
+        for statement in DIALECTS[kind].create:
+            database.ask(statement)
+    url = database.url()
+    if kind == "sqlite":
+        url = f"sqlite:///file:{database.facts}?mode=ro&uri=true"
+    engine = create_engine(url, connect_args=READ_ONLY[kind])
     with pytest.raises(UsageError, match="read-only"):
         called(dibs, engine.begin)
     engine.dispose()
+    assert database.ask("SELECT * FROM orders") == []
+
+
+def test_a_replica_is_refused(dibs: Dibs, new_database: NewDatabase, postgres: Postgres) -> None:
+    """A real one, that follows its primary."""
+    database = new_database("postgresql")
+    for statement in DIALECTS["postgresql"].create:
+        database.ask(statement)
+    replica = postgres.replica()
+    try:
+        replica.start()
+        name = database.facts.partition("@/")[2].partition("?")[0]
+        url = replica.url(name).replace("postgresql://", "postgresql+psycopg://")
+        engine = create_engine(url)
+        with pytest.raises(UsageError, match="open one on the primary"):
+            called(dibs, engine.begin)
+        engine.dispose()
+    finally:
+        replica.close()
+
+
+def test_django_outside_of_atomic_is_refused(dibs: Dibs, new_database: NewDatabase) -> None:
+    """There it commits each statement."""
+    world = new_world("django/sqlite", new_database)
+    assert isinstance(world, DjangoWorld)
+    with dibs.claim("order:c7", **DONE) as claim:
+        with pytest.raises(UsageError, match="autocommit"), claim.within(using=world.alias):
+            raise AssertionError("not reached")
+    world.connection.close()
+
+
+async def test_asyncpg_outside_of_a_transaction_is_refused(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """A connection of the caller commits each statement there."""
+    import asyncpg
+
+    connection = await asyncpg.connect(new_database("postgresql").facts)
+    async with AsyncDibs(valkey.url) as dibs, dibs.claim("order:c7", **DONE) as claim:
+        with pytest.raises(UsageError, match="autocommit"):
+            async with claim.within(connection):
+                raise AssertionError("not reached")
+    await connection.close()
 
 
 def test_without_the_right_to_create_the_table_the_error_has_its_ddl(
@@ -340,6 +402,8 @@ def test_options_that_do_not_go_together_are_refused(
 
 def test_a_function_without_a_place_for_the_transaction_is_refused(dibs: Dibs, engine: Any) -> None:
     """A method has self there; and the fields of a template are those that callers pass."""
+    with pytest.raises(UsageError, match=r"without \(\)"):
+        dibs.once("order:{customer}", within=engine.begin(), **DONE)
     decorate = dibs.once("order:{customer}", within=engine.begin, **DONE)
     with pytest.raises(UsageError, match="there is none"):
         decorate(lambda: None)
@@ -424,9 +488,114 @@ def test_a_claim_is_recorded_once(dibs: Dibs, engine: Any) -> None:
         claim.within(None)
 
 
-def test_both_type_checkers_see_the_bound_argument() -> None:
-    """mypy --strict; pyright reads the same file in `make check`."""
-    page = Path(__file__).parents[1] / "typing/within.py"
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(page)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=page.parents[2])
+def test_both_type_checkers_read_the_typed_examples() -> None:
+    """mypy --strict, with the bound argument; pyright reads the same files in `make check`."""
+    folder = Path(__file__).parents[1] / "typing"
+    pages = [str(folder / name) for name in ("within.py", "api.py")]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *pages]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parents[1])
     assert done.returncode == 0, done.stdout
+
+
+# ---- one writer
+
+
+SQLITE_WORLDS = [name for name in EVERY_WORLD if name.endswith("/sqlite")]
+
+
+@pytest.mark.parametrize("name", [each for each in SQLITE_WORLDS if "django" not in each])
+@pytest.mark.parametrize("path", ["the same", "a link"])
+async def test_a_transaction_that_would_wait_for_the_one_around_it_is_refused(
+    valkey: Server, new_database: NewDatabase, tmp_path: Path, name: str, path: str
+) -> None:
+    """SQLite has one writer: the inner one would wait for the end of the outer one. That is seen
+    before it waits, also with another engine, and by another path to the file."""
+    outer = new_world(name, new_database)
+    link = tmp_path / "link.db"
+    link.symlink_to(outer.database.facts)
+    inner = type(outer)(Database("sqlite", str(link), outer.ask, is_new=False))
+    if path == "the same":
+        inner = outer
+    dibs = outer.dibs(valkey.url)
+    within = dibs.once("inner", **DONE, within=inner.begin)(inner.nothing)
+
+    def call_inner(session: Any) -> Any:
+        return within()
+
+    with pytest.raises(UsageError, match="wait for the one around it"):
+        await outer.placing(dibs, call_inner)("c7")
+    assert (outer.orders(), outer.records()) == ([], 0)
+    await outer.awaited(within)()  # alone, it runs
+    assert outer.records() == 1
+    await outer.closed(dibs)
+    await outer.close()
+    await inner.close()
+
+
+@pytest.mark.parametrize("after", ["in the block", "after the block"])
+def test_a_claim_in_an_open_transaction_is_around_others(
+    dibs: Dibs, new_database: NewDatabase, after: str
+) -> None:
+    """From the first statement of its record until the transaction has ended."""
+    engine = create_engine(new_database("sqlite").url())
+
+    @dibs.once("inner", within=engine.begin, **DONE)
+    def inner(connection: Any) -> int:
+        return 1
+
+    dibs.once("first", within=engine.begin, **DONE)(lambda connection: 1)()
+    with Session(engine) as session, dibs.claim("outer", **DONE) as claim:
+        with claim.within(session):
+            if after == "in the block":
+                with pytest.raises(UsageError, match="wait for the one around it"):
+                    inner()
+        if after == "after the block":
+            with pytest.raises(UsageError, match="wait for the one around it"):
+                inner()
+        session.commit()
+        assert inner() == 1
+    engine.dispose()
+
+
+def test_what_does_not_wait_for_itself_is_not_refused(dibs: Dibs, tmp_path: Path) -> None:
+    """Another file; a savepoint of the same connection; a transaction in another thread, which
+    waits until this one has ended."""
+    one, two = (create_engine(f"sqlite:///{tmp_path}/{name}.db") for name in ("one", "two"))
+    opened = sqlite3.connect(tmp_path / "three.db")
+
+    @contextlib.contextmanager
+    def block() -> Iterator[sqlite3.Connection]:
+        is_outermost = not opened.in_transaction
+        yield opened
+        if is_outermost:
+            opened.commit()
+
+    def nested(outer: Any, inner: Any, call: Any) -> Any:
+        within = dibs.once("in:{of}", **DONE, within=inner)(lambda connection, of: of)
+        return dibs.once("out:{of}", **DONE, within=outer)(lambda connection, of: call(within, of))
+
+    assert nested(one.begin, two.begin, lambda within, of: within(of))("file") == "file"
+    assert nested(block, block, lambda within, of: within(of))("savepoint") == "savepoint"
+    started: list[Any] = []
+    with ThreadPoolExecutor() as pool:
+        nested(one.begin, one.begin, lambda *call: started.append(pool.submit(*call)))("thread")
+    assert started[0].result() == "thread"
+    opened.close()
+    one.dispose()
+    two.dispose()
+
+
+def test_django_on_one_connection_nests_and_on_two_it_is_refused(
+    dibs: Dibs, new_database: NewDatabase
+) -> None:
+    """Two aliases of one file are two connections."""
+    outer = new_world("django/sqlite", new_database)
+    other = DjangoWorld(Database("sqlite", outer.database.facts, outer.ask, is_new=False))
+    assert isinstance(outer, DjangoWorld)
+    same = dibs.once("same", **DONE, within=outer.begin)(lambda: 1)
+    another = dibs.once("another", **DONE, within=other.begin)(lambda: 1)
+    assert dibs.once("outer", **DONE, within=outer.begin)(lambda: same())() == 1
+    with pytest.raises(UsageError, match="wait for the one around it"):
+        dibs.once("outer2", **DONE, within=outer.begin)(lambda: another())()
+    outer.connection.close()
+    other.connection.close()

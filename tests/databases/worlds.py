@@ -115,6 +115,16 @@ class World:
 
         return bare
 
+    @property
+    def nothing(self) -> Callable[..., Any]:
+        """A function that does nothing."""
+
+        async def anothing(session: Any) -> None: ...
+
+        def nothing(session: Any) -> None: ...
+
+        return anothing if self.is_async else nothing
+
     # ---- looking at the database from outside
 
     def ask(self, sql: str) -> list[Any]:
@@ -141,11 +151,14 @@ async def settled(value: Any) -> Any:
 class Database:
     """An empty one, with a table of orders."""
 
-    def __init__(self, kind: str, facts: Any, ask: Callable[[str], list[Any]]) -> None:
+    def __init__(
+        self, kind: str, facts: Any, ask: Callable[[str], list[Any]], *, is_new: bool = True
+    ) -> None:
         self.kind = kind
         self.facts = facts
         self.ask = ask
-        ask(ORDERS)
+        if is_new:
+            ask(ORDERS)
 
     def url(self, *, is_async: bool = False) -> str:
         """For SQLAlchemy."""

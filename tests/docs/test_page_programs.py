@@ -302,7 +302,7 @@ def test_the_times_of_the_deployment_fit_together() -> None:
 
 def test_alerts_name_metrics_that_exist() -> None:
     """Each metric of the pages about alerts is one that the listener exports."""
-    source = (ROOT / "src/dibs/integrations/_prometheus_metrics.py").read_text("utf-8")
+    source = (ROOT / "src/dibs/integrations/prometheus.py").read_text("utf-8")
     text = (DOCS / "production/alerts.md").read_text("utf-8")
     for metric in set(re.findall(r"\bdibs_(\w+)", text)) - {"name"}:
         stem = re.sub(r"_(total|sum|count|bucket)$", "", metric)

@@ -10,6 +10,8 @@ import pytest
 import dibs.doctor
 from dibs.doctor.connecting_rules import CASES
 from dibs.doctor.facts import (
+    FIGURES,
+    SETTINGS,
     Asked,
     Clock,
     ClusterFacts,
@@ -278,3 +280,15 @@ def test_the_page_lists_every_code_and_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs/doctor.md").read_text("utf-8")
     listed = re.findall(r"^\| `([a-z0-9-]+)` \| (?:error|warning|note)", page, re.MULTILINE)
     assert sorted(listed) == sorted(codes_in_the_source())
+
+
+def test_a_rule_about_a_setting_that_nobody_asks_for_raises() -> None:
+    """In place of never finding anything; and what is asked for is read by a rule."""
+    server = ServerFacts("here:6379")
+    with pytest.raises(KeyError):
+        server.number("hz")
+    assert server.number("maxmemory") is None
+    folder = Path(dibs.doctor.__file__).parent
+    rules = "".join(path.read_text("utf-8") for path in folder.glob("*_rules.py"))
+    for name in (*SETTINGS, *FIGURES):
+        assert f'"{name}"' in rules, name

@@ -13,7 +13,7 @@ import pytest
 from dibs import UsageError
 from dibs._http.decorators import Once, PreventDuplicateSubmit
 from dibs._http.options import GuardKeywords, GuardOptions
-from dibs._http.policy import Policy, PolicyKeywords, find
+from dibs._http.policy import Policy, PolicyKeywords, check_routes, find
 
 # ---- which requests are guarded
 
@@ -186,3 +186,36 @@ def test_a_policy_for_requests_without_a_key_waits_as_it_says() -> None:
         policy = Policy(window=10, after=after, wait=5)
         for is_known in (True, False):
             assert policy.without_key(is_known=is_known).claim_options.wait == 5
+
+
+@pytest.mark.parametrize("options", [{"keyless": "hold"}, {"keyless_window": 10}])
+@pytest.mark.parametrize("key", ["never", "only", "required"])
+def test_what_is_for_requests_without_a_key_needs_a_key_that_is_optional(
+    options: dict[str, Any], key: Any
+) -> None:
+    """Else no request would ever be guarded so."""
+    with pytest.raises(UsageError, match="keyless"):
+        Policy("POST /orders", window=1, key=key, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [({"keyless": "hold"}, (60, "hold")), ({"keyless_window": 10}, (10, "replay"))],
+)
+def test_each_option_for_requests_without_a_key_stands_alone(
+    options: dict[str, Any], wanted: tuple[float, str]
+) -> None:
+    """The other one is that of requests with a key."""
+    policy = Policy("POST /o", window=60, after="replay", key="optional", **options)
+    without = policy.without_key(is_known=True)
+    assert (without.window, without.after) == wanted
+
+
+def test_every_policy_of_a_middleware_needs_a_route() -> None:
+    """One without a route among others would guard nothing."""
+    one, none = Policy("POST /orders", window=1), Policy(window=1)
+    check_routes(())
+    check_routes((one,))
+    for policies in ((none,), (one, none)):
+        with pytest.raises(UsageError, match="needs a route"):
+            check_routes(policies)

@@ -183,6 +183,10 @@ async def submit(framework: str, url: str, database: str, intents: int, seed: in
         await submits
         await pair.until_ready()
         ends = await asyncio.gather(*[client.insist() for client in clients])
+        calm = Client(chance, pair.ports, f"intent-{seed}-calm")  # no process dies at its work
+        clients.append(calm)
+        ends.append(await calm.insist())
+        assert ends[-1] == 201
     finally:
         await asyncio.to_thread(pair.close)
     _check(executions(database), clients, ends)

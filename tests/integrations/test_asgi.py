@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from dibs import AsyncDibs, Event, UsageError
+from dibs import AsyncDibs, Event, UsageError, claims
 from dibs._http.bodies import SHORT
 from dibs.integrations.asgi import DibsMiddleware, Policy, RequestBody
 from dibs.testing import Server
@@ -105,6 +105,20 @@ async def test_released_the_next_one_runs(valkey: Server) -> None:
             call = await Call(app).run()
             assert (call.status, shop.runs, valkey.keys()) == (201, number, [])
             assert not call.is_replay
+
+
+async def test_a_claim_that_was_handed_over_outlives_the_response(valkey: Server) -> None:
+    """A job continues it: the end of the request does not free its key."""
+
+    async def hand_over(send: Any) -> None:
+        [claim] = claims.current_claims()
+        await claim.detach(ttl=30)  # type: ignore[attr-defined]
+        await answer(send)
+
+    async with guarding(Shop(hand_over), valkey) as app:
+        assert (await Call(app).run()).status == 201
+        assert len(valkey.keys()) == 1
+        assert (await Call(app).run()).status == 429
 
 
 async def test_held_it_is_refused_for_the_rest_of_the_window(valkey: Server) -> None:

@@ -15,8 +15,7 @@ from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
 from dibs import Busy, Dibs, UsageError
-from dibs.events import KINDS, Event
-from dibs.integrations._levels import LEVELS
+from dibs.events import KINDS, MEASURES, Event
 from dibs.integrations.logging import LoggingListener
 from dibs.integrations.sentry import SentryListener
 from dibs.integrations.structlog import StructlogListener
@@ -25,13 +24,13 @@ from dibs.testing import Server
 
 def test_what_needs_attention_is_a_warning() -> None:
     """Every kind has a level; what happens in each call is DEBUG."""
-    assert set(LEVELS) == KINDS
+    assert set(MEASURES) == KINDS
     for kind in ("outage", "lost", "late", "leaked", "failed", "missed", "rejected_write"):
-        assert LEVELS[kind] == logging.WARNING
+        assert MEASURES[kind].level == logging.WARNING
     for kind in ("recovered", "elected", "fired"):
-        assert LEVELS[kind] == logging.INFO
+        assert MEASURES[kind].level == logging.INFO
     for kind in ("acquired", "released", "hit", "renewed", "busy", "duplicate"):
-        assert LEVELS[kind] == logging.DEBUG
+        assert MEASURES[kind].level == logging.DEBUG
 
 
 # ---- logging

@@ -368,7 +368,11 @@ def _source_of(function: Any) -> str:
 @pytest.mark.parametrize(
     ("integration", "package", "extra"),
     [("opentelemetry", "opentelemetry", "opentelemetry"), ("structlog", "structlog", "structlog"),
-     ("sentry", "sentry_sdk", "sentry")],
+     ("sentry", "sentry_sdk", "sentry"), ("prometheus", "prometheus_client", "prometheus"),
+     ("fastapi", "fastapi", "fastapi"), ("starlette", "starlette", "starlette"),
+     ("flask", "flask", "flask"), ("django", "django", "django"), ("celery", "celery", "celery"),
+     ("rq", "rq", "rq"), ("dramatiq", "dramatiq", "dramatiq"), ("taskiq", "taskiq", "taskiq"),
+     ("arq", "arq", "arq"), ("sqlalchemy", "sqlalchemy", "sqlalchemy")],
 )  # fmt: skip
 def test_a_package_that_is_missing_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, integration: str, package: str, extra: str

@@ -1,59 +1,69 @@
 """A real server against a model of ten lines: whatever users do, in whatever order."""
 
-from typing import Any
+from collections import Counter
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dibs import Dibs, Lease
 from dibs.testing import Server
 
 KEYS = st.sampled_from(["a:1", "a:2", "a:{3}"])
+WHICH = st.integers(0, 3)
 
 
 class Model(RuleBasedStateMachine):
     """Two processes and one server. The model: who has which key, and the fences so far."""
 
     server: Server
-    leases = Bundle("leases")
+    met: Counter[tuple[str, bool]]
+    """What was done in all examples, and whether it was granted."""
 
     def __init__(self) -> None:
         super().__init__()
         self.server.flush()
         self.users = [Dibs(self.server.url, budget=5), Dibs(self.server.url, budget=5)]
+        self.leases: list[Lease] = []
+        """All that were granted, the last ones first; some have ended."""
         self.owner: dict[str, Lease] = {}
         self.fences: dict[str, int] = {}
 
-    @rule(target=leases, key=KEYS, user=st.sampled_from([0, 1]), fence=st.booleans())
-    def take(self, key: str, user: int, fence: bool) -> Any:
+    def _one(self, which: int) -> Lease:
+        return self.leases[min(which, len(self.leases) - 1)]
+
+    @rule(key=KEYS, user=st.sampled_from([0, 1]), fence=st.booleans())
+    def take(self, key: str, user: int, fence: bool) -> None:
         lease = self.users[user].try_hold(key, ttl=600, fence=fence)
+        self.met["take", lease is not None] += 1
         assert (lease is None) == (key in self.owner)
         if lease is None:
-            return None
+            return
         self.owner[key] = lease
+        self.leases.insert(0, lease)
         if fence:
             assert lease.fence is not None
             assert lease.fence > self.fences.get(key, 0)
             self.fences[key] = lease.fence
-        return lease
 
-    @rule(lease=consumes(leases))
-    def release(self, lease: Lease | None) -> None:
-        if lease is not None:
-            assert lease.release() is (self.owner.get(lease.key) is lease)
-            if self.owner.get(lease.key) is lease:
-                del self.owner[lease.key]
+    @precondition(lambda self: self.leases)
+    @rule(which=WHICH)
+    def release(self, which: int) -> None:
+        lease = self._one(which)
+        is_released = lease.release()
+        self.met["release", is_released] += 1
+        assert is_released is (self.owner.get(lease.key) is lease)
+        if is_released:
+            del self.owner[lease.key]
 
-    @rule(lease=leases)
-    def release_and_keep(self, lease: Lease | None) -> None:
-        self.release(lease)
-
-    @rule(lease=leases, ttl=st.sampled_from([300, 900]))
-    def extend(self, lease: Lease | None, ttl: int) -> None:
-        if lease is not None:
-            assert lease.extend(ttl) is (self.owner.get(lease.key) is lease)
+    @precondition(lambda self: self.leases)
+    @rule(which=WHICH, ttl=st.sampled_from([300, 900]))
+    def extend(self, which: int, ttl: int) -> None:
+        lease = self._one(which)
+        is_extended = lease.extend(ttl)
+        self.met["extend", is_extended] += 1
+        assert is_extended is (self.owner.get(lease.key) is lease)
 
     @rule(key=KEYS)
     def delete_behind_our_back(self, key: str) -> None:
@@ -63,10 +73,12 @@ class Model(RuleBasedStateMachine):
             # Its process learns it at the next word with the server.
             assert lease.extend(600) is False
             assert lease.lost
+            self.met["delete", True] += 1
 
     @rule(key=KEYS, user=st.sampled_from([0, 1]))
     def peek(self, key: str, user: int) -> None:
         holding = self.users[user].peek(key)
+        self.met["peek", holding is not None] += 1
         assert (holding is None) == (key not in self.owner)
 
     @rule()
@@ -89,7 +101,12 @@ class Model(RuleBasedStateMachine):
 @pytest.mark.timeout(240)
 def test_whatever_users_do(server: Server) -> None:
     """Take, release, extend, peek, delete, flush scripts, in any order: the model agrees."""
-    machine = type("Machine", (Model,), {"server": server})
-    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=30)
+    met = Counter[tuple[str, bool]]()
+    machine = type("Machine", (Model,), {"server": server, "met": met})
+    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
     test = machine.TestCase()
     test.runTest()
+    wanted = {
+        (what, granted) for what in ("take", "release", "extend", "peek") for granted in (0, 1)
+    }
+    assert met.keys() == {*wanted, ("delete", 1)}, met

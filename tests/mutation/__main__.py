@@ -2,6 +2,7 @@
 
     python -m tests.mutation src/dibs/_core/lease.py --sample 40
     python -m tests.mutation                          the modules and scripts that matter most
+    python -m tests.mutation --again                  the same without those that were killed
 
 Which tests reach which functions is known from `make map`. A mutant that survives is not noticed by
 the tests that reach it, within the budget; one that cannot be noticed belongs into
@@ -23,8 +24,16 @@ from .runner import Mutating, read_reach
 MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-TESTS = ["tests/core", "tests/http", "tests/model", "tests/behaviour"]
+GUARDS = (
+    "two_guards", "body_limits", "compression", "wsgi", "flask", "starlette", "final_answers",
+    "bodies",
+)  # fmt: skip
+TESTS = [
+    "tests/core", "tests/http", "tests/model", "tests/behaviour",
+    *(f"tests/integrations/test_{name}.py" for name in GUARDS),
+]  # fmt: skip
 LUA = "src/dibs/_core/lua"
+ALIVE = ("survived", "unreached")
 MODULES = [
     *(f"src/dibs/_core/{name}.py" for name in (
         "connection", "multiplexer", "lease", "once", "cache", "permits", "schedule", "flights",
@@ -41,9 +50,10 @@ MODULES = [
 def main() -> int:
     """The command."""
     arguments = _arguments()
-    mutants = _chosen(arguments)
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("")
+    before = _killed() if arguments.again else {}
+    mutants = [each for each in _chosen(arguments) if each.name not in before]
+    RESULTS.write_text("".join(before.values()))
     plugin = Mutating(mutants, read_reach(MAP), arguments.jobs, arguments.budget, _report)
     _collect(arguments.tests, plugin)
     return _summary()
@@ -57,6 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=25.0, help="seconds of tests for each")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="only those that were not killed")
     return parser.parse_args()
 
 
@@ -82,6 +93,12 @@ def _equivalent() -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
+def _killed() -> dict[str, str]:
+    """The lines of the run before, by mutant, without those that no test has noticed."""
+    lines = RESULTS.read_text("utf-8").splitlines(keepends=True)
+    return {line.split("\t")[1]: line for line in lines if not line.startswith(ALIVE)}
+
+
 def _report(mutant: Mutant, outcome: str, test: str) -> None:
     # One write each: several processes append to the file.
     with RESULTS.open("a", encoding="utf-8") as results:
@@ -90,7 +107,7 @@ def _report(mutant: Mutant, outcome: str, test: str) -> None:
 
 def _summary() -> int:
     rows = [line.split("\t") for line in RESULTS.read_text("utf-8").splitlines()]
-    alive = [row for row in rows if row[0] in ("survived", "unreached")]
+    alive = [row for row in rows if row[0] in ALIVE]
     for outcome, name, line, _ in sorted(alive, key=lambda row: row[1]):
         print(f"{outcome}: {name} (line {line})")
     files = Counter(row[1].partition(" ")[0] for row in rows)

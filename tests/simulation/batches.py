@@ -24,7 +24,7 @@ def fixed(names: list[str], jobs: int) -> Iterator[Outcome]:
     runs = list[Run]()
     for name in names:
         left_out = KNOWN.get(name, ())
-        seeds = [*range(FIXED), *ONCE_FAILED.get(name, ())]
+        seeds = [*FIXED, *ONCE_FAILED.get(name, ())]
         runs += [(name, seed) for seed in seeds if seed not in left_out]
     return _in_processes(runs, jobs)
 

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .server import ENGINES, Engine
 from .system import CLOCK
+from .topologies import Cluster, SentinelService
 
 if TYPE_CHECKING:
     from .network import Line
+    from .server import Server
     from .world import World
 
 T = TypeVar("T")
+
+RESET = (104, "Connection reset by peer")
 
 SECONDS = 6.0
 """For how long faults begin."""
 _LENGTHS = (0.05, 0.11, 0.13, 0.2, 0.24, 0.26, 0.5, 1.0, 1.5)
 """Around half a budget and a whole one, and far more."""
-_WAYS = ("clock", "full", "kill", "failover", "restart")
+_WAYS = ("clock", "full", "kill", "failover", "restart", "switch", "move")
 """Kinds that change what is promised: only in plans that are made with them."""
 
 
@@ -55,6 +59,7 @@ class Plan:
     engine: Engine
     may_kill: bool
     faults: tuple[Fault, ...]
+    topology: str = "single"
     absent: frozenset[int] = frozenset()
     """Actors that do not take part: those that are not needed to show a violation."""
 
@@ -67,17 +72,17 @@ class Plan:
         return replace(self, absent=self.absent | {number})
 
 
-def draw_plan(seed: str, kinds: Sequence[str]) -> Plan:
+def draw_plan(seed: str, kinds: Sequence[str], topology: str = "single") -> Plan:
     """A plan at random. Some have no faults, each of the others only some of *kinds*."""
     random = Random(f"{seed}/plan")
     engine, may_kill = random.choice(ENGINES), random.random() < 0.8
     if random.random() < 0.1:
-        return Plan(engine, may_kill, ())
+        return Plan(engine, may_kill, (), topology)
     chosen = [kind for kind in kinds if random.random() < 0.4] or [random.choice(kinds)]
     mean, faults, at = random.choice((0.15, 0.4, 1.0)), list[Fault](), 0.0
     while (at := at + random.expovariate(1 / mean)) < SECONDS:
         faults.append(Fault(at, random.choice(chosen), random.random(), random.random()))
-    return Plan(engine, may_kill, tuple(faults))
+    return Plan(engine, may_kill, tuple(faults), topology)
 
 
 def cause(world: "World", fault: Fault) -> None:
@@ -101,7 +106,7 @@ def _on_line(change: "Callable[[Line, Fault], None]") -> "Callable[[World, Fault
 
 
 def _reset(line: "Line", fault: Fault) -> None:
-    line.cut(ConnectionResetError() if fault.size < 0.5 else None)
+    line.cut(ConnectionResetError(*RESET) if fault.size < 0.5 else None)
 
 
 def _silence(line: "Line", fault: Fault) -> None:
@@ -129,7 +134,7 @@ def _crossed(line: "Line", fault: Fault) -> None:
 
 def _cut_all(world: "World", fault: Fault) -> None:
     for line in list(world.network.lines):
-        line.cut(ConnectionResetError())
+        line.cut(ConnectionResetError(*RESET))
 
 
 # ---- the network
@@ -164,46 +169,65 @@ def _slow(world: "World", fault: Fault) -> None:
 
 
 def _freeze(world: "World", fault: Fault) -> None:
-    world.host.stop()
-    world.later(fault.length, world.host.go_on)
+    host = fault.choose(world.topology.hosts)
+    host.stop()
+    world.later(fault.length, host.go_on)
+
+
+def _server(world: "World", fault: Fault) -> "Server":
+    return fault.choose(world.topology.hosts).server
 
 
 def _forget_scripts(world: "World", fault: Fault) -> None:
-    world.server.forget_scripts()
+    _server(world, fault).forget_scripts()
 
 
 def _loading(world: "World", fault: Fault) -> None:
-    world.server.refusal = "LOADING server is loading the dataset in memory"
+    server = _server(world, fault)
+    server.refusal = "LOADING server is loading the dataset in memory"
 
     def end() -> None:
-        world.server.refusal = None
+        server.refusal = None
 
     world.later(fault.length, end)
 
 
 def _restart(world: "World", fault: Fault) -> None:
-    world.server.restart()
+    _server(world, fault).restart()
     world.lost_data(0.0)
 
 
 def _failover(world: "World", fault: Fault) -> None:
     """What is written from now on is not replicated; then the replica takes over."""
-    state, since = world.server.keys.copied(), CLOCK.now
+    server = _server(world, fault)
+    state, since = server.keys.copied(), CLOCK.now
 
     def switch() -> None:
-        world.server.become(state)
+        server.become(state)
         world.lost_data(since)
 
     world.later(fault.length, switch)
 
 
 def _full(world: "World", fault: Fault) -> None:
-    world.server.is_full = True
+    server = _server(world, fault)
+    server.is_full = True
 
     def end() -> None:
-        world.server.is_full = False
+        server.is_full = False
 
     world.later(fault.length, end)
+
+
+def _switch(world: "World", fault: Fault) -> None:
+    """The replica takes over: half of the times in order, else with writes that it lacks."""
+    assert isinstance(world.topology, SentinelService)
+    world.topology.switch(0.0 if fault.target < 0.5 else fault.length)
+
+
+def _move(world: "World", fault: Fault) -> None:
+    assert isinstance(world.topology, Cluster)
+    world.topology.move(fault.choose((b"k:1", b"k:2")), fault.length)
 
 
 # ---- processes
@@ -246,6 +270,8 @@ _KINDS: "dict[str, Callable[[World, Fault], None]]" = {
     "restart": _restart,
     "failover": _failover,
     "full": _full,
+    "switch": _switch,
+    "move": _move,
     "pause": _pause,
     "kill": _kill,
     "clock": _clock,

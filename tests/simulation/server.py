@@ -5,15 +5,26 @@ argument, and every command is one step: what happens between two steps is decid
 """
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import scripts
 from .keyspace import Keyspace, Value
-from .wire import OK, ErrorReply, Status, encode, encode_push, number_text, read_commands
+from .wire import (
+    OK,
+    ErrorReply,
+    Status,
+    encode,
+    encode_message,
+    encode_push,
+    number_text,
+    read_commands,
+)
 
 FULL = "OOM command not allowed when used memory > 'maxmemory'."
+READ_ONLY = "READONLY You can't write against a read only replica."
 _SYNTAX = "ERR syntax error"
 _FIRST_ID = 3
 """The id of the first client after a start, as on real servers."""
@@ -55,6 +66,9 @@ class Session:
         self.is_tracking = self.is_opt_in = False
         self.is_caching = False
         """The next command registers what it reads."""
+        self.is_asking = False
+        """The next command may be about a slot that the node takes over."""
+        self.is_subscribed = False
         self.is_open = True
         self._send = send
         self._end = end
@@ -88,6 +102,11 @@ class Session:
         else:
             self._send(push)
 
+    def publish(self, words: list[Any]) -> None:
+        """Send a message, if it has subscribed."""
+        if self.is_subscribed and self.is_open:
+            self._send(encode_message(words, self.protocol))
+
     def close(self) -> None:
         """The server executes nothing more of it."""
         if self.is_open:
@@ -113,7 +132,12 @@ class Server:
         self.may_kill = may_kill
         self.refusal: str | None = None
         """What every command about keys is answered with: LOADING, BUSY …"""
-        self.is_full = False
+        self.is_full = self.is_replica = False
+        self.redirect: Callable[[list[bytes], bool], str | None] | None = None
+        """In a cluster: what a command about those keys is answered with; None: it is executed.
+        True: the client has sent ASKING before it."""
+        self.slots: Callable[[], list[Any]] | None = None
+        """In a cluster: the reply to CLUSTER SLOTS."""
         self.executed = 0
         self.observe: Callable[[Session | None, list[bytes], Any], None] | None = None
         """Called with each command that a client has sent, and the reply."""
@@ -168,6 +192,7 @@ class Server:
             )
             session.is_caching = False
         try:
+            self._check_slot(name, words)
             reply = self._run(name, words)
         except ErrorReply as error:
             reply = error
@@ -181,12 +206,11 @@ class Server:
         command = _COMMANDS.get(name)
         if command is None or (name in _NEWER and not _NEWER[name](self.engine)):
             raise ErrorReply(f"ERR unknown command '{name}', with args beginning with: ")
-        if name not in _WITHOUT_KEYS:
-            if self.refusal is not None:
-                raise ErrorReply(self.refusal)
-            if self.is_full and name in _GROWING:
-                raise ErrorReply(FULL)
+        if name not in _WITHOUT_KEYS and self.refusal is not None:
+            raise ErrorReply(self.refusal)
         try:
+            if name in _WRITING:
+                self._check_write(name, command, words)
             return command(self, *words[1:])
         except TypeError as error:
             if "argument" not in str(error):
@@ -194,6 +218,31 @@ class Server:
             raise ErrorReply(
                 f"ERR wrong number of arguments for '{name.lower()}' command"
             ) from None
+
+    def _check_write(self, name: str, command: Callable[..., Any], words: list[bytes]) -> None:
+        """ErrorReply: the server takes no writes, or none that need memory."""
+        if self.is_replica or self.is_full:  # a wrong number of arguments comes before that
+            inspect.signature(command).bind(self, *words[1:])
+            if name.startswith("PEXPIRE") and len(words) > 3 and not self.engine.is_recent:
+                raise TypeError("one argument too many")
+        # A script that has written goes on: real servers never stop it in the middle.
+        is_refused = self.is_full and name in _GROWING and not self._has_written
+        if self.is_replica or is_refused:
+            refusal = READ_ONLY if self.is_replica else FULL
+            is_wrapped = self._is_in_script and not self.engine.is_recent
+            raise ErrorReply(f"@user_script: 1: -{refusal}" if is_wrapped else refusal)
+        self._has_written = self._is_in_script
+
+    def _check_slot(self, name: str, words: list[bytes]) -> None:
+        """ErrorReply: another node of the cluster has these keys."""
+        session = self._caller
+        if self.redirect is None or session is None or name == "ASKING":
+            return
+        is_asking, session.is_asking = session.is_asking, False
+        if name not in _WITHOUT_KEYS and (keys := _keys_of(name, words)):
+            redirection = self.redirect(keys, is_asking)
+            if redirection is not None:
+                raise ErrorReply(redirection)
 
     def _call(self, words: list[bytes]) -> Any:
         """A command of a script."""
@@ -221,8 +270,9 @@ class Server:
             session.protocol = int(words[0])
         return {
             b"server": b"redis", b"version": self.engine.version.encode(),
-            b"proto": session.protocol, b"id": session.id, b"mode": b"standalone",
-            b"role": b"master", b"modules": [],
+            b"proto": session.protocol, b"id": session.id,
+            b"mode": b"standalone" if self.slots is None else b"cluster",
+            b"role": b"replica" if self.is_replica else b"master", b"modules": [],
         }  # fmt: skip
 
     @property
@@ -302,6 +352,21 @@ class Server:
     def select(self, _number: bytes) -> Any:
         """SELECT."""
         return OK
+
+    def role(self) -> Any:
+        """ROLE."""
+        return [b"slave", b"", 0, b"connected", 0] if self.is_replica else [b"master", 0, []]
+
+    def asking(self) -> Any:
+        """ASKING."""
+        self._session.is_asking = True
+        return OK
+
+    def cluster(self, what: bytes) -> Any:
+        """CLUSTER SLOTS."""
+        if what.upper() != b"SLOTS" or self.slots is None:
+            raise ErrorReply("ERR This instance has cluster support disabled")
+        return self.slots()
 
     def time(self) -> Any:
         """TIME."""
@@ -526,7 +591,7 @@ class Server:
 
     # ---- scripts
 
-    _is_in_script = False
+    _is_in_script = _has_written = False
 
     def eval(self, source: bytes, *words: bytes) -> Any:
         """EVAL."""
@@ -550,7 +615,7 @@ class Server:
     def _evaluate(self, source: bytes, words: tuple[bytes, ...]) -> Any:
         count = int(words[0])
         keys, arguments = list(words[1 : count + 1]), list(words[count + 1 :])
-        self._is_in_script = True
+        self._is_in_script, self._has_written = True, False
         try:
             return scripts.run(source, keys, arguments, self._call)
         except ErrorReply as error:
@@ -560,7 +625,7 @@ class Server:
             said = f"ERR Error running script (call to f_{digest}): @user_script:1: {error}"
             raise ErrorReply(said) from None
         finally:
-            self._is_in_script = False
+            self._is_in_script = self._has_written = False
 
     # ---- the whole server
 
@@ -623,7 +688,8 @@ def _between(low: bytes, high: bytes) -> Callable[[float], bool]:
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "HELLO": Server.hello, "CLIENT": Server.client, "COMMAND": Server.command,
-    "PING": Server.ping, "SELECT": Server.select, "TIME": Server.time,
+    "PING": Server.ping, "SELECT": Server.select, "TIME": Server.time, "ROLE": Server.role,
+    "CLUSTER": Server.cluster, "ASKING": Server.asking,
     "GET": Server.get, "GETRANGE": Server.getrange, "STRLEN": Server.strlen, "MGET": Server.mget,
     "EXISTS": Server.exists, "SET": Server.set, "DEL": Server.delete, "UNLINK": Server.delete,
     "DELIFEQ": Server.delifeq,
@@ -640,6 +706,22 @@ _NEWER: dict[str, Callable[[Engine], bool]] = {
     "EXPIRETIME": lambda engine: engine.is_recent,
     "PEXPIRETIME": lambda engine: engine.is_recent,
 }
-_WITHOUT_KEYS = {"HELLO", "CLIENT", "COMMAND", "PING", "SELECT"}
+_WITHOUT_KEYS = {"HELLO", "CLIENT", "COMMAND", "PING", "SELECT", "ROLE", "CLUSTER", "ASKING"}
 _GROWING = {"SET", "ZADD"}
 """What a full server refuses."""
+_WRITING = {
+    *_GROWING, "DEL", "UNLINK", "DELIFEQ", "PEXPIRE", "PEXPIREAT", "PERSIST",
+    "ZREM", "ZREMRANGEBYSCORE", "FLUSHALL",
+}  # fmt: skip
+"""What a replica refuses."""
+_KEYLESS = {"TIME", "SCRIPT", "FLUSHALL", "DBSIZE"}
+_ONLY_KEYS = {"MGET", "EXISTS", "DEL", "UNLINK"}
+
+
+def _keys_of(name: str, words: list[bytes]) -> list[bytes]:
+    """The keys of a command."""
+    if name in _KEYLESS:
+        return []
+    if name in ("EVAL", "EVALSHA"):
+        return words[3 : 3 + int(words[2])]
+    return words[1:] if name in _ONLY_KEYS else words[1:2]

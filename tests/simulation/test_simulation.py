@@ -14,8 +14,8 @@ from . import fixed_seeds
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = (
-    "hold", "late", "limit", "leader", "handover", "claims", "cached", "cached_many", "scheduled",
-    "jobs",
+    "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
+    "cached_many", "scheduled", "jobs",
 )  # fmt: skip
 
 

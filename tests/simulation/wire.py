@@ -18,6 +18,10 @@ class Status(str):
     __slots__ = ()
 
 
+class Replies(list[Any]):
+    """Several replies to one command: confirmations of SUBSCRIBE."""
+
+
 OK = Status("OK")
 
 
@@ -64,6 +68,8 @@ def encode(reply: Any, protocol: int) -> bytes:
             return b":%d\r\n" % reply
         case float():
             return _encode_float(reply, protocol)
+        case Replies():
+            return b"".join([encode_message(each, protocol) for each in reply])
         case list():
             return b"*%d\r\n" % len(reply) + b"".join([encode(each, protocol) for each in reply])
         case dict():
@@ -82,6 +88,11 @@ def _encode_float(number: float, protocol: int) -> bytes:
 def number_text(number: float) -> bytes:
     """A score as servers write it."""
     return b"%d" % number if number.is_integer() else repr(number).encode()
+
+
+def encode_message(words: list[Any], protocol: int) -> bytes:
+    """What a server sends to subscribers."""
+    return encode_push(*words) if protocol >= 3 else encode(words, protocol)
 
 
 def encode_push(kind: bytes, *facts: Any) -> bytes:

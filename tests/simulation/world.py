@@ -8,11 +8,11 @@ from typing import Any
 
 from .faults import Plan, cause
 from .loop import SimulatedLoop, Stuck
-from .network import Host, Network
+from .network import Network
 from .server import Server, Session
 from .system import BEGIN, CLOCK, OUTSIDE, Process
+from .topologies import TOPOLOGIES, Topology
 
-HOST = "server"
 _SWEEP = 0.1
 """How often the server removes what has expired, in seconds."""
 _ON_ITS_WAY = 1.0
@@ -31,9 +31,6 @@ class World:
         self.loop = SimulatedLoop()
         self.loop.set_exception_handler(self._complain)
         self.network = self.loop.network = Network(self.loop, seed)
-        self.server = Server(plan.engine, CLOCK.wall, may_kill=plan.may_kill)
-        self.server.observe = self._observe
-        self.host = self.network.hosts[HOST] = Host(self.server)
         self.processes = list[Process]()
         self.replace: Callable[[Process], None] | None = None
         """Called some time after a process was killed, with the process that takes its place."""
@@ -45,6 +42,12 @@ class World:
         self.counts: Counter[str] = Counter()
         self.trace: list[tuple[float, tuple[Any, ...]]] | None = [] if is_traced else None
         self._digest = hashlib.sha1(usedforsecurity=False)
+        self.topology: Topology = TOPOLOGIES[plan.topology](self)
+
+    @property
+    def server(self) -> Server:
+        """The server; the first, if there are several."""
+        return self.topology.hosts[0].server
 
     # ---- the record
 
@@ -65,7 +68,8 @@ class World:
         """The same for the same run."""
         return self._digest.hexdigest()[:16]
 
-    def _observe(self, session: Session | None, words: list[bytes], reply: Any) -> None:
+    def observe(self, session: Session | None, words: list[bytes], reply: Any) -> None:
+        """A server has executed a command."""
         line = getattr(session, "line", None)
         self.note("server", str(line), words, reply)
 
@@ -124,8 +128,9 @@ class World:
         self.note("healed")
 
     def _sweep(self) -> None:
-        if not self.host.stops:
-            self.server.keys.sweep()
+        for host in self.topology.hosts:
+            if not host.stops:
+                host.server.keys.sweep()
         self.later(_SWEEP, self._sweep)
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:

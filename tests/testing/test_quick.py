@@ -36,6 +36,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "core/test_lease.py": "",
         "core/test_keys.py": "",
         "behaviour/test_twemproxy.py": "from dibs._core.lease import Lease",
+        "behaviour/test_scripts.py": "",
+        "behaviour/_async/test_cached.py": "from .loaders import Loader\nlease.extend(5)",
+        "behaviour/_async/test_hold.py": "",
+        "behaviour/_async/loaders.py": "",
+        "behaviour/conftest.py": "",
+        "docs/test_docs.py": "",
+        "docs/test_readme.py": "PAGE = 'README.md'",
     }.items():
         path = tmp_path / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +63,8 @@ def keep(checkout: Path, name: str, value: object) -> None:
     path.write_text(json.dumps(value))
 
 
+HOLD = "tests/behaviour/_async/test_hold.py"
+CACHED = "tests/behaviour/_async/test_cached.py"
 LEASE = "src/dibs/_core/lease.py"
 
 
@@ -84,9 +93,32 @@ def test_with_a_map_the_tests_that_enter_the_function_are_chosen(checkout: Path)
 def test_without_a_map_names_and_imports_choose(checkout: Path) -> None:
     """And a test file that was changed is always first."""
     chosen = quick.concerned({LEASE: [1]})
-    assert chosen == ["tests/core/test_lease.py", "tests/behaviour/test_twemproxy.py"]
+    assert chosen[:2] == ["tests/core/test_lease.py", "tests/behaviour/test_twemproxy.py"]
+    assert set(chosen[2:]) == {HOLD, CACHED}  # who knows
     own = "tests/core/test_keys.py"
     assert quick.concerned({LEASE: [1], own: [1]}) == [own, *chosen]
+
+
+def test_the_nearest_is_first(checkout: Path) -> None:
+    """There may be no time for the rest: the tests of scripts, and what has a word of its name."""
+    chosen = quick.concerned({"src/dibs/_core/lua/hold_release.lua": [1]})
+    assert chosen == ["tests/behaviour/test_scripts.py", HOLD, CACHED]
+    near = quick.by_name(LEASE, [11])  # extend
+    assert near[CACHED] > near[HOLD]
+
+
+def test_a_page_concerns_the_tests_that_read_it(checkout: Path) -> None:
+    """Not those of the verb that it explains."""
+    assert quick.concerned({"docs/hold.md": [1]}) == ["tests/docs/test_docs.py"]
+    readme = ["tests/docs/test_docs.py", "tests/docs/test_readme.py"]
+    assert quick.concerned({"README.md": [1]}) == readme
+
+
+def test_what_tests_share_concerns_those_that_import_it(checkout: Path) -> None:
+    """Or all that lie beside it or deeper, for fixtures."""
+    assert quick.concerned({"tests/behaviour/_async/loaders.py": [1]}) == [CACHED]
+    below = quick.concerned({"tests/behaviour/conftest.py": [1]})
+    assert set(below) == {path for path in quick.test_files() if "/behaviour/" in path}
 
 
 def test_what_does_not_fit_is_left(checkout: Path) -> None:

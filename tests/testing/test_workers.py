@@ -57,13 +57,35 @@ def test_is_skipped():
 """
 
 
-def run_inner(folder: Path, *options: str) -> str:
+SECOND = """
+def test_passes_elsewhere(whole_module):
+    pass
+"""
+HANGING = """
+import asyncio, threading, pytest
+
+@pytest.mark.timeout(2)
+async def test_of_tasks():
+    async def reply():
+        await asyncio.Event().wait()  # a reply
+    await asyncio.gather(reply())
+
+@pytest.mark.timeout(2)
+def test_of_threads():
+    never = threading.Event()
+    thread = threading.Thread(target=lambda: never.wait(), daemon=True)  # in a thread
+    thread.start()
+    thread.join()  # its end
+"""
+
+
+def run_inner(folder: Path, *options: str, **tests: str) -> str:
     shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
     inner = folder / "inner"
     inner.mkdir()
     (inner / "conftest.py").write_text(CONFTEST)
-    (inner / "test_first.py").write_text(FIRST)
-    (inner / "test_second.py").write_text("def test_passes_elsewhere(whole_module):\n    pass\n")
+    for name, text in (tests or {"first": FIRST, "second": SECOND}).items():
+        (inner / f"test_{name}.py").write_text(text)
     env = {name: value for name, value in os.environ.items() if name[:4] not in ("PYTE", "DIBS")}
     env |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "pytest", "-rA", "-W", "error", "--workers", "2", *options]
@@ -94,6 +116,15 @@ def test_nothing_is_begun_after_the_last_failure_that_is_wanted(tmp_path: Path) 
     """`-x` stops all workers, and their fixtures are torn down."""
     output = run_inner(tmp_path, "-x", "-k", "fails or passes_after")
     assert re.search(r"stopping after 1 failures|1 failed", output), output
+
+
+def test_a_test_that_hangs_is_reported_with_its_stack(tmp_path: Path) -> None:
+    """Where it waits: the test, its other threads, and its tasks with all that they await."""
+    output = run_inner(tmp_path, hanging=HANGING)
+    assert "2 failed" in output and output.count("Failed: Timeout") >= 2, output
+    for line in ("# a reply", "await asyncio.gather(reply())", "# its end", "# in a thread"):
+        assert line in output.partition("FAILURES")[2], output
+    assert "AssertionError" not in output
 
 
 class Item:

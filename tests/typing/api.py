@@ -1,5 +1,6 @@
 """Read by pyright, never run: what users write must type-check as they expect."""
 
+import math
 from datetime import timedelta
 from typing import assert_type
 
@@ -125,3 +126,42 @@ def annotations(claim: Claim, holding: Holding | None) -> str:
 async def asynchronous_annotations(adibs: AsyncDibs, claim: AsyncClaim) -> None:
     async with adibs.claim("a:1", window=5) as own:
         assert_type(own, AsyncClaim)
+
+
+class Order:
+    """What a claim returns."""
+
+
+def refused(error: Busy, user: str) -> str:
+    return f"{user}: {error}"
+
+
+def placed(key: str) -> Order:
+    """The first example of every page: nothing in it is Any."""
+    with dibs.claim(key, window=10, after="replay", type=Order) as claim:
+        assert_type(claim, Claim[Order])
+        if claim.replayed:
+            return claim.result
+        return claim.complete(Order())
+
+
+async def placed_async(adibs: AsyncDibs, key: str) -> list[int]:
+    async with adibs.claim(key, window=10, after="replay", type=list[int]) as claim:
+        assert_type(claim.result, list[int])
+        return claim.result
+
+
+@dibs.cached("count:{user}", ttl=5)
+def count(user: str) -> int:
+    return len(user)
+
+
+@dibs.exclusive("chat:{user}", ttl=5, busy=refused, wait=math.inf)
+def chat(user: str) -> str:
+    return user
+
+
+def stored() -> int:
+    found = count.peek("ann")
+    assert_type(found.value if found is not None else 0, int)
+    return 0 if found is None else found.value

@@ -119,7 +119,7 @@ class AsyncCache:
         """The value, loaded now (by us, or by somebody who has just begun)."""
         return await self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
-    async def peek(self, keys: CacheKeys) -> Found | None:
+    async def peek(self, keys: CacheKeys) -> Found[Any] | None:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
         try:
             now, _ = await self._store.opened()

@@ -82,7 +82,7 @@ class AsyncCached(Generic[P, T]):
             raise UsageError(_ABOVE)
         return self._cache.refresh(self._request(args, kwargs))
 
-    def peek(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Found | None]:
+    def peek(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Found[T] | None]:
         """What is stored, fresh or stale, with its age; None: nothing. Never loads."""
         return self._cache.peek(self._request(args, kwargs).keys)
 

@@ -10,7 +10,7 @@ from .._core.keys import check_fields, check_ignored, expand, public_name
 from .._core.options import Remembered, Settings, takes
 from .._core.shapes import returned_type, returned_values_type
 from .._core.tags import checked_tags, tag_key
-from .._tasks import WRONG_KIND, fits
+from .._tasks import check_function
 from ..errors import UsageError
 from .cache import AsyncCache
 from .cached import AsyncCached, inner
@@ -54,8 +54,7 @@ class AsyncCaching:
         listed = checked_tags(tags)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCached[P, T]:
-            if not fits(inner(function)):
-                raise UsageError(WRONG_KIND)
+            check_function(inner(function))
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
             made = self._cached_options({**options, "type": of})
@@ -82,8 +81,7 @@ class AsyncCaching:
         listed = checked_tags(tags)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncCachedMany[P, T]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             of: Any = options.get("type")
             of = returned_values_type(function) if of is None else of
             made = self._cached_many_options({**options, "type": of})
@@ -108,6 +106,8 @@ class AsyncCaching:
         *name*: what events call the key, as in `hold`. UsageError: an option is invalid.
         """
         chosen = self._load_options(options)
+        if not callable(loader):
+            raise UsageError("loader must be a function: pass the function itself, without ()")
         called = public_name(key) if name is None else name
         listed = checked_tags(tags) if tags else ()
         keys = cache_keys(self._settings, chosen, called, key, lock_key, listed)

@@ -1,7 +1,7 @@
 """A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
 
 import contextlib
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import claims
 from .._core.breaker import Outage
@@ -20,6 +20,12 @@ from .leases import AsyncLeases
 from .within import AsyncClaimWithin, AsyncRecording
 
 V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=Any)
+else:
+    R = TypeVar("R")
 
 
 class _Nothing:
@@ -31,7 +37,7 @@ NOTHING: Any = _Nothing()
 """No result yet."""
 
 
-class AsyncClaim:
+class AsyncClaim(Generic[R]):
     """A submission that you process, or (`replayed`) one that was processed: see `result`.
 
     It is renewed while the block runs, however long that takes. At the end of the block `after`
@@ -49,12 +55,12 @@ class AsyncClaim:
         call: HoldCall,
         options: ClaimOptions,
         lease: LeaseState | None,
-        result: Any,
+        result: R,
         secret: bytes | None = None,
     ) -> None:
         self.replayed = lease is None
         """True: it was processed before, and `result` is its result. Do not process it again."""
-        self.result: Any = result
+        self.result: R = result
         """The value passed to `complete`, now or by the first submission."""
         self._leases = leases
         self._call = call
@@ -99,7 +105,7 @@ class AsyncClaim:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
             raise UsageError("this claim was detached: complete it where it is continued")
-        self.result = value
+        self.result = cast("R", value)
         self._released = False
         return value
 
@@ -130,6 +136,7 @@ class AsyncClaim:
             return False
         if self._recording is not None:
             claims.closed(self)
+            self._settle(1)  # the database answers
             return await self._recording.end(self)
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
@@ -161,11 +168,14 @@ class AsyncClaim:
         """
         return AsyncClaimWithin(self, self.recording(), transaction, using)
 
-    def recording(self) -> AsyncRecording:
-        """Its record in a database, from now on. UsageError: it has one, or has ended."""
+    def recording(self, row: bytes | None = None) -> AsyncRecording:
+        """Its record in a database, from now on, under its own key, or that of *row*.
+
+        UsageError: it has one, or has ended.
+        """
         if self._lease is None or self._lease.is_over or self._recording is not None:
             raise UsageError("this claim is a replay, has ended, or is recorded already")
-        self._recording = AsyncRecording(self._leases, self._lease, self._options)
+        self._recording = AsyncRecording(self._leases, self._lease, self._options, row)
         return self._recording
 
     @property
@@ -238,10 +248,7 @@ class AsyncClaim:
             self.leak("closed")
             return False
         claims.closed(self)
-        if self._secret is not None:
-            ms = 1 if result is None else milliseconds(self._options.window)
-            request = settle_request(self._call.key, self._secret, lease.token, ms)
-            leases.store.transport.post(request)
+        self._settle(1 if result is None else milliseconds(self._options.window))
         if result is None:
             ended = await leases.end(lease)
         else:
@@ -250,6 +257,12 @@ class AsyncClaim:
             cause = cause_for("outage")
             leases.events.emit("leaked", self.name, held=self._lasted, cause=cause)
         return ended
+
+    def _settle(self, ms: int) -> None:
+        """What was to be continued here, and could not be: its key is free after *ms*."""
+        if self._secret is not None and self._lease is not None:
+            request = settle_request(self._call.key, self._secret, self._lease.token, ms)
+            self._leases.store.transport.post(request)
 
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""

@@ -4,13 +4,14 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
+from .._core.done import Refused
 from .._core.fingerprint import fingerprint
 from .._core.handover import UNGUARDED, Elsewhere
-from .._core.keys import Fields, Template, expand
+from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
     NO_PAYLOAD,
@@ -26,10 +27,10 @@ from .._core.options import ClaimOptions, HoldOptions
 from .._system import time
 from .._tasks import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
-from .claim import NOTHING, AsyncClaim
+from .claim import NOTHING, AsyncClaim, R
 from .handover import resume
 from .leases import NOT_OURS, AsyncLeases
-from .within import AsyncWithin, Refused
+from .within import AsyncWithin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class Submission(NamedTuple):
     """It was claimed by another process, which has detached it."""
 
 
-async def take_claim(leases: AsyncLeases, submission: Submission) -> AsyncClaim:
+async def take_claim(leases: AsyncLeases, submission: Submission) -> AsyncClaim[Any]:
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
 
     With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
@@ -93,7 +94,7 @@ async def _check_end(leases: AsyncLeases, options: ClaimOptions, lease: LeaseSta
 
 def _taken(
     leases: AsyncLeases, submission: Submission, lease: LeaseState, waited: float | None
-) -> AsyncClaim:
+) -> AsyncClaim[Any]:
     call, options, *_ = submission
     # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
     secret = None if lease.guarded or submission.secret == UNGUARDED else submission.secret
@@ -163,7 +164,7 @@ async def _wait(leases: AsyncLeases, submission: Submission, running: Duplicate)
     return Duplicate(call.text, outcome.remaining, "running", *said)
 
 
-class AsyncClaiming:
+class AsyncClaiming(Generic[R]):
     """`async with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
@@ -171,16 +172,16 @@ class AsyncClaiming:
     def __init__(self, leases: AsyncLeases, submission: Submission) -> None:
         self._leases = leases
         self._submission = submission
-        self._given: AsyncClaim | None = None
+        self._given: AsyncClaim[R] | None = None
         """It was taken already, for this block."""
-        self._claim: AsyncClaim | None = None
+        self._claim: AsyncClaim[R] | None = None
 
-    async def take(self) -> AsyncClaim:
+    async def take(self) -> AsyncClaim[R]:
         """Claim before the block begins; raises what entering it raises."""
         self._given = claim = await take_claim(self._leases, self._submission)
         return claim
 
-    async def __aenter__(self) -> AsyncClaim:
+    async def __aenter__(self) -> AsyncClaim[R]:
         if self._claim is not None:
             raise UsageError(_IN_USE)
         claim = self._given or await self.take()
@@ -218,8 +219,8 @@ def once(
     options: ClaimOptions,
     holding: HoldOptions,
     payload: tuple[str, ...],
-    duplicate: Callable[[Duplicate], Any] | None,
-    new_claiming: Callable[..., AsyncClaiming],
+    duplicate: Callable[..., Any] | None,
+    new_claiming: Callable[..., AsyncClaiming[Any]],
     within: AsyncWithin | None,
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
@@ -230,6 +231,7 @@ def once(
     shown = function if within is None else within.shown(function)
     key_of = Template(template, shown)
     fields = Fields(payload, shown) if payload else None
+    answer = None if duplicate is None else answering(duplicate, shown, "duplicate")
 
     @functools.wraps(shown)
     async def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -240,9 +242,9 @@ def once(
         try:
             claim = await claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered
-            if duplicate is None:
+            if answer is None:
                 raise
-            return await result_of(duplicate(error))
+            return await result_of(answer(error, args, kwargs))
         async with claiming:
             if claim.replayed:
                 return claim.result
@@ -250,11 +252,12 @@ def once(
                 result: Any = await function(*args, **kwargs)
                 claim.complete(result)
                 return result
-            result = await within.call(claim, claim.recording(), function, args, kwargs, since)
+            wait = since + options.wait - monotonic()
+            result = await within.call(claim, claim.recording(), function, args, kwargs, wait)
             if not isinstance(result, Refused):
                 return result
-        if duplicate is not None and isinstance(result.error, Duplicate):
-            return await result_of(duplicate(result.error))
+        if answer is not None and isinstance(result.error, Duplicate):
+            return await result_of(answer(result.error, args, kwargs))
         raise result.error
 
     if within is not None:

@@ -1,6 +1,7 @@
 """What users call."""
 
 import functools
+import math
 import os
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -15,17 +16,17 @@ from typing import (
     overload,
 )
 
-from .._core.breaker import Limits
+from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
-    LONGEST_TTL,
     Seconds,
     check_fields,
     check_ignored,
     checked_namespace,
     checked_paths,
     expand,
+    patience,
     public_name,
     seconds,
 )
@@ -36,10 +37,13 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
+    OnBusy,
+    OnDuplicate,
     OutagePolicy,
     Remembered,
     Settings,
     TryHoldKeywords,
+    UntypedClaimKeywords,
     checked_policy,
     is_disabled,
     takes,
@@ -48,8 +52,8 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._tasks import WRONG_KIND, fits, monotonic
-from ..errors import Busy, Duplicate, UsageError
+from .._tasks import check_function, monotonic, must_await
+from ..errors import UsageError
 from ..events import Listener
 from .cache import AsyncCache
 from .caching import AsyncCaching
@@ -94,7 +98,7 @@ class AsyncDibs(AsyncCaching):
         target: object,
         *,
         namespace: str = "",
-        budget: Seconds = 0.25,
+        budget: Seconds = DEFAULT_BUDGET,
         connect: Seconds | None = None,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
@@ -154,11 +158,13 @@ class AsyncDibs(AsyncCaching):
         return self._new_hold(self._leases, call)
 
     @takes(TryHoldKeywords, HoldOptions)
-    async def try_hold(
+    def try_hold(
         self, key: str, *, name: str | None = None, **options: Unpack[TryHoldKeywords]
-    ) -> AsyncLease | None:
+    ) -> Coroutine[Any, Any, AsyncLease | None]:
         """A lease that you release yourself. None: another holder has the key."""
-        chosen = self._try_hold_options(options)
+        return must_await(self._try_hold(key, name, self._try_hold_options(options)))
+
+    async def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> AsyncLease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
         outcome = await self._leases.take(call)
@@ -166,35 +172,34 @@ class AsyncDibs(AsyncCaching):
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
 
-    async def peek(self, key: str) -> Holding | None:
+    def peek(self, key: str) -> Coroutine[Any, Any, Holding | None]:
         """Who has *key*, and for how long. None: nobody. Unavailable: Redis is unavailable.
 
         If this process held it and does not any more, its lease is lost from now on.
         """
         key_bytes = expand(self._settings.namespace, key)
-        return await peek(self._leases, key_bytes, public_name(key))
+        return must_await(peek(self._leases, key_bytes, public_name(key)))
 
     @takes(HoldKeywords, HoldOptions)
     def exclusive(
         self,
         template: str,
         *,
-        busy: Callable[[Busy], Any] | None = None,
+        busy: OnBusy | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         *template*: the key, with fields for the arguments of the call. *busy*: called in place
-        of the function with the Busy that would be raised; its result is returned. UsageError:
-        the function lacks a field.
+        of the function with the Busy that would be raised, and by name with those arguments of the
+        call that it takes; its result is returned. UsageError: the function lacks a field.
         """
         chosen = self._exclusive_options(options)
 
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
         ) -> Callable[P, Coroutine[Any, Any, T]]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             namespace = self._settings.namespace
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
@@ -221,7 +226,7 @@ class AsyncDibs(AsyncCaching):
         call the key (default: the key, up to its first colon).
         """
         options = functools.partial(_leader_options, self._settings, seconds(ttl, "ttl"))
-        longest = LONGEST_TTL if wait is None else seconds(wait, "wait", zero=True)
+        longest = patience(math.inf if wait is None else wait)
         called = leader_name(key) if name is None else name
         call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
         return AsyncLeadership(self._leases, call, options)
@@ -242,8 +247,7 @@ class AsyncDibs(AsyncCaching):
         rule = chosen.rule(cron)
 
         def decorate(function: F) -> F:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             made = AsyncScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -261,6 +265,31 @@ class AsyncDibs(AsyncCaching):
 
     # ---- once
 
+    @overload
+    def claim(
+        self,
+        key: str,
+        *,
+        payload: object = None,
+        name: str | None = None,
+        note: str | None = None,
+        token: str | None = None,
+        type: type[T],
+        **options: Unpack[UntypedClaimKeywords],
+    ) -> AsyncClaiming[T]: ...
+
+    @overload
+    def claim(
+        self,
+        key: str,
+        *,
+        payload: object = None,
+        name: str | None = None,
+        note: str | None = None,
+        token: str | None = None,
+        **options: Unpack[ClaimKeywords],
+    ) -> AsyncClaiming[Any]: ...
+
     @takes(ClaimKeywords, ClaimOptions)
     def claim(
         self,
@@ -271,7 +300,7 @@ class AsyncDibs(AsyncCaching):
         note: str | None = None,
         token: str | None = None,
         **options: Unpack[ClaimKeywords],
-    ) -> AsyncClaiming:
+    ) -> AsyncClaiming[Any]:
         """Claim a submission during the `async with` block. Duplicate: it was submitted before.
 
         *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
@@ -292,7 +321,7 @@ class AsyncDibs(AsyncCaching):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
-    ) -> AsyncClaiming:
+    ) -> AsyncClaiming[Any]:
         """The same with options that were checked before: integrations make them once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
@@ -314,7 +343,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -327,7 +356,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractAsyncContextManager[None, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -340,7 +369,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractAsyncContextManager[X, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -355,7 +384,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractAsyncContextManager[Any, Any]] | None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -365,8 +394,9 @@ class AsyncDibs(AsyncCaching):
 
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
-        called in place of the function with the Duplicate that would be raised; its result is
-        returned. *ignore*: arguments that make no difference, where the template has no field.
+        called in place of the function with the Duplicate that would be raised, and by name with
+        those arguments of the call that it takes; its result is returned. *ignore*: arguments that
+        make no difference, where the template has no field.
         *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
         gets what it yields as its first argument, and the record of the key commits with its work.
         *retry*: how often the function is called again after a serialization failure or deadlock.
@@ -382,8 +412,7 @@ class AsyncDibs(AsyncCaching):
         def decorate(
             function: Callable[..., Coroutine[Any, Any, Any]],
         ) -> Callable[..., Coroutine[Any, Any, Any]]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             shown = function if opener is None else opener.shown(function)
             made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
@@ -399,6 +428,10 @@ class AsyncDibs(AsyncCaching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> AsyncWithin:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return AsyncWithin(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "AsyncInspector":
@@ -411,10 +444,12 @@ class AsyncDibs(AsyncCaching):
 
     async def aclose(self) -> None:
         """Close. Leases that are still held expire. May be called twice."""
-        self._store.is_closed = True
+        try:
+            await self._leases.ends.finish()
+        finally:
+            self._store.is_closed = True
         self._events.emit_dropped()
         await self._cache.aclose()
-        await self._leases.tasks.stop()
         await self._leases.renewer.aclose()
         await self._store.aclose()
         self._leases.waiters.wake_all()
@@ -422,7 +457,7 @@ class AsyncDibs(AsyncCaching):
 
     async def __aenter__(self) -> "AsyncDibs":
         if self._store.is_closed:
-            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
+            raise UsageError(CLOSED)
         return self
 
     async def __aexit__(self, *_: object) -> None:

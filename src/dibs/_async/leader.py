@@ -70,7 +70,7 @@ class AsyncLeadership:
                 call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
             if isinstance(taken, Holding):
-                raise busy_error(call, taken)
+                raise busy_error(self._leases, call, taken)
             return taken
 
     async def __aexit__(

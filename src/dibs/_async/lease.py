@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.keys import Seconds, Template, expand, seconds
+from .._core.keys import Seconds, Template, answering, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._tasks import Body, monotonic, result_of
-from ..errors import Busy, DibsError, UsageError
+from .._tasks import Body, monotonic, must_await, result_of
+from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import AsyncLeases
 from .renewer import TOO_LATE
@@ -67,12 +67,12 @@ class AsyncLease:
         if self.lost:
             raise lost_error(self._state)
 
-    async def extend(self, ttl: Seconds) -> bool:
+    def extend(self, ttl: Seconds) -> Coroutine[Any, Any, bool]:
         """Extend it to *ttl* from now. False: not extended; check `lost` before you go on.
 
         Unavailable: Redis is unavailable and the policy is "closed". True: extended.
         """
-        return await self._leases.extend(self._state, seconds(ttl, "ttl"))
+        return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> Coroutine[Any, Any, bool]:
         """Release the key. False: you did not hold it any more; no other holder's key is touched.
@@ -97,7 +97,7 @@ class AsyncLease:
         if state.is_over:
             shown = "lost" if state.is_lost else "detached" if state.is_detached else "released"
         else:
-            shown = "lost" if self.lost else f"ends in {self.remaining:.3g} s"
+            shown = "lost" if self.lost else f"ends in {duration_text(self.remaining)}"
         guarded = "" if state.guarded else ", unguarded"
         fence = "" if state.fence is None else f", fence {state.fence}"
         return f"<AsyncLease {state.call.name!r}: {shown}{fence}{guarded}>"
@@ -134,9 +134,10 @@ class AsyncRenewedLease(AsyncLease):
                 self._leases.events.dropped.append(dropped)
 
 
-def busy_error(call: HoldCall, holding: Holding) -> Busy:
-    """The error for a caller whose key somebody else has."""
-    return Busy(call.text, holding.remaining, holding.holder, call.name)
+def busy_error(leases: AsyncLeases, call: HoldCall, holding: Holding) -> Busy:
+    """The error for a caller whose key another holder has."""
+    is_here = leases.held_here(call.key) is not None
+    return Busy(call.text, holding.remaining, holding.holder, call.name, is_here)
 
 
 class AsyncHold:
@@ -184,7 +185,7 @@ class AsyncHold:
             if is_wanted:
                 leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
-            raise busy_error(call, taken)
+            raise busy_error(leases, call, taken)
         if self._state is not None:
             await leases.end(taken)
             raise UsageError("this hold is already in use; call hold() for each with block")
@@ -251,11 +252,12 @@ def exclusive(
     namespace: str,
     template: str,
     options: HoldOptions,
-    busy: Callable[[Busy], Any] | None,
+    busy: Callable[..., Any] | None,
     new_hold: Callable[..., AsyncHold],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
+    answer = None if busy is None else answering(busy, function, "busy")
 
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -266,9 +268,9 @@ def exclusive(
         if refusal is None:
             async with hold:
                 return await function(*args, **kwargs)
-        error = busy_error(call, refusal)
-        if busy is None:
+        error = busy_error(leases, call, refusal)
+        if answer is None:
             raise error
-        return await result_of(busy(error))
+        return await result_of(answer(error, args, kwargs))
 
     return guarded

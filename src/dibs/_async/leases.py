@@ -42,7 +42,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._tasks import BackgroundTasks, deliver_behind, monotonic, sleep
+from .._tasks import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -67,7 +67,7 @@ class AsyncLeases:
         self.events = events
         self.waiters = AsyncWaiters(store, self.held_here)
         self.renewer = AsyncRenewer(store, events, self.lose, self.found)
-        self.tasks = BackgroundTasks()
+        self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
@@ -84,7 +84,7 @@ class AsyncLeases:
             lease.is_over = lease.is_lost = True
         self.table = {}
         self._identify()
-        self.tasks = BackgroundTasks()
+        self.ends = WorkQueue()
         self.waiters.open()
         self.renewer.open()
 

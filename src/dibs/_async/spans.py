@@ -79,7 +79,7 @@ class AsyncTracedHold(AsyncHold):
         await _leave(span, leave, error, lambda: _outcome_of(state, "acquired"))
 
 
-class AsyncTracedClaiming(AsyncClaiming):
+class AsyncTracedClaiming(AsyncClaiming[Any]):
     """A claim with a span, from the request for the key to the end of the block."""
 
     __slots__ = ("_span",)
@@ -88,7 +88,7 @@ class AsyncTracedClaiming(AsyncClaiming):
         super().__init__(*args, **kwargs)
         self._span: Any = None
 
-    async def take(self) -> AsyncClaim:
+    async def take(self) -> AsyncClaim[Any]:
         """The same; a refusal ends the span."""
         call = self._submission.call
         span, since = self._leases.events.span("claim", call.name), monotonic()
@@ -102,7 +102,7 @@ class AsyncTracedClaiming(AsyncClaiming):
         self._span = span
         return claim
 
-    async def __aenter__(self) -> AsyncClaim:
+    async def __aenter__(self) -> AsyncClaim[Any]:
         before = self._span
         try:
             return await super().__aenter__()
@@ -134,7 +134,7 @@ def traced_hold(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncHold:
     return kind(leases, *args, **kwargs)
 
 
-def traced_claiming(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncClaiming:
+def traced_claiming(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncClaiming[Any]:
     """A claim; with a span, if a listener makes spans at present."""
     kind = AsyncTracedClaiming if leases.events.tracers else AsyncClaiming
     return kind(leases, *args, **kwargs)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .embedded import AsyncEmbeddedServer
     from .sentinel import AsyncSentinels
 
-CLOSED = "this AsyncDibs is closed"
+CLOSED = "this AsyncDibs is closed and cannot be opened again: make another one"
 _DISABLED = (
     "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached, leaders and "
     "schedules wait (%s); unset it and start again"

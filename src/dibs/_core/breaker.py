@@ -10,6 +10,10 @@ CONNECT = 2.0
 """How long opening a connection may take, in seconds, if the caller does not say."""
 
 
+DEFAULT_BUDGET = 0.25
+"""Seconds; that of a client, and what the doctor judges by."""
+
+
 class Limits(NamedTuple):
     """How long a server may take, in seconds."""
 

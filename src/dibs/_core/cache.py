@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from ..errors import UsageError
 from .cache_options import CacheOptions
@@ -274,10 +274,13 @@ def _unreadable(
     return Reading("poison", life=life, won=won)
 
 
-class Found(NamedTuple):
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
     """What is stored, and how old it is."""
 
-    value: Any
+    value: T
     age: float
     """Seconds since it was loaded or set."""
     remaining: float
@@ -289,7 +292,9 @@ def peek_request(keys: CacheKeys) -> Request:
     return Request(pack("GET", keys.key) + pack("PTTL", keys.key), 2, keys.key)
 
 
-def read_peek(reply: Reply, options: CacheOptions, versions: Versions, now: float) -> Found | None:
+def read_peek(
+    reply: Reply, options: CacheOptions, versions: Versions, now: float
+) -> Found[Any] | None:
     """What `peek_request` found. UsageError: the key is a lease's."""
     reading = read_reply(reply, options, versions)
     if reading.state == "held":

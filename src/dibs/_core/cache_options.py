@@ -90,7 +90,9 @@ class CacheOptions:
         self.jitter: Final = float(jitter)
         self.min_ttl: Final = seconds(min_ttl, "min_ttl", zero=True)
         self.lock_ttl: Final = seconds(lock_ttl, "lock_ttl")
-        self.wait: Final = math.inf if wait is None else seconds(wait, "wait", zero=True)
+        self.wait: Final = (
+            math.inf if wait in (None, math.inf) else seconds(wait, "wait", zero=True)
+        )
         self.poll: Final = seconds(poll, "poll")
         self.stale: Final = seconds(stale, "stale", zero=True)
         self.load_timeout: Final = seconds(load_timeout, "load_timeout")

@@ -9,6 +9,7 @@ does not fit â€“ another version, another codec, another schema, foreign bytes â
 exception. Never pickle unless asked by name.
 """
 
+import contextlib
 import json
 import math
 import zlib
@@ -92,8 +93,17 @@ def unframe(data: bytes) -> Entry | None:
         return None
 
 
-_read_json = json.JSONDecoder().decode
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_read = json.JSONDecoder().decode
 """`json.loads`, without guessing each time in which encoding the bytes are."""
+
+
+def _write_json(value: Any) -> bytes:
+    return _write(value).encode()
+
+
+def _read_json(data: bytes) -> Any:
+    return _read(data.decode())
 
 
 class JsonCodec:
@@ -106,16 +116,34 @@ class JsonCodec:
         self.fingerprint = "-" if shape is None else shape.fingerprint
         self._to_plain = ANYTHING.write if shape is None else shape.to_plain
         self._from_plain = None if shape is None else shape.from_plain
+        self._is_untyped = of is None or of is Any
+        self._dumps, self._loads = _write_json, _read_json
+
+    def pack(self, value: Any) -> tuple[bytes, Any]:
+        """*value* as bytes, and as it is read back."""
+        if self._is_untyped:
+            # What is read back equal has lost nothing: no need to walk through it in Python.
+            with contextlib.suppress(Exception):
+                data = self._dumps(value)
+                plain = self._loads(data)
+                if plain == value and type(plain) is type(value):
+                    return data, plain
+        data = self._encode(value)
+        return data, self.decode(data)
 
     def encode(self, value: Any) -> bytes:
+        """*value* as bytes. UsageError: it cannot be."""
+        return self._encode(value)
+
+    def _encode(self, value: Any) -> bytes:
         try:
             plain = self._to_plain(value)
-            return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+            return _write_json(plain)
         except (TypeError, ValueError, RecursionError) as error:
             raise _cannot_hold(error) from None
 
     def decode(self, data: bytes) -> Any:
-        plain = _read_json(data.decode())
+        plain = self._loads(data)
         return plain if self._from_plain is None else self._from_plain(plain)
 
 
@@ -147,7 +175,7 @@ class BytesCodec:
 
 
 class FastJsonCodec(JsonCodec):
-    """JSON by another library: the same types, quicker. Not the same bytes: a name of its own."""
+    """JSON by another library: the same types, quicker. Not the same bytes: its own name."""
 
     def __init__(self, library: str, of: Any) -> None:
         super().__init__(of)
@@ -155,16 +183,16 @@ class FastJsonCodec(JsonCodec):
         self._dumps, self._loads = _fast_json(library)
 
     def encode(self, value: Any) -> bytes:
+        """*value* as bytes; to read them back is quicker than to walk through it."""
+        return self.pack(value)[0] if self._is_untyped else self._encode(value)
+
+    def _encode(self, value: Any) -> bytes:
         try:
             plain = self._to_plain(value)
             _check_json(plain)
             return self._dumps(plain)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _cannot_hold(error) from None
-
-    def decode(self, data: bytes) -> Any:
-        plain = self._loads(data)
-        return plain if self._from_plain is None else self._from_plain(plain)
 
 
 def _fast_json(library: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
@@ -220,6 +248,10 @@ class Compressed:
         self.name = f"{inner.name}+zlib"
         self.fingerprint = inner.fingerprint
 
+    def pack(self, value: Any) -> tuple[bytes, Any]:
+        data, plain = _pack(self._inner, value)
+        return zlib.compress(data, level=1), plain
+
     def encode(self, value: Any) -> bytes:
         return zlib.compress(self._inner.encode(value), level=1)
 
@@ -233,13 +265,19 @@ def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
     *name*: what the error calls the key.
     """
     try:
-        data = codec.encode(value)
-        return data, codec.decode(data)
+        return _pack(codec, value)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
         said = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{said}; pass type= or codec=") from error
+
+
+def _pack(codec: Codec, value: Any) -> tuple[bytes, Any]:
+    if isinstance(codec, JsonCodec | Compressed):
+        return codec.pack(value)
+    data = codec.encode(value)
+    return data, codec.decode(data)
 
 
 def make_codec(codec: object, of: Any) -> Codec:

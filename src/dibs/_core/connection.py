@@ -120,13 +120,20 @@ def undelivered(request: Request, reply: Reply) -> Request | None:
     return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
 
 
-def unserved(requests: list[Request], reply: Any) -> list[Request]:
-    """What is to be sent again of *requests*, by the server's *reply* to all of them together."""
+def is_elsewhere(reply: Reply) -> bool:
+    """True: the node of a cluster says that the key is on another one."""
+    return isinstance(reply, ErrorReply) and reply.code in ("MOVED", "ASK")
+
+
+def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[Request]]:
+    """What is to be sent again of *requests*, and what to another node, by the server's *reply* to
+    all of them together."""
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
-    pairs = zip(requests, ends, strict=True)
-    again = [undelivered(request, replies[end - 1]) for request, end in pairs]
-    return [request for request in again if request is not None]
+    pairs = [(each, replies[end - 1]) for each, end in zip(requests, ends, strict=True)]
+    again = [undelivered(request, reply) for request, reply in pairs]
+    elsewhere = [request for request, reply in pairs if is_elsewhere(reply)]
+    return [request for request in again if request is not None], elsewhere
 
 
 # ---- one server

@@ -9,12 +9,14 @@ Nothing here talks to a database: each step is a generator that yields statement
 parameters, is sent the rows, and returns what they mean.
 """
 
+import functools
 import hashlib
+import inspect
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ..errors import UsageError
+from ..errors import Duplicate, Mismatch, UsageError
 
 Row = Sequence[Any]
 Rows = Sequence[Row]
@@ -44,6 +46,8 @@ class Dialect(NamedTuple):
     has_returning: bool = True
     """False: who took the row is seen by a second statement."""
     has_binary_keys: bool = False
+    file: str | None = None
+    """Asks for the file of a database that has one writer at a time."""
 
 
 def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> tuple[str, str, str, str]:
@@ -116,6 +120,7 @@ _SQLITE = Dialect(
     f"result = NULL, at = excluded.at, until = excluded.until WHERE {TABLE}.until <= excluded.at "
     "RETURNING token",
     *_statements(_LITE_NOW, "key", "", ""),
+    file="SELECT file FROM pragma_database_list WHERE name = 'main'",
 )
 
 _MY_NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
@@ -249,6 +254,12 @@ class Elsewhere(NamedTuple):
     """Another transaction with this key is open: it may commit, or not."""
 
 
+class Refused(NamedTuple):
+    """The answer to a duplicate, from the table."""
+
+    error: Duplicate | Mismatch
+
+
 ELSEWHERE = Elsewhere()
 Answer = Ours | Recorded | Elsewhere
 
@@ -300,6 +311,14 @@ def finish(
         raise UsageError(NOT_THE_SAME)
 
 
+def file(dialect: Dialect) -> Generator[Statement, Rows, str | None]:
+    """The path of a database that has one writer; None: it has many, or no file."""
+    if dialect.file is None:
+        return None
+    rows = yield dialect.file, {}
+    return str(rows[0][0] or "") or None if rows else None
+
+
 def undo(dialect: Dialect, record: Record) -> Generator[Statement, Rows, None]:
     """Leave no row: the rows of the work may commit, and the next submission runs."""
     yield dialect.undo, _parameters(dialect, record)
@@ -323,6 +342,43 @@ def _parameters(dialect: Dialect, record: Record, **more: Any) -> dict[str, Any]
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else bytes(value).decode()
+
+
+# ---- what callers see of a function that is handed a transaction
+
+
+def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function* without what *opener* yields for it. UsageError: it has no place for that."""
+    return _without_first(function) if hands_over(opener) else function
+
+
+def hands_over(opener: Any) -> bool:
+    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
+    while isinstance(opener, functools.partial):
+        opener = opener.func
+    return not getattr(opener, "yields_nothing", False) and not str(
+        getattr(opener, "__module__", "")
+    ).startswith("django.")
+
+
+def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function* as its callers see it. UsageError: it has no first argument to be given."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        raise UsageError("within= hands the transaction over as the first argument; there is none")
+    if first.name in ("self", "cls"):
+        raise UsageError(
+            "within= hands the transaction over as the first argument, and a method has "
+            f"{first.name} there: decorate a function"
+        )
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any: ...
+
+    call.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
+    return call
 
 
 # ---- what an error of a driver means

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from .codec import FAILURE, MARK, unframe
 from .keys import hash_tag
-from .lease import holder_in, note_in
+from .lease import holder_in, note_in, parts_of
 from .once import read_record, since_in
 from .request import ErrorReply, Reply
 from .schedule import NEW, read_last
@@ -213,7 +213,7 @@ def _schedule(key: str, head: bytes, now: float) -> Entry:
 def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> Entry:
     """A lease, a running claim, or the lock of a load: they begin with a token."""
     holder, note = holder_in(head), note_in(head)
-    words = head.partition(b"@")[0].count(b" ")  # a claim has three, a lock two, a lease one
+    words = parts_of(head).words.count(b" ")  # a claim has three, a lock two, a lease one
     whose = _owner(namespace, key) if key.startswith("lock:") else None
     if whose is not None and words < 2:
         return Entry(key, "lock", "loading", None, holder, token_hint=hint, of=whose)

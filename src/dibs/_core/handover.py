@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ..errors import UsageError
 from .engine import run_script, run_whole_script
 from .keys import companion_key
-from .lease import FENCE_LIFE, LeaseState, secret_of
+from .lease import FENCE_LIFE, LeaseState, parts_of, secret_of
 from .options import HoldOptions
 from .request import Reply, Request
 
@@ -75,18 +75,18 @@ def lend(lease: LeaseState, verb: Verb) -> str:
 
 def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Continue what *secret* was made for, under *token*, if the key still has that secret."""
-    new, _, holder = token.partition(b"@")
+    new, holder, _ = parts_of(token)
     keys, life_ms = [key], 0
     if options.fence_prefix is not None:
         keys, life_ms = [key, companion_key(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
-    words = (secret, new, holder, options.ttl_ms, life_ms)
+    words = (secret, new, holder or b"", options.ttl_ms, life_ms)
     return Request(run_script("hold_resume", keys, *words), 1, key)
 
 
 def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Undo a `resume_request` whose outcome is not known: *secret* can be continued again."""
-    new, _, holder = token.partition(b"@")
-    words = (new, secret, holder, options.ttl_ms, 0, b"undo")
+    new, holder, _ = parts_of(token)
+    words = (new, secret, holder or b"", options.ttl_ms, 0, b"undo")
     return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
 
 

@@ -23,6 +23,10 @@ SLOTS = 16384
 Seconds = float | timedelta
 
 
+LONGEST_NAME = 64
+_LETTERS = re.compile(r"[^\W\d]([^\W\d]|[./-])*")
+
+
 def seconds(value: object, what: str, *, zero: bool = False) -> float:
     """*value* as seconds. UsageError: not a number, not finite, negative, or an unwanted zero."""
     if (type(value) is float or type(value) is int) and SHORTEST_TTL <= value <= LONGEST_TTL:
@@ -31,14 +35,26 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
-    if value > LONGEST_TTL or value != value:
+    if not math.isfinite(value):
         raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
+    if value > LONGEST_TTL:
+        limit = f"the limit is {LONGEST_TTL:.0f} s, ten years"
+        raise UsageError(f"{what} must not be {value!r} s: {limit}")
     if zero and value == 0:
         return 0.0
     if value < SHORTEST_TTL:
         floor = "0 or at least" if zero else "at least"
         raise UsageError(f"{what} must be {floor} {SHORTEST_TTL} s, not {value!r}")
     return float(value)
+
+
+def patience(wait: object) -> float:
+    """*wait* as seconds; inf: as good as for ever. UsageError: None, which other libraries take."""
+    if wait == 0:
+        return 0.0
+    if wait is None:
+        raise UsageError("wait must be seconds, not None: 0 does not wait, math.inf waits for ever")
+    return LONGEST_TTL if wait == math.inf else seconds(wait, "wait", zero=True)
 
 
 def milliseconds(seconds: float) -> int:
@@ -86,10 +102,15 @@ def is_text(text: str) -> bool:
 def public_name(key: str) -> str:
     """What events and sentences may call a key that came without a template: its first word.
 
-    `processing:user:42` → `processing:*`. Everything behind the first colon may be personal.
+    `processing:user:42` → `processing:*`. Everything after the first colon may be personal. A key
+    without one is shown whole if it can be a name in the code: `nightly-report`; one with digits
+    or an @ may be an id, and is `*`.
     """
     head, colon, _ = key.partition(":")
-    return f"{head}:*" if colon else "*"
+    if colon:
+        return f"{head}:*"
+    is_word = len(key) <= LONGEST_NAME and _LETTERS.fullmatch(key)
+    return key if is_word else "*"
 
 
 def hash_tag(key: bytes) -> bytes | None:
@@ -327,6 +348,14 @@ def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
     return cast("tuple[str, ...]", paths)
 
 
+def function_error(function: object, otherwise: str) -> str:
+    """What is wrong with a *function* that a decorator cannot wrap."""
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(cast("object", function)).__name__
+        return f"put @{kind} above the decorator of dibs: it wraps the function itself"
+    return otherwise
+
+
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:
     """UsageError: *function* has no parameter of one of these names."""
     parameters = inspect.signature(function).parameters
@@ -392,6 +421,36 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
     picker = eval(f"lambda {listed}: ({''.join(f'{name}, ' for name in names)})", known)
     picker.__qualname__ = getattr(function, "__qualname__", picker.__qualname__)
     return picker
+
+
+Answer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
+"""Called with the error, and the arguments of the call that was refused."""
+
+
+def answering(answer: Callable[..., Any], function: Callable[..., Any], what: str) -> Answer:
+    """*answer*, which gets the error and, by their names, the arguments of *function* it takes.
+
+    UsageError: it needs one that *function* does not have. *what*: the option.
+    """
+    try:
+        first, *more = inspect.signature(answer).parameters.values()
+    except ValueError:  # some built-in functions do not say what they take
+        return lambda error, args, kwargs: answer(error)
+    known = list(inspect.signature(function).parameters)
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [each for each in more if each.kind in named and each.default is each.empty]
+    for each in needed:
+        if each.name not in known:
+            raise UsageError(f"{what}= takes {each.name!r}, which the function does not have")
+    names = [each.name for each in more if each.kind in named and each.name in known]
+    if any(each.kind is each.VAR_KEYWORD for each in (first, *more)):
+        names = [name for name in known if name != first.name]
+    if not names:
+        return lambda error, args, kwargs: answer(error)
+    pick = _picker(function, names)
+    return lambda error, args, kwargs: answer(
+        error, **dict(zip(names, pick(*args, **kwargs), strict=True))
+    )
 
 
 class _Verbatim(str):

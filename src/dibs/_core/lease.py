@@ -304,6 +304,28 @@ def secret_of(value: bytes) -> bytes:
     return b"" if found is None else found[0]
 
 
+class ValueParts(NamedTuple):
+    """What the value of a key says: `5a1f…-2c 9b1e… 193310c1a40@web-1:4711`, and a note."""
+
+    words: bytes
+    """The secret; of a claim, its fingerprint and its time as well."""
+    holder: bytes | None
+    """None: it was not written by dibs."""
+    note: bytes | None
+
+    @property
+    def is_claim(self) -> bool:
+        """A lease has one word, the lock of a load up to two, a claim three."""
+        return b" " in self.words
+
+
+def parts_of(value: bytes) -> ValueParts:
+    """The one place that knows how a value is put together; `running_record` makes it."""
+    words, mark, rest = value.partition(b"@")
+    holder, line, note = rest.partition(b"\n")
+    return ValueParts(words, holder if mark else None, note if line else None)
+
+
 def _holding(value: Reply, pttl: Reply) -> Holding:
     # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
     left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
@@ -314,16 +336,16 @@ def holder_in(value: Reply) -> str | None:
     """Who, from the value. None: the key was written by something that is not dibs."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
-    _, mark, who = value.partition(b"@")
-    return who.partition(b"\n")[0].decode(errors="replace") if mark else None
+    holder = parts_of(value).holder
+    return None if holder is None else holder.decode(errors="replace")
 
 
 def note_in(value: Reply) -> str | None:
     """The note of a running claim, from the value of its key."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):
         return None
-    _, mark, note = value.partition(b"@")[2].partition(b"\n")
-    return note.decode(errors="replace") if mark else None
+    note = parts_of(value).note
+    return None if note is None else note.decode(errors="replace")
 
 
 # ---- what an error means

@@ -10,17 +10,33 @@ from typing import Any, Generic, TypeVar
 from ..errors import Cause
 from .abandoned import can_end, kill_request
 from .breaker import Outage
-from .connection import MOST_CLOSED, MOST_LOSSES, Circuit, Next, TimeLimit, allowance, undelivered
+from .connection import (
+    MOST_CLOSED,
+    MOST_LOSSES,
+    Circuit,
+    Next,
+    TimeLimit,
+    allowance,
+    is_elsewhere,
+    undelivered,
+)
 from .request import Channel, ClientInfo, Pending, Request, fail, is_wanted, repeated
 
 
 class Redelivery:
     """Waits for a request that nobody else waits for, and has it sent again if need be."""
 
-    __slots__ = ("_request", "_send_again")
+    __slots__ = ("_request", "_send_again", "_send_on")
 
-    def __init__(self, send_again: Callable[[Request], None], request: Request) -> None:
+    def __init__(
+        self,
+        send_again: Callable[[Request], None],
+        send_on: Callable[[Request], None] | None,
+        request: Request,
+    ) -> None:
         self._send_again = send_again
+        self._send_on = send_on
+        """Sends it to another node, in a cluster."""
         self._request = request
 
     def done(self) -> bool:
@@ -32,6 +48,8 @@ class Redelivery:
         again = undelivered(self._request, result)
         if again is not None:
             self._send_again(again)
+        elif self._send_on is not None and is_elsewhere(result):
+            self._send_on(self._request)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Nothing: what must be delivered is in the outbox."""

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from ..errors import Duplicate, Mismatch, Source, UsageError
 from .codec import frame
 from .engine import Engine, run_whole_script
-from .lease import WON, HoldCall, Won, note_in
+from .lease import WON, HoldCall, Won, note_in, parts_of
 from .options import ClaimOptions
 from .request import Reply, Request, pack
 
@@ -54,8 +54,8 @@ class Replay(NamedTuple):
 
 def running_record(token: bytes, fingerprint: bytes, now: float, note: bytes = b"") -> bytes:
     """The value of a running claim; nobody else ever writes the same. *now*: the wall clock."""
-    secret, _, holder = token.partition(b"@")
-    return b"%b %b %x@%b%b" % (secret, fingerprint, int(now * 1000), holder, note)
+    secret, holder, _ = parts_of(token)
+    return b"%b %b %x@%b%b" % (secret, fingerprint, int(now * 1000), holder or b"", note)
 
 
 def with_note(running: bytes, note: bytes) -> bytes:

@@ -10,11 +10,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar
+from typing import Any, Concatenate, Final, Generic, Literal, Required, TypedDict, TypeVar
 
-from ..errors import UsageError
+from ..errors import Busy, Duplicate, UsageError
 from .codec import head_of, make_codec
-from .keys import Seconds, milliseconds, seconds
+from .keys import Seconds, milliseconds, patience, seconds
 
 OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
@@ -75,7 +75,8 @@ class TryHoldKeywords(TypedDict, total=False):
     ttl: Required[Seconds]
     """How long the server keeps the key, unless it is released or renewed before."""
     wait: Seconds
-    """Maximum seconds to wait for the key; its release wakes the caller. 0: do not wait."""
+    """Maximum seconds to wait for the key; its release wakes the caller. 0: do not wait. inf: for
+    ever."""
     limit: int | None
     """How many may hold the key at once, each with a lease of its own. None: one."""
     at_least: Seconds
@@ -116,7 +117,7 @@ class HoldOptions:
     ) -> None:
         self.ttl: Final = seconds(ttl, "ttl")
         self.ttl_ms: Final = milliseconds(self.ttl)
-        self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
+        self.wait: Final = patience(wait)
         self.limit: Final = None if limit is None else _limit(limit)
         self.renew: Final = renew
         self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)
@@ -162,9 +163,13 @@ def _at_least(at_least: Seconds, ttl: float) -> float:
 
 # ---- once
 
+OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
+OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
+"""What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
 
-class ClaimKeywords(TypedDict, total=False):
-    """Options of `claim` and `once`."""
+
+class UntypedClaimKeywords(TypedDict, total=False):
+    """Options of `claim` and `once`, but for the type of the result."""
 
     window: Required[Seconds]
     """How long another submission counts as a duplicate after the end of the first."""
@@ -183,10 +188,15 @@ class ClaimKeywords(TypedDict, total=False):
     codec: object
     """How a result is encoded: "json", "orjson", "msgspec", "bytes", "pickle", each with "+zlib";
     or an object of your own."""
-    type: Any
-    """What a result is decoded into."""
     on_outage: OutagePolicy | None
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
+
+
+class ClaimKeywords(UntypedClaimKeywords, total=False):
+    """Options of `claim` and `once`."""
+
+    type: Any
+    """What a result is decoded into."""
 
 
 class ClaimOptions:
@@ -222,7 +232,7 @@ class ClaimOptions:
         # A crash must not block the key for longer than the window, or 1 s for a shorter one.
         usual = min(max(self.window, 1.0), LEASE)
         self.lease: Final = usual if lease is None else seconds(lease, "lease")
-        self.wait: Final = seconds(wait, "wait", zero=True) if wait else 0.0
+        self.wait: Final = patience(wait)
         self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
 
 

@@ -120,7 +120,7 @@ class Cache:
         """The value, loaded now (by us, or by somebody who has just begun)."""
         return self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
-    def peek(self, keys: CacheKeys) -> Found | None:
+    def peek(self, keys: CacheKeys) -> Found[Any] | None:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
         try:
             now, _ = self._store.opened()

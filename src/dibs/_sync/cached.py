@@ -83,7 +83,7 @@ class Cached(Generic[P, T]):
             raise UsageError(_ABOVE)
         return self._cache.refresh(self._request(args, kwargs))
 
-    def peek(self, *args: P.args, **kwargs: P.kwargs) -> Found | None:
+    def peek(self, *args: P.args, **kwargs: P.kwargs) -> Found[T] | None:
         """What is stored, fresh or stale, with its age; None: nothing. Never loads."""
         return self._cache.peek(self._request(args, kwargs).keys)
 

@@ -5,13 +5,14 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .. import claims
 from .._core.capabilities import must_allow
+from .._core.done import Refused
 from .._core.fingerprint import fingerprint
 from .._core.handover import UNGUARDED, Elsewhere
-from .._core.keys import Fields, Template, expand
+from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
     NO_PAYLOAD,
@@ -27,10 +28,10 @@ from .._core.options import ClaimOptions, HoldOptions
 from .._system import time
 from .._threads import monotonic, result_of
 from ..errors import Duplicate, LeaseLost, Mismatch, UsageError
-from .claim import NOTHING, Claim
+from .claim import NOTHING, Claim, R
 from .handover import resume
 from .leases import NOT_OURS, Leases
-from .within import Within, Refused
+from .within import Within
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Submission(NamedTuple):
     """It was claimed by another process, which has detached it."""
 
 
-def take_claim(leases: Leases, submission: Submission) -> Claim:
+def take_claim(leases: Leases, submission: Submission) -> Claim[Any]:
     """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
 
     With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
@@ -94,7 +95,7 @@ def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None
 
 def _taken(
     leases: Leases, submission: Submission, lease: LeaseState, waited: float | None
-) -> Claim:
+) -> Claim[Any]:
     call, options, *_ = submission
     # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
     secret = None if lease.guarded or submission.secret == UNGUARDED else submission.secret
@@ -164,7 +165,7 @@ def _wait(leases: Leases, submission: Submission, running: Duplicate) -> Outcome
     return Duplicate(call.text, outcome.remaining, "running", *said)
 
 
-class Claiming:
+class Claiming(Generic[R]):
     """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
@@ -172,16 +173,16 @@ class Claiming:
     def __init__(self, leases: Leases, submission: Submission) -> None:
         self._leases = leases
         self._submission = submission
-        self._given: Claim | None = None
+        self._given: Claim[R] | None = None
         """It was taken already, for this block."""
-        self._claim: Claim | None = None
+        self._claim: Claim[R] | None = None
 
-    def take(self) -> Claim:
+    def take(self) -> Claim[R]:
         """Claim before the block begins; raises what entering it raises."""
         self._given = claim = take_claim(self._leases, self._submission)
         return claim
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> Claim[R]:
         if self._claim is not None:
             raise UsageError(_IN_USE)
         claim = self._given or self.take()
@@ -219,8 +220,8 @@ def once(
     options: ClaimOptions,
     holding: HoldOptions,
     payload: tuple[str, ...],
-    duplicate: Callable[[Duplicate], Any] | None,
-    new_claiming: Callable[..., Claiming],
+    duplicate: Callable[..., Any] | None,
+    new_claiming: Callable[..., Claiming[Any]],
     within: Within | None,
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
@@ -231,6 +232,7 @@ def once(
     shown = function if within is None else within.shown(function)
     key_of = Template(template, shown)
     fields = Fields(payload, shown) if payload else None
+    answer = None if duplicate is None else answering(duplicate, shown, "duplicate")
 
     @functools.wraps(shown)
     def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -241,9 +243,9 @@ def once(
         try:
             claim = claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered
-            if duplicate is None:
+            if answer is None:
                 raise
-            return result_of(duplicate(error))
+            return result_of(answer(error, args, kwargs))
         with claiming:
             if claim.replayed:
                 return claim.result
@@ -251,11 +253,12 @@ def once(
                 result: Any = function(*args, **kwargs)
                 claim.complete(result)
                 return result
-            result = within.call(claim, claim.recording(), function, args, kwargs, since)
+            wait = since + options.wait - monotonic()
+            result = within.call(claim, claim.recording(), function, args, kwargs, wait)
             if not isinstance(result, Refused):
                 return result
-        if duplicate is not None and isinstance(result.error, Duplicate):
-            return result_of(duplicate(result.error))
+        if answer is not None and isinstance(result.error, Duplicate):
+            return result_of(answer(result.error, args, kwargs))
         raise result.error
 
     if within is not None:

@@ -2,6 +2,7 @@
 """What users call."""
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -16,17 +17,17 @@ from typing import (
     overload,
 )
 
-from .._core.breaker import Limits
+from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
-    LONGEST_TTL,
     Seconds,
     check_fields,
     check_ignored,
     checked_namespace,
     checked_paths,
     expand,
+    patience,
     public_name,
     seconds,
 )
@@ -37,10 +38,13 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
+    OnBusy,
+    OnDuplicate,
     OutagePolicy,
     Remembered,
     Settings,
     TryHoldKeywords,
+    UntypedClaimKeywords,
     checked_policy,
     is_disabled,
     takes,
@@ -49,8 +53,8 @@ from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._events import EventSink
 from .._forks import reopen_after_fork
-from .._threads import WRONG_KIND, fits, monotonic
-from ..errors import Busy, Duplicate, UsageError
+from .._threads import check_function, monotonic, must_await
+from ..errors import UsageError
 from ..events import Listener
 from .cache import Cache
 from .caching import Caching
@@ -95,7 +99,7 @@ class Dibs(Caching):
         target: object,
         *,
         namespace: str = "",
-        budget: Seconds = 0.25,
+        budget: Seconds = DEFAULT_BUDGET,
         connect: Seconds | None = None,
         on_outage: OutagePolicy = "open",
         listeners: Iterable[Listener] = (),
@@ -159,7 +163,9 @@ class Dibs(Caching):
         self, key: str, *, name: str | None = None, **options: Unpack[TryHoldKeywords]
     ) -> Lease | None:
         """A lease that you release yourself. None: another holder has the key."""
-        chosen = self._try_hold_options(options)
+        return must_await(self._try_hold(key, name, self._try_hold_options(options)))
+
+    def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> Lease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
         outcome = self._leases.take(call)
@@ -173,29 +179,28 @@ class Dibs(Caching):
         If this process held it and does not any more, its lease is lost from now on.
         """
         key_bytes = expand(self._settings.namespace, key)
-        return peek(self._leases, key_bytes, public_name(key))
+        return must_await(peek(self._leases, key_bytes, public_name(key)))
 
     @takes(HoldKeywords, HoldOptions)
     def exclusive(
         self,
         template: str,
         *,
-        busy: Callable[[Busy], Any] | None = None,
+        busy: OnBusy | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         *template*: the key, with fields for the arguments of the call. *busy*: called in place
-        of the function with the Busy that would be raised; its result is returned. UsageError:
-        the function lacks a field.
+        of the function with the Busy that would be raised, and by name with those arguments of the
+        call that it takes; its result is returned. UsageError: the function lacks a field.
         """
         chosen = self._exclusive_options(options)
 
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             namespace = self._settings.namespace
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
@@ -222,7 +227,7 @@ class Dibs(Caching):
         call the key (default: the key, up to its first colon).
         """
         options = functools.partial(_leader_options, self._settings, seconds(ttl, "ttl"))
-        longest = LONGEST_TTL if wait is None else seconds(wait, "wait", zero=True)
+        longest = patience(math.inf if wait is None else wait)
         called = leader_name(key) if name is None else name
         call = HoldCall(expand(self._settings.namespace, key), key, called, options(longest))
         return Leadership(self._leases, call, options)
@@ -243,8 +248,7 @@ class Dibs(Caching):
         rule = chosen.rule(cron)
 
         def decorate(function: F) -> F:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             made = ScheduledFunction(function, rule, chosen, self._settings)
             register(self._schedules, made)
             return function
@@ -262,6 +266,31 @@ class Dibs(Caching):
 
     # ---- once
 
+    @overload
+    def claim(
+        self,
+        key: str,
+        *,
+        payload: object = None,
+        name: str | None = None,
+        note: str | None = None,
+        token: str | None = None,
+        type: type[T],
+        **options: Unpack[UntypedClaimKeywords],
+    ) -> Claiming[T]: ...
+
+    @overload
+    def claim(
+        self,
+        key: str,
+        *,
+        payload: object = None,
+        name: str | None = None,
+        note: str | None = None,
+        token: str | None = None,
+        **options: Unpack[ClaimKeywords],
+    ) -> Claiming[Any]: ...
+
     @takes(ClaimKeywords, ClaimOptions)
     def claim(
         self,
@@ -272,7 +301,7 @@ class Dibs(Caching):
         note: str | None = None,
         token: str | None = None,
         **options: Unpack[ClaimKeywords],
-    ) -> Claiming:
+    ) -> Claiming[Any]:
         """Claim a submission during the `with` block. Duplicate: it was submitted before.
 
         *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
@@ -293,7 +322,7 @@ class Dibs(Caching):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
-    ) -> Claiming:
+    ) -> Claiming[Any]:
         """The same with options that were checked before: integrations make them once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
@@ -315,7 +344,7 @@ class Dibs(Caching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -328,7 +357,7 @@ class Dibs(Caching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractContextManager[None, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -341,7 +370,7 @@ class Dibs(Caching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractContextManager[X, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -356,7 +385,7 @@ class Dibs(Caching):
         template: str,
         *,
         payload: Iterable[str] = (),
-        duplicate: Callable[[Duplicate], Any] | None = None,
+        duplicate: OnDuplicate | None = None,
         within: Callable[[], AbstractContextManager[Any, Any]] | None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
@@ -366,8 +395,9 @@ class Dibs(Caching):
 
         *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
         paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
-        called in place of the function with the Duplicate that would be raised; its result is
-        returned. *ignore*: arguments that make no difference, where the template has no field.
+        called in place of the function with the Duplicate that would be raised, and by name with
+        those arguments of the call that it takes; its result is returned. *ignore*: arguments that
+        make no difference, where the template has no field.
         *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
         gets what it yields as its first argument, and the record of the key commits with its work.
         *retry*: how often the function is called again after a serialization failure or deadlock.
@@ -383,8 +413,7 @@ class Dibs(Caching):
         def decorate(
             function: Callable[..., Any],
         ) -> Callable[..., Any]:
-            if not fits(function):
-                raise UsageError(WRONG_KIND)
+            check_function(function)
             shown = function if opener is None else opener.shown(function)
             made, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
@@ -400,6 +429,10 @@ class Dibs(Caching):
 
         return decorate
 
+    def _within(self, opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+        return Within(opener, 0, options)
+
     # ---- inspecting
 
     def _inspector(self) -> "Inspector":
@@ -412,10 +445,12 @@ class Dibs(Caching):
 
     def close(self) -> None:
         """Close. Leases that are still held expire. May be called twice."""
-        self._store.is_closed = True
+        try:
+            self._leases.ends.finish()
+        finally:
+            self._store.is_closed = True
         self._events.emit_dropped()
         self._cache.close()
-        self._leases.tasks.stop()
         self._leases.renewer.close()
         self._store.close()
         self._leases.waiters.wake_all()
@@ -423,7 +458,7 @@ class Dibs(Caching):
 
     def __enter__(self) -> "Dibs":
         if self._store.is_closed:
-            raise UsageError(f"{CLOSED} and cannot be opened again: create another one")
+            raise UsageError(CLOSED)
         return self
 
     def __exit__(self, *_: object) -> None:

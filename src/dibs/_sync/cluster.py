@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from .._core.breaker import Outage
-from .._core.connection import TimeLimit
+from .._core.connection import TimeLimit, undelivered
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import (
     Ask,
@@ -171,11 +171,23 @@ class ClusterTransport(ClusterMap):
             return
         if slot in self._moving or route.engine is None:
             # Where it has to go is known only after asking; or nobody has been there yet.
-            self._threads.spawn(functools.partial(self.send, request, monotonic()))
+            self._send_on(request)
             return
         if route.out is not None:
             self._undelivered.add(route.node, request, monotonic())
         route.transport.post(request)
+
+    def _send_on(self, request: Request) -> None:
+        """Deliver *request* where its key is, though nobody waits for it."""
+        self._threads.spawn(functools.partial(self._deliver, request))
+
+    def _deliver(self, request: Request) -> None:
+        try:
+            again = undelivered(request, self.send(request, monotonic()))
+        except Outage as outage:  # of a node: its transport delivers it
+            again = request if outage.cause.code == "tryagain" else None
+        if again is not None:
+            self.deliver_later(again)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""

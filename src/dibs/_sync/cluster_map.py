@@ -120,6 +120,10 @@ class ClusterMap(ABC):
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it."""
 
+    @abstractmethod
+    def _send_on(self, request: Request) -> None:
+        """Deliver *request* where its key is, though nobody waits for it."""
+
     def ready(self, now: float) -> Engine:
         """What the cluster can do. Outage: no node answers."""
         if self.engine is None:
@@ -155,6 +159,7 @@ class ClusterMap(ABC):
             recovered = functools.partial(self._recovered, route)
             address = self._cluster.node(*node)
             route.transport = Transport(address, self._limits, went_out, recovered)
+            route.transport.send_on = self._send_on
             route = self._routes.setdefault(node, route)
         return route
 

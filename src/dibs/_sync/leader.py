@@ -71,7 +71,7 @@ class Leadership:
                 call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
             if isinstance(taken, Holding):
-                raise busy_error(call, taken)
+                raise busy_error(self._leases, call, taken)
             return taken
 
     def __exit__(

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._core.keys import Seconds, Template, expand, seconds
+from .._core.keys import Seconds, Template, answering, expand, seconds
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
-from .._threads import Body, monotonic, result_of
-from ..errors import Busy, DibsError, UsageError
+from .._threads import Body, monotonic, must_await, result_of
+from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import Leases
 from .renewer import TOO_LATE
@@ -73,7 +73,7 @@ class Lease:
 
         Unavailable: Redis is unavailable and the policy is "closed". True: extended.
         """
-        return self._leases.extend(self._state, seconds(ttl, "ttl"))
+        return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> bool:
         """Release the key. False: you did not hold it any more; no other holder's key is touched.
@@ -98,7 +98,7 @@ class Lease:
         if state.is_over:
             shown = "lost" if state.is_lost else "detached" if state.is_detached else "released"
         else:
-            shown = "lost" if self.lost else f"ends in {self.remaining:.3g} s"
+            shown = "lost" if self.lost else f"ends in {duration_text(self.remaining)}"
         guarded = "" if state.guarded else ", unguarded"
         fence = "" if state.fence is None else f", fence {state.fence}"
         return f"<Lease {state.call.name!r}: {shown}{fence}{guarded}>"
@@ -135,9 +135,10 @@ class RenewedLease(Lease):
                 self._leases.events.dropped.append(dropped)
 
 
-def busy_error(call: HoldCall, holding: Holding) -> Busy:
-    """The error for a caller whose key somebody else has."""
-    return Busy(call.text, holding.remaining, holding.holder, call.name)
+def busy_error(leases: Leases, call: HoldCall, holding: Holding) -> Busy:
+    """The error for a caller whose key another holder has."""
+    is_here = leases.held_here(call.key) is not None
+    return Busy(call.text, holding.remaining, holding.holder, call.name, is_here)
 
 
 class Hold:
@@ -185,7 +186,7 @@ class Hold:
             if is_wanted:
                 leases.events.taken(call, taken, since)
         if isinstance(taken, Holding):
-            raise busy_error(call, taken)
+            raise busy_error(leases, call, taken)
         if self._state is not None:
             leases.end(taken)
             raise UsageError("this hold is already in use; call hold() for each with block")
@@ -252,11 +253,12 @@ def exclusive(
     namespace: str,
     template: str,
     options: HoldOptions,
-    busy: Callable[[Busy], Any] | None,
+    busy: Callable[..., Any] | None,
     new_hold: Callable[..., Hold],
 ) -> Callable[P, T]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
+    answer = None if busy is None else answering(busy, function, "busy")
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -267,9 +269,9 @@ def exclusive(
         if refusal is None:
             with hold:
                 return function(*args, **kwargs)
-        error = busy_error(call, refusal)
-        if busy is None:
+        error = busy_error(leases, call, refusal)
+        if answer is None:
             raise error
-        return result_of(busy(error))
+        return result_of(answer(error, args, kwargs))
 
     return guarded

@@ -43,7 +43,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import BackgroundTasks, deliver_behind, monotonic, sleep
+from .._threads import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -68,7 +68,7 @@ class Leases:
         self.events = events
         self.waiters = Waiters(store, self.held_here)
         self.renewer = Renewer(store, events, self.lose, self.found)
-        self.tasks = BackgroundTasks()
+        self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
@@ -85,7 +85,7 @@ class Leases:
             lease.is_over = lease.is_lost = True
         self.table = {}
         self._identify()
-        self.tasks = BackgroundTasks()
+        self.ends = WorkQueue()
         self.waiters.open()
         self.renewer.open()
 

@@ -80,7 +80,7 @@ class TracedHold(Hold):
         _leave(span, leave, error, lambda: _outcome_of(state, "acquired"))
 
 
-class TracedClaiming(Claiming):
+class TracedClaiming(Claiming[Any]):
     """A claim with a span, from the request for the key to the end of the block."""
 
     __slots__ = ("_span",)
@@ -89,7 +89,7 @@ class TracedClaiming(Claiming):
         super().__init__(*args, **kwargs)
         self._span: Any = None
 
-    def take(self) -> Claim:
+    def take(self) -> Claim[Any]:
         """The same; a refusal ends the span."""
         call = self._submission.call
         span, since = self._leases.events.span("claim", call.name), monotonic()
@@ -103,7 +103,7 @@ class TracedClaiming(Claiming):
         self._span = span
         return claim
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> Claim[Any]:
         before = self._span
         try:
             return super().__enter__()
@@ -135,7 +135,7 @@ def traced_hold(leases: Leases, *args: Any, **kwargs: Any) -> Hold:
     return kind(leases, *args, **kwargs)
 
 
-def traced_claiming(leases: Leases, *args: Any, **kwargs: Any) -> Claiming:
+def traced_claiming(leases: Leases, *args: Any, **kwargs: Any) -> Claiming[Any]:
     """A claim; with a span, if a listener makes spans at present."""
     kind = TracedClaiming if leases.events.tracers else Claiming
     return kind(leases, *args, **kwargs)

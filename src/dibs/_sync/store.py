@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedServer
     from .sentinel import Sentinels
 
-CLOSED = "this Dibs is closed"
+CLOSED = "this Dibs is closed and cannot be opened again: make another one"
 _DISABLED = (
     "dibs is disabled by DIBS_DISABLED: nothing is guarded, nothing is cached, leaders and "
     "schedules wait (%s); unset it and start again"

@@ -5,14 +5,16 @@
 before the work begins and completed after it; Redis gets *done* only after a commit that was seen.
 """
 
-import functools
-import inspect
+import contextlib
 import itertools
 import logging
+import os
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from .._core.done import (
     ELSEWHERE,
@@ -22,15 +24,19 @@ from .._core.done import (
     Ours,
     Record,
     Recorded,
+    Refused,
     Rows,
     Statement,
     create,
     ddl,
     failure_of,
+    file,
     finish,
+    hands_over,
     look,
     prune,
     row_key,
+    shown,
     take,
     undo,
 )
@@ -39,7 +45,7 @@ from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
 from .._databases import Transaction, django, find
-from .._threads import KIND, monotonic, result_of, sleep
+from .._threads import KIND, current_task, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import Leases
 
@@ -60,13 +66,12 @@ NOT_COMMITTED = (
     "the context manager of within= ended without a commit: nothing of the work was kept; it has "
     "to commit at its end, as engine.begin and sessionmaker.begin do"
 )
+ONE_WRITER = (
+    "this transaction would wait for the one around it for ever: SQLite has one writer, and both "
+    "write to the same file; call it outside of the other, or record a claim in the one that is "
+    "open, by claim.within(…)"
+)
 READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
-
-
-class Refused(NamedTuple):
-    """The answer to a duplicate, from the table."""
-
-    error: Duplicate | Mismatch
 
 
 class _NotOurs(Exception):
@@ -104,8 +109,12 @@ def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any
 def taken(transaction: Transaction, record: Record) -> Answer:
     """Who has the row. UsageError: nobody can have it in such a transaction."""
     result_of(transaction.start())
+    _check_writers(transaction)
     try:
-        return run(transaction, take(transaction.dialect, record))
+        answer = run(transaction, take(transaction.dialect, record))
+        if isinstance(answer, Ours) and transaction.dialect.file is not None:
+            _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
+        return answer
     except Exception as error:
         failure = failure_of(error)
         if failure == "locked":
@@ -115,6 +124,40 @@ def taken(transaction: Transaction, record: Record) -> Answer:
         if failure in ("missing", "conflict"):
             raise _Failed(failure, error) from None
         raise
+
+
+_Writer = tuple[weakref.ref[Transaction], weakref.ref[Any]]
+_writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=())
+"""Transactions with a record on databases that have one writer, and whose they are."""
+
+
+def _writing() -> tuple[_Writer, ...]:
+    """Those of this task, or thread, that go on."""
+    here = current_task()
+    return tuple(
+        (each, owner)
+        for each, owner in _writers.get()
+        if owner() is here and (found := each()) is not None and found.is_open
+    )
+
+
+def _check_writers(transaction: Transaction) -> None:
+    """UsageError: *transaction* would wait for one around it, which waits for its end."""
+    if transaction.dialect.file is None or not _writers.get():
+        return
+    for each, _ in _writing():
+        around = each()
+        if around is None or around.driver is transaction.driver:
+            continue
+        paths = [run(one, file(one.dialect)) for one in (around, transaction)]
+        if _is_same(*paths):
+            raise UsageError(ONE_WRITER)
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    with contextlib.suppress(OSError):
+        return one is not None and other is not None and os.path.samefile(one, other)
+    return False
 
 
 def checked(transaction: Transaction, *, opened: bool) -> Transaction:
@@ -155,14 +198,18 @@ class Claimed(Protocol):
 class Recording:
     """The record of one claim in the table, until Redis has heard how it ended."""
 
-    def __init__(self, leases: Leases, lease: LeaseState, options: ClaimOptions) -> None:
+    def __init__(
+        self, leases: Leases, lease: LeaseState, options: ClaimOptions, row: bytes | None
+    ) -> None:
+        """*row*: the key of the row, if that is another one; then Redis gets no copy of it."""
         check_options(options)
+        self._has_copy = row is None
         self._leases = leases
         self._lease = lease
         self.options = options
         key, token = lease.call.key, secret_of(lease.token).decode()
         seen = fingerprint_in(lease.token).decode()
-        self.record = Record(row_key(key), token, seen, milliseconds(options.window))
+        self.record = Record(row_key(row or key), token, seen, milliseconds(options.window))
         self._state: State = "untold"
         self._left: tuple[bytes, int] = b"", 0
         """What Redis will have in the place of the claim, and for how long."""
@@ -172,6 +219,8 @@ class Recording:
         """The block of the claim has ended."""
         self.claim: Any = None
         """Keeps the claim alive that waits for the end of the transaction."""
+        self.transaction: Transaction | None = None
+        """Keeps the transaction of the caller alive, by which others see that it is open."""
 
     @property
     def call(self) -> HoldCall:
@@ -230,7 +279,7 @@ class Recording:
         """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
         self._state = "committed" if committed and self._is_written else "untold"
         if self._has_ended:
-            self._leases.tasks.spawn(self._tell)
+            self._leases.ends.add(self._tell)
 
     def unseen(self) -> None:
         """Nobody will see whether the transaction commits."""
@@ -252,10 +301,12 @@ class Recording:
         return self._tell()
 
     def _tell(self) -> bool:
-        self.claim, lease = None, self._lease
-        if self._state == "untold":
-            return self._leases.end(lease)
-        return self._leases.copy(lease, *self._left)
+        try:
+            if self._state == "untold" or not self._has_copy:
+                return self._leases.end(self._lease)
+            return self._leases.copy(self._lease, *self._left)
+        finally:
+            self.claim = None  # not before: a claim that is garbage ends its lease
 
 
 def check_options(options: ClaimOptions) -> None:
@@ -320,7 +371,8 @@ class Within:
 
     def __init__(self, opener: Opener, retry: int, options: ClaimOptions) -> None:
         """UsageError: *opener* cannot be called, or an option does not go with it."""
-        if not callable(opener):
+        is_entered = hasattr(type(opener), "__enter__") or hasattr(type(opener), "__enter__")
+        if is_entered or not callable(opener):
             raise UsageError(
                 "within= must be called to open a transaction, such as engine.begin without ()"
             )
@@ -329,7 +381,7 @@ class Within:
         check_options(options)
         self._opener = opener
         self._retry = retry
-        self._hands_over = _hands_over(opener)
+        self._hands_over = hands_over(opener)
         """The function gets what the context manager yields."""
         self._is_proven = False
         """A commit of such a transaction was seen, where the driver does not tell."""
@@ -337,7 +389,7 @@ class Within:
 
     def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """*function* as its callers see it, without what it is handed."""
-        return _without_first(function) if self._hands_over else function
+        return shown(self._opener, function)
 
     def call(
         self,
@@ -346,18 +398,19 @@ class Within:
         function: Callable[..., Any],
         args: Any,
         kwargs: Any,
-        since: float,
+        wait: float,
     ) -> Any:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
-        A transaction in which nothing was written is rolled back, and its connection given back,
+        *wait*: how long another transaction with the key is waited for. One in which nothing was
+        written is rolled back, and its connection given back,
         before anybody waits.
         """
 
         def work_in(value: Any) -> Any:
             return function(*((value, *args) if self._hands_over else args), **kwargs)
 
-        deadline, pause = since + recording.options.wait, _FIRST_PAUSE
+        deadline, pause = monotonic() + wait, _FIRST_PAUSE
         conflicts, retries = _MOST_CONFLICTS, self._retry
         while True:
             work = Work(claim, recording, work_in)
@@ -524,35 +577,6 @@ def _unswallowed(error: BaseException) -> BaseException:
     return refusal
 
 
-def _hands_over(opener: Any) -> bool:
-    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
-    while isinstance(opener, functools.partial):
-        opener = opener.func
-    return not getattr(opener, "yields_nothing", False) and not str(
-        getattr(opener, "__module__", "")
-    ).startswith("django.")
-
-
-def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* as its callers see it. UsageError: it has no first argument to be given."""
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    first = parameters[0] if parameters else None
-    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-        raise UsageError("within= hands the transaction over as the first argument; there is none")
-    if first.name in ("self", "cls"):
-        raise UsageError(
-            "within= hands the transaction over as the first argument, and a method has "
-            f"{first.name} there: decorate a function"
-        )
-
-    @functools.wraps(function)
-    def shown(*args: Any, **kwargs: Any) -> Any: ...
-
-    shown.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-    return shown
-
-
 # ---- claim.within(…)
 
 
@@ -588,7 +612,7 @@ class ClaimWithin:
         found = django(using) if value is None else find(value)
         self._claim = claim
         self._recording = recording
-        self._transaction = checked(found, opened=False)
+        self._transaction = recording.transaction = checked(found, opened=False)
         self._ours: Ours | None = None
 
     def __enter__(self) -> Done:

@@ -7,6 +7,7 @@ from .._core.breaker import Breaker, Limits
 from .._core.capabilities import Negotiation
 from .._core.causes import cause_for
 from .._core.engine import Engine
+from .._core.request import Request
 from .._forks import reopen_after_fork
 from ..errors import Cause
 from .targets import Address
@@ -31,6 +32,8 @@ class BaseTransport(ABC):
         """When the newest connection was opened."""
         self.restart_server: Callable[[], None] | None = None
         """Called, on a thread, before another try to reach a server that is out."""
+        self.send_on: Callable[[Request], None] | None = None
+        """Called with a request that nobody waits for, if its key is on another node."""
         self._address = address
         self._limits = limits
         self._on_outage = on_outage

@@ -142,7 +142,9 @@ class MultiplexedTransport(BaseTransport):
     def _redelivered(self, pending: Pending) -> Pending:
         """*pending*, sent again if the server does not serve it, also where nobody waits for it."""
         waiter, request = pending
-        return pending if waiter else (Redelivery(self.deliver_later, request), request)
+        if waiter:
+            return pending
+        return Redelivery(self.deliver_later, self.send_on, request), request
 
     def _write(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""

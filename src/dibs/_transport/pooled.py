@@ -14,7 +14,7 @@ from .._core.abandoned import can_end, kill_request
 from .._core.breaker import Breaker, Outage
 from .._core.capabilities import NO_OP
 from .._core.causes import cause_for
-from .._core.connection import Attempt, Circuit, Next, TimeLimit, unserved
+from .._core.connection import Attempt, Circuit, Next, TimeLimit, is_elsewhere, unserved
 from .._core.engine import Engine
 from .._core.request import REPEATED, Request, apart, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
@@ -122,7 +122,13 @@ class PooledTransport(BaseTransport):
     def post(self, request: Request) -> None:
         """Deliver *request* though nobody waits for it: now, or when the server is back."""
         with contextlib.suppress(Outage, UsageError):  # then it is in the outbox
-            self.send(request, monotonic())
+            if is_elsewhere(self.send(request, monotonic())):
+                self._send_on([request])
+
+    def _send_on(self, requests: list[Request]) -> None:
+        """Their keys are on other nodes of a cluster."""
+        for request in requests if self.send_on is not None else []:
+            self.send_on(request)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request*, which was not served: a little later, on a thread of its own."""
@@ -394,7 +400,8 @@ class PooledTransport(BaseTransport):
         try:
             if requests:
                 replies = self._exchange(connection, together(requests), self._limits.connect)
-                again = unserved(requests, replies)
+                again, elsewhere = unserved(requests, replies)
+                self._send_on(elsewhere)
         finally:
             self._circuit.outbox.give_back(again)
         return not again

@@ -236,7 +236,7 @@ class TableOutput:
 def remarks(listing: Listing, *, whole: bool) -> list[str]:
     """What is to be said below the table."""
     kinds = listing.kinds
-    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
     if not listing.is_complete:
@@ -244,11 +244,15 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if not listing.is_sorted:
         lines.append(f"More than {MOST} keys are not sorted, unless --sort says how.")
     if listing.left_out:
-        left = ", ".join(f"{number} {kind}" for kind, number in listing.left_out.most_common())
+        left = ", ".join(_number_of(*each) for each in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
     return [*lines, *missing(listing)]
+
+
+def _number_of(kind: str, number: int) -> str:
+    return f"{number} with permits" if kind == "permits" else f"{number} {kind}"
 
 
 def missing(listing: Listing) -> list[str]:

@@ -84,6 +84,9 @@ def _parsed(given: list[str], chosen: str | None) -> argparse.Namespace:
     return args
 
 
+DOCTOR = "; `dibs doctor` with the same --url says why"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code. SystemExit: the arguments are wrong."""
     _open_streams()
@@ -108,7 +111,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     except UsageError as error:
         return _failed(name, error, USAGE)
     except Unavailable as error:
-        return _failed(name, error, UNAVAILABLE)
+        return _failed(name, error, UNAVAILABLE, DOCTOR)
     except DibsError as error:
         return _failed(name, error, NOT_FOUND)
     except KeyboardInterrupt:
@@ -121,8 +124,8 @@ def guarded(name: str, work: Callable[[], int]) -> int:
         return _failed(name, error, USAGE)
 
 
-def _failed(name: str, error: Exception, code: int) -> int:
-    default_terminal().say(f"dibs {name}: {printable_lines(str(error))}")
+def _failed(name: str, error: Exception, code: int, hint: str = "") -> int:
+    default_terminal().say(f"dibs {name}: {printable_lines(str(error))}{hint}")
     return code
 
 

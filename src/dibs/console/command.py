@@ -110,6 +110,13 @@ class OneBrowser:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return start_response(status, [*headers, ("Server", "dibs")], *more)
+
+        return self._answer(environ, start)
+
+    def _answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         # Another name for this address: a page elsewhere tries to read this one (DNS rebinding).
         if environ.get("HTTP_HOST", "") not in self._hosts:
             return _plain(sentence(403, "This is not the address of the console."), start_response)
@@ -146,8 +153,6 @@ def _plain(response: Response, start_response: StartResponse) -> list[bytes]:
 
 
 class _QuietHandler(WSGIRequestHandler):
-    server_version, sys_version = "dibs", ""
-
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: an address has a token in it."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+from .._diagnostics import DEFAULT_BUDGET
 from ..errors import UsageError
 from .findings import exit_code, findings
 from .gather import gather
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--url", help="target, as for Dibs(…); default: DIBS_URL")
     add("--namespace", help="namespace of the application; default: DIBS_NAMESPACE, or none")
-    add("--budget", type=float, default=0.25, help="of the application, in s; default: 0.25")
+    budget = DEFAULT_BUDGET
+    add("--budget", type=float, default=budget, help=f"of the application, in s; default: {budget}")
     add("--json", action="store_true", help="print one JSON object")
 
 

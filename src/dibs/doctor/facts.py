@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .._diagnostics import OLDEST, Engine
+from .._diagnostics import DEFAULT_BUDGET, OLDEST, Engine
 
 Kind = Literal["server", "cluster", "sentinel", "embedded"]
 Verdict = Literal["allowed", "denied", "missing"]
@@ -26,6 +26,18 @@ PROBE = "dibs:probe:5b0c1e2f7a93"
 """Behind the namespace: the only key that is used. It does not exist, and is not created."""
 
 
+SETTINGS = (
+    "maxmemory", "maxmemory-policy", "maxclients", "timeout", "tcp-keepalive",
+    "tracking-table-max-keys", "min-replicas-to-write", "save",
+)  # fmt: skip
+"""What servers are asked for with CONFIG GET: what a rule reads, and nothing else."""
+FIGURES = (
+    "used_memory", "connected_clients", "tracking_total_keys", "min_slaves_good_slaves",
+    "master_repl_offset", "master_host", "master_port",
+)  # fmt: skip
+"""What rules read of INFO as a text or number."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What was to be examined: the target, without its secrets, and the settings of the client."""
@@ -33,7 +45,7 @@ class Asked:
     kind: Kind
     address: str
     namespace: str = ""
-    budget: float = 0.25
+    budget: float = DEFAULT_BUDGET
     tls: bool = False
     user: str | None = None
     database: int = 0
@@ -80,7 +92,6 @@ class ServerFacts:
     protocol: int | None = None
     plain: bool = False
     """Connected without HELLO, CLIENT and COMMAND, on which the connection is closed."""
-    opened_in: float | None = None
     info: Mapping[str, str] = field(default_factory=dict[str, str])
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     engine: Engine = OLDEST
@@ -109,7 +120,12 @@ class ServerFacts:
         return "sentinel" in (self.info.get("redis_mode"), self.info.get("server_mode"))
 
     def text(self, name: str) -> str | None:
-        """A setting, by its name in the configuration; INFO has some of them, too."""
+        """A setting, by its name in the configuration; INFO has some of them, too.
+
+        KeyError: nobody asks for it, so that a rule about it would never find anything.
+        """
+        if name not in SETTINGS and name not in FIGURES:
+            raise KeyError(name)
         found = self.config.get(name)
         return self.info.get(name.replace("-", "_")) if found is None else found
 

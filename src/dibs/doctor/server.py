@@ -22,7 +22,7 @@ from .._diagnostics import (
 )
 from . import rights
 from .asking import Session, host_and_port, lines, pairs, refusal, session, text
-from .facts import Asked, Clock, Failure, ServerFacts, Verdict
+from .facts import SETTINGS, Asked, Clock, Failure, ServerFacts, Verdict
 from .failures import (
     Step,
     failure_of,
@@ -37,11 +37,6 @@ STEP_LIMIT = 1.0
 """How long a server may be silent, in seconds."""
 CALLS, CALLS_LIMIT = 50, 0.5
 """How many calls are timed, and for how long at most."""
-_SETTINGS = (
-    "maxmemory", "maxmemory-policy", "maxclients", "timeout", "tcp-keepalive",
-    "tracking-table-max-keys", "min-replicas-to-write", "min-replicas-max-lag",
-    "appendonly", "save",
-)  # fmt: skip
 _MOST_NAMES = 3
 _IN_INFO = "version, memory, persistence, replication, clients"
 _IN_CONFIG = "tracking table, time-outs, min-replicas-to-write"
@@ -71,13 +66,10 @@ class ServerGatherer:
         return self.facts
 
     def _run(self) -> None:
-        since = monotonic()
         with session(self._address, STEP_LIMIT, self._reached) as opened:
             dialect = opened.dialect
             self._reached("ask")
             self._learn(protocol=dialect.protocol, plain=dialect.plain)
-            if not dialect.plain:
-                self._learn(opened_in=monotonic() - since)
             self._ask_all(opened)
 
     def _ask_all(self, opened: Session) -> None:
@@ -110,7 +102,7 @@ class ServerGatherer:
     # ---- the questions
 
     def _ask_facts(self, opened: Session) -> None:
-        settings = [pack("CONFIG", "GET", name) for name in _SETTINGS]
+        settings = [pack("CONFIG", "GET", name) for name in SETTINGS]
         payload = b"".join([pack("INFO"), pack("ACL", "WHOAMI"), ASK.payload, *settings])
         info, user, commands, *config = opened.send(payload, 3 + len(settings))
         known: dict[str, str] = {}

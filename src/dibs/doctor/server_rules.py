@@ -139,7 +139,7 @@ def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         return
     if "aof_enabled" not in server.info or asked.kind == "embedded":
         return
-    saves = server.config.get("save", "")
+    saves = server.text("save") or ""
     kept = "only the keys of its last snapshot" if saves else "no keys"
     yield Finding(
         "persistence",

@@ -1,7 +1,4 @@
-"""What every integration does with a guarded request: claim it, and end the claim by its response.
-
-Async and sync side by side: too little to be generated.
-"""
+"""What every integration does with a guarded request beside claiming it (_async/claims.py)."""
 
 import functools
 import hashlib
@@ -11,51 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
-from .._http.problems import refusal, replay
-from .._http.responses import Recording, Response
+from .._http.responses import Recording
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, claiming
-from ..errors import Duplicate, Mismatch, Unavailable, UsageError
+from .._interface import ClaimRequest, How
+from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .. import AsyncDibs, Dibs
     from .._interface import AsyncClaim, Claim
 
 _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
-REFUSED = (Duplicate, Mismatch, Unavailable)
 
 
-async def aclaim(
-    dibs: "AsyncDibs", policy: Policy, name: str, submission: Submission | InvalidRequest
-) -> "AsyncClaim | Response":
-    """A claim under which the request is processed, or the response in its place.
-
-    *name*: the template of the route, for events.
-    """
-    if isinstance(submission, InvalidRequest):
-        return refusal(policy, submission, by_client=True)
-    try:
-        claim = await claiming(dibs, _request(submission, name)).__aenter__()
-    except REFUSED as error:
-        return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
-
-
-def claim(
-    dibs: "Dibs", policy: Policy, name: str, submission: Submission | InvalidRequest
-) -> "Claim | Response":
-    """The same for `Dibs`."""
-    if isinstance(submission, InvalidRequest):
-        return refusal(policy, submission, by_client=True)
-    try:
-        claim = claiming(dibs, _request(submission, name)).__enter__()
-    except REFUSED as error:
-        return refusal(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
-
-
-def _request(submission: Submission, name: str) -> ClaimRequest:
+def request_of(submission: Submission, name: str) -> ClaimRequest:
+    """What is claimed for *submission*. *name*: the template of the route, for events."""
     key, payload, _, policy, _, is_login_unknown = submission
     if is_login_unknown:
         _warn_of_login(name)
@@ -95,19 +61,7 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
-async def aend(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
-    """End the claim by its response, as the core decides."""
-    if claim.is_open:
-        await claim.end(_ended(claim, policy, recording))
-
-
-def end(claim: "Claim", policy: Policy, recording: Recording) -> None:
-    """The same for `Dibs`."""
-    if claim.is_open:
-        claim.end(_ended(claim, policy, recording))
-
-
-def _ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
+def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
     """How the request ended; a response that is to be stored is handed to the claim."""
     is_later = recording.status >= 400 and recording.is_later
     how = policy.outcome(recording.status, is_later=is_later)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
@@ -20,8 +20,24 @@ LONGEST = 50.0
 _log = logging.getLogger("dibs.linebot")
 
 E = TypeVar("E")
+T = TypeVar("T")
 Ended = Callable[[str, int], object]
 """Called with what became of events, in a word, and how many they are."""
+
+
+async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
+    """The result of *sending* a reply. A caller that is cancelled waits for it first.
+
+    A reply that is cancelled while it is sent would use up the token without an answer.
+    """
+    task = asyncio.create_task(sending, name="line reply")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+    finally:
+        task.cancel()
 
 
 class WorkerPool(Generic[E]):
@@ -31,6 +47,10 @@ class WorkerPool(Generic[E]):
     with that word, or "failed", "late", "cut", "refused"; *queued* with the number of events that
     are not done; *running* makes a context manager for the time in which one is worked on.
     """
+
+    concurrency = 64
+    """How many a dispatcher works on at once, if it is not said."""
+    replying = staticmethod(to_its_end)
 
     def __init__(
         self,
@@ -129,6 +149,13 @@ class WorkerPool(Generic[E]):
 
 class ThreadWorkerPool(Generic[E]):
     """The same with threads, which cannot be cut: what takes too long is waited for elsewhere."""
+
+    concurrency = 16
+
+    @staticmethod
+    def replying(sent: T) -> T:
+        """A reply that was sent: threads are not cancelled."""
+        return sent
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote
 
 from .._interface import (
@@ -15,7 +15,9 @@ from .._interface import (
     OutagePolicy,
     Seconds,
     Template,
+    returned_type,
     seconds,
+    shown,
 )
 from ..errors import Duplicate, LeaseLost, UsageError
 
@@ -48,8 +50,20 @@ class UniqueKeywords(TypedDict, total=False):
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
+class TransactionKeywords(UniqueKeywords, total=False):
+    """Options of `unique` where a job can run in a transaction."""
+
+    within: Callable[[], Any] | None
+    """Opens a transaction, whose value is the first argument of the job: the record of what was
+    done commits with it."""
+    codec: object
+    """With *within*: how a result is kept, as for `once`."""
+
+
 class UniqueOptions:
     """How long a job is unique. UsageError: an option is invalid."""
+
+    within: Callable[[], Any] | None = None
 
     def __init__(
         self,
@@ -64,9 +78,11 @@ class UniqueOptions:
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
         self.is_over_at_start = until == "start"
+        self.is_over_at_end = isinstance(until, str)
+        """Another job with the same key may run after it."""
         window = self.queued if isinstance(until, str) else seconds(until, "until")
         terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage, "work": "job"}
-        after = "release" if isinstance(until, str) else "hold"
+        after = "release" if self.is_over_at_end else "hold"
         self.window = window
         # Longer than the lease of a run that was lost just now, or its second delivery is lost too.
         wait = 1.5 * self.lease + 0.5
@@ -75,7 +91,12 @@ class UniqueOptions:
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         """How the id of a job is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
+        self.terms = terms
         self._tasks: set[str] = set()
+
+    def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
+        """How a worker claims the key of a job: at once, or with patience."""
+        return self.claim, self.patient_claim
 
     def in_queue(self, delay: float) -> float:
         """How long the claim of a job is kept that starts in *delay* seconds at the earliest."""
@@ -88,6 +109,35 @@ class UniqueOptions:
             names = " and ".join(sorted(self._tasks)[:2])
             said = f"{template!r} is used by {names}, which would be duplicates of each other"
             raise UsageError(f"{said}: add {{task}}, or call unique() for each")
+
+
+class TransactionOptions(UniqueOptions):
+    """The same, where a job can run in a transaction. UsageError: an option is invalid."""
+
+    def __init__(
+        self,
+        *,
+        within: Callable[[], Any] | None = None,
+        codec: object = "json",
+        **options: Unpack[UniqueKeywords],
+    ) -> None:
+        super().__init__(**options)
+        if within is not None and self.is_over_at_start:
+            raise UsageError('within= goes with until="end" or seconds: what starts is not done')
+        self.within = within
+        self._codec = codec
+
+    def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
+        """The same; with a database they keep the result of *function*."""
+        usual = super().claims_of(function)
+        if self.within is None:
+            return usual
+        terms = dict(self.terms, codec=self._codec, type=returned_type(function))
+        at_once, patient = (
+            ClaimOptions(window=self.window, after="replay", wait=each.wait, **terms)
+            for each in usual
+        )
+        return at_once, patient
 
 
 class Job(NamedTuple):
@@ -117,6 +167,14 @@ class Job(NamedTuple):
         return hashlib.sha256(self.token.encode()).hexdigest()[:8] if self.token else "-"
 
     @property
+    def record_name(self) -> str:
+        """What tells the record of its work from those of other jobs with the same key.
+
+        Not by attempt or token: no retry of what has committed runs.
+        """
+        return f"job:{self.id}"
+
+    @property
     def run_key(self) -> str:
         """The key of this run of it."""
         return f"job:{self.id}:{self.attempt}:{self.sending}"
@@ -126,6 +184,14 @@ class Job(NamedTuple):
         """The key of sending its message once more. Two retries have two tokens: one may be lost,
         and the claim of the other stay in the queue."""
         return f"{self.run_key}:{self._token_hash}:again"
+
+
+class NotRun(Exception):
+    """A job was not run in its transaction, because of *error*."""
+
+    def __init__(self, error: Duplicate) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class UniqueKey:
@@ -139,24 +205,32 @@ class UniqueKey:
         options.used_by(task, template if is_named else template.replace(TASK, "{}"))
         # Quoted, so that the name of one job and a field of another do not make the same key.
         written = template.replace(TASK, quote(task, safe="")) if is_named else template
-        self.of = Template(written, function)
+        within = options.within
+        self.sent = function if within is None else shown(within, function)
+        """The function as those see it who send a job."""
+        self.of = Template(written, self.sent)
         self.name = template
         self.task = task
         self.options = options
+        self._claims = options.claims_of(function)
+
+    @property
+    def record_options(self) -> ClaimOptions:
+        """What is kept of a job that runs in a transaction."""
+        return self._claims[0]
 
     def request(
         self, key: str, *, note: str | None = None, token: str | None = None, wait: bool = False
     ) -> ClaimRequest:
-        """The claim on *key*; for a job with the id *note*, or continued with *token*."""
-        options = self.options.patient_claim if wait else self.options.claim
-        return ClaimRequest(key, options, None, self.name, note, token)
+        """The claim of a worker on *key*: for the job with the id *note*, or by *token*."""
+        return ClaimRequest(key, self._claims[wait], None, self.name, note, token)
 
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
         """The claim on *key* for a job that is sent. UsageError: its id is too long."""
         if len(job_id) > LONGEST_ID:
             said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
             raise UsageError(f"{self.task or self.name}: {said}")
-        return self.request(key, note=job_id)
+        return ClaimRequest(key, self.options.claim, None, self.name, job_id)
 
     def run_request(self, job: Job) -> ClaimRequest | None:
         """The claim on one run of *job*; None: it is not needed."""
@@ -201,10 +275,23 @@ def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
 
     None: it has ended, or another job is in the way. *lease*: how long a lost run is in the way.
     """
-    is_own_run = error.state == "running" and error.key == job.run_key
-    if not (job.comes_again and is_own_run):
+    if not job.comes_again or error.state != "running" or is_anothers(error, job):
         return None
     return min(max(lease, AGAIN_AFTER), AGAIN_WITHIN)
+
+
+def is_anothers(error: Duplicate, job: Job) -> bool:
+    """Whether another job does the work of *job*. False: its own run, or a transaction that may be
+    rolled back, is in the way."""
+    is_open = error.source == "table" and error.state == "running"
+    return error.key != job.run_key and not is_open
+
+
+def patience(job: Job, lease: float) -> float:
+    """How long a worker waits for another transaction with the key of *job*, in seconds: where a
+    run has just sent its retry, until that run is rolled back; or as long as a lost run may last.
+    """
+    return AGAIN_AFTER if job.comes_again and job.attempt is not None else 1.5 * lease + 0.5
 
 
 def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
@@ -235,6 +322,11 @@ def log_refusal(name: str, job: Job, error: Duplicate) -> None:
         _log.info("%s: job %s is not run: another delivery of it is there", name, job.id)
     else:
         _log.info("%s: job %s is not run: job %s is there", name, job.id, error.note or "?")
+
+
+def log_replay(name: str, job: Job) -> None:
+    """The work of *job* has been committed, by an earlier run."""
+    _log.info("%s: job %s is not run: its work has been committed", name, job.id)
 
 
 def log_loss(name: str, job_id: str) -> None:

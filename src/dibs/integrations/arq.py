@@ -17,11 +17,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 from uuid import uuid4
 
-from arq import ArqRedis, Retry
-from arq.constants import default_queue_name
-from arq.jobs import Job as ArqJob
-from arq.jobs import JobResult, JobStatus
-from arq.worker import Function, Worker
+from ._extras import needs
+
+with needs("arq"):
+    from arq import ArqRedis, Retry
+    from arq.constants import default_queue_name
+    from arq.jobs import Job as ArqJob
+    from arq.jobs import JobResult, JobStatus
+    from arq.worker import Function, Worker
 
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import Entry

@@ -27,7 +27,8 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._claims import aclaim, aend, applied, mark_guarded, unmark_guarded
+from ._async.claims import claim_request, end_claim
+from ._claims import applied, mark_guarded, unmark_guarded
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim
@@ -82,7 +83,7 @@ class DibsMiddleware:
             submission = await self._submission(policy, scope, body)
             if body.is_disconnected or submission is None:
                 return None  # the client has left before the end of its request: it must not run
-            outcome = await aclaim(self._dibs, policy, policy.route, submission)
+            outcome = await claim_request(self._dibs, policy, policy.route, submission)
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
             recorder = Recorder(applied(policy, submission), outcome, send)
@@ -292,16 +293,17 @@ class Recorder:
         """The application has returned. If it had begun a response and not finished it, the client
         has disconnected from a stream: the work was done, only the response is incomplete.
         """
-        if self._recording.status:
+        if self._recording.status and self._claim.is_open:
             self._recording.discard()
-            await aend(self._claim, self._policy, self._recording)
+            await end_claim(self._claim, self._policy, self._recording)
 
     async def close(self) -> None:
         """The application has ended by an error, by cancellation, or without a response: end the
-        claim, if it is still open.
+        claim, if it is still open. One that was detached stays so if there was a response.
         """
-        # In a task that is cancelled again here, the release is delivered nevertheless.
-        await self._claim.fail()
+        if self._claim.is_open or not self._recording.status:
+            # In a task that is cancelled again here, the release is delivered nevertheless.
+            await self._claim.fail()
 
     async def send(self, message: Message) -> None:
         """Record and pass on."""
@@ -313,7 +315,7 @@ class Recorder:
         elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
             self._recording.discard()
         if is_last(message):
-            await aend(self._claim, self._policy, self._recording)
+            await end_claim(self._claim, self._policy, self._recording)
         try:
             await self._send(message)
         except OSError:

@@ -15,17 +15,29 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack, cast
 
-from celery import Task, uuid
-from celery.app.task import Context
-from celery.exceptions import Ignore
-from celery.signals import task_postrun, task_revoked
-from celery.states import READY_STATES, RETRY
-from celery.utils.time import maybe_make_aware
+from ._extras import needs
+
+with needs("celery"):
+    from celery import Task, uuid
+    from celery.app.task import Context
+    from celery.exceptions import Ignore
+    from celery.signals import task_postrun, task_revoked
+    from celery.states import READY_STATES, RETRY
+    from celery.utils.functional import head_from_fun
+    from celery.utils.time import maybe_make_aware
 
 from .. import Dibs, Duplicate, Unavailable, UsageError
 from .._interface import Entry
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, log_callbacks
+from ._unique import (
+    Job,
+    NotRun,
+    TransactionKeywords,
+    TransactionOptions,
+    UniqueKey,
+    is_anothers,
+    log_callbacks,
+)
 
 __all__ = ["unique"]
 
@@ -34,16 +46,16 @@ TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
 have been decoded, and a worker that drops a task does not see them."""
 
 
-def unique(dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]) -> type[Task]:
+def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
     """A base class for tasks whose calls are unique: `@app.task(base=unique(dibs, "x:{id}"))`.
 
     *template* is filled from the arguments of the task; `{task}` is its name. `delay` and
     `apply_async` of a duplicate return the AsyncResult of the task that is there. Options:
-    `UniqueOptions`. UsageError: an option makes no sense, or (when the task is created) the task
-    lacks a field of *template*, another task has the same template without `{task}`, or a base
-    class before this one has a `__call__`, which would bypass it.
+    `TransactionOptions`. UsageError: an option makes no sense, or (when the task is created) the
+    task lacks a field of *template*, another task has the same template without `{task}`, or a
+    base class before this one has a `__call__`, which would bypass it.
     """
-    made = UniqueOptions(**options)
+    made = TransactionOptions(**options)
 
     class Unique(_UniqueTask):
         """A task whose calls are unique."""
@@ -56,7 +68,7 @@ def unique(dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]) -> type
 
 class _UniqueTask(Task):
     abstract = True
-    dibs_settings: ClassVar[tuple[Dibs, str, UniqueOptions]]
+    dibs_settings: ClassVar[tuple[Dibs, str, TransactionOptions]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +78,8 @@ class _UniqueTask(Task):
         if own.__call__ is not _UniqueTask.__call__:
             raise UsageError(f"{name}: unique() must be the first base, before one with __call__")
         self.dibs_jobs = UniqueJobs(dibs, UniqueKey(template, self.run, options, name))
+        if options.within is not None:
+            self.__header__ = head_from_fun(self.dibs_jobs.sent)  # what `delay` compares with
 
     # ---- where it is enqueued
 
@@ -191,20 +205,28 @@ class _UniqueTask(Task):
         try:
             run = self.dibs_jobs.start(key, job)
         except Duplicate as error:
-            self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
-            if error.key != job.run_key and not request.is_eager:
-                self._fail(error, request.id, request)
-            raise Ignore(f"not run: {error}") from error
+            raise self._refused(error, job, request) from error
         except Unavailable as error:
             raise self.retry(exc=error) from error
         request.dibs_key = key
         with run:
             request.dibs_run = run
             try:
-                return self._run(*args, **kwargs)
+                return run.call(self._run, args, kwargs)
             except Ignore as error:  # it was replaced, or stored a result itself: it did not fail
-                ignored = error
-        raise ignored
+                ended: Ignore | NotRun = error
+            except NotRun as error:
+                ended = error
+        if isinstance(ended, NotRun):
+            raise self._refused(ended.error, job, request) from ended.error
+        raise ended
+
+    def _refused(self, error: Duplicate, job: Job, request: Any) -> Ignore:
+        """What ends a task that is not run; it comes again, or its result is *error*."""
+        self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
+        if is_anothers(error, job) and not request.is_eager:
+            self._fail(error, request.id, request)
+        return Ignore(f"not run: {error}")
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """The function, within the `__call__` of a base class of the application."""

@@ -14,12 +14,15 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Unpack, cast
 
-from dramatiq import Actor, Middleware
-from dramatiq.middleware import GroupCallbacks, SkipMessage
+from ._extras import needs
+
+with needs("dramatiq"):
+    from dramatiq import Actor, Middleware
+    from dramatiq.middleware import GroupCallbacks, SkipMessage
 
 from .. import Dibs, Duplicate
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
+from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey, is_anothers
 
 __all__ = ["unique"]
 
@@ -29,16 +32,16 @@ another one) and, in a retry, the sending."""
 
 
 def unique(
-    dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]
+    dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
 ) -> Callable[..., "Actor[Any, Any]"]:
     """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
 
     *template* is filled from the arguments of the actor; `{task}` is its name. `send` and
     `send_with_options` of a duplicate return a message with the id of the one that is there.
-    Options: `UniqueOptions`. UsageError: an option is invalid, or (where the actor is declared) a
-    field is missing, or another actor has the same `unique(…)` without `{task}`.
+    Options: `TransactionOptions`. UsageError: an option is invalid, or (where the actor is
+    declared) a field is missing, or another actor has the same `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    made = TransactionOptions(**options)
 
     def actor_class(fn: Callable[..., Any], **settings: Any) -> "Actor[Any, Any]":
         key = UniqueKey(template, fn, made, settings.get("actor_name") or fn.__name__)
@@ -84,25 +87,32 @@ class _UniqueActor(Actor[Any, Any]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""
         message = self.dibs_runs.take_message(self)
-        if message is not None:
-            self.dibs_runs.started(self._started(message))
-        return super().__call__(*args, **kwargs)
-
-    def _started(self, message: Any) -> Run:
+        if message is None:
+            return super().__call__(*args, **kwargs)
         options = message.options
         job = Job(
             message.message_id, options.get(TOKEN), options.get("retries", 0),
             sent_by=options.get(SENDING),
         )  # fmt: skip
         try:
-            return self.dibs_jobs.start(self.key_of(message), job)
+            run = self.dibs_jobs.start(self.key_of(message), job)
         except Duplicate as error:
-            self._send_again(message, self.dibs_jobs.comes_again_in(error, job))
-            if error.key == job.run_key:
-                options["store_results"] = False  # or None replaces the result of the other
-            else:
-                self.dibs_runs.refused()
-            raise SkipMessage(f"not run: {error}") from error
+            raise self._refused(error, job, message) from error
+        self.dibs_runs.started(run)
+        try:
+            return run.call(super().__call__, args, kwargs)
+        except NotRun as refusal:
+            self.dibs_runs.ended()
+            raise self._refused(refusal.error, job, message) from refusal.error
+
+    def _refused(self, error: Duplicate, job: Job, message: Any) -> SkipMessage:
+        """What ends a message that is not processed; it comes again, or another one does it."""
+        self._send_again(message, self.dibs_jobs.comes_again_in(error, job))
+        if is_anothers(error, job):
+            self.dibs_runs.refused()
+        else:
+            message.options["store_results"] = False  # or None replaces the result of the other
+        return SkipMessage(f"not run: {error}")
 
     def _send_again(self, message: Any, delay: float | None) -> None:
         """The same message, for later: this delivery is acknowledged, and may be the last one."""
@@ -147,6 +157,12 @@ class _Runs(Middleware):
     def started(self, run: Run) -> None:
         """This thread runs it."""
         self._here.run = run
+
+    def ended(self) -> None:
+        """This thread has not run it after all."""
+        run, self._here.run = self._here.run, None
+        if run is not None:
+            run.__exit__(None, None, None)
 
     def refused(self) -> None:
         """The message of this thread is a duplicate of another one."""

@@ -18,10 +18,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack, cast
 
-from fastapi import FastAPI, routing
-from fastapi.dependencies import utils
-from fastapi.exceptions import RequestValidationError
-from starlette.requests import HTTPConnection, Request
+from ._extras import needs
+
+with needs("fastapi"):
+    from fastapi import FastAPI, routing
+    from fastapi.dependencies import utils
+    from fastapi.exceptions import RequestValidationError
+    from starlette.requests import HTTPConnection, Request
 
 from .. import AsyncDibs, AsyncLease
 from .._http.decorators import policy_of

@@ -13,9 +13,12 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from flask import Flask, after_this_request, current_app, make_response, request
-from flask import Response as FlaskResponse
-from werkzeug.exceptions import HTTPException, default_exceptions
+from ._extras import needs
+
+with needs("flask"):
+    from flask import Flask, after_this_request, current_app, make_response, request
+    from flask import Response as FlaskResponse
+    from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields
@@ -35,7 +38,8 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import applied, claim, end, file_hash, mark_guarded
+from ._claims import applied, file_hash, mark_guarded
+from ._sync.claims import claim_request, end_claim
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
@@ -122,11 +126,11 @@ def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskRespon
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
         request.environ[_CLAIMS].remove(claim)
-        response.call_on_close(functools.partial(end, claim, policy, recording))
+        response.call_on_close(functools.partial(end_claim, claim, policy, recording))
     elif (ends := request.environ.get(_ENDS)) is not None:
         ends[claim] = (policy, recording)
     else:  # a view that is called in a test_request_context
-        end(claim, policy, recording)
+        end_claim(claim, policy, recording)
     return response
 
 
@@ -151,7 +155,7 @@ def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
                 claim.fail()
             raise
         for claim, (policy, recording) in ends.items():
-            end(claim, policy, recording)
+            end_claim(claim, policy, recording)
         return body
 
     return ending
@@ -246,7 +250,7 @@ class _AppGuard:
         if submission is None:
             return None
         mark_guarded(request.environ)
-        outcome = claim(self._dibs, policy, name, submission)
+        outcome = claim_request(self._dibs, policy, name, submission)
         return outcome if isinstance(outcome, Response) else (applied(policy, submission), outcome)
 
     def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:

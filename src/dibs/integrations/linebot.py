@@ -9,24 +9,26 @@ line-bot-sdk; the rest does not. Events and sources may be the SDK's objects, an
 same attributes, or LINE's own JSON as dicts.
 """
 
-import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
-from ._line_deduplication import Deduplication, EventMemory, ThreadDeduplication
-from ._line_dispatcher import Dispatcher, ThreadDispatcher, to_its_end
+from ._async import line as async_line
+from ._async.line import Deduplication, Dispatcher
 from ._line_events import (
     EVENT_NAME,
     WINDOW,
+    EventMemory,
     actor_key,
     event_id,
     event_key,
     reply_key,
     signature_is_right,
 )
-from ._line_workers import ThreadWorkerPool, WorkerPool
+from ._line_workers import ThreadWorkerPool, WorkerPool, to_its_end
+from ._sync import line as sync_line
+from ._sync.line import ThreadDeduplication, ThreadDispatcher
 
 __all__ = [
     "EVENT_NAME",
@@ -91,58 +93,9 @@ def once_per_event(
         if isinstance(dibs, AsyncDibs):
             if not is_async:
                 raise UsageError("with an AsyncDibs, the handler must be a coroutine function")
-            return _async_handler(dibs, handler, window, skipped)
+            return async_line.once_handler(dibs, handler, window, skipped)
         if is_async:
             raise UsageError("with a Dibs, the handler must be a plain function")
-        return _handler(dibs, handler, window, skipped)
+        return sync_line.once_handler(dibs, handler, window, skipped)
 
     return decorate
-
-
-def _async_handler(
-    dibs: AsyncDibs,
-    handler: Callable[..., Coroutine[Any, Any, Any]],
-    window: float,
-    skipped: Callable[[Duplicate], object] | None,
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    @functools.wraps(handler)
-    async def once(event: object, *args: Any, **kwargs: Any) -> Any:
-        key = event_key(event)
-        if key is None:
-            return await handler(event, *args, **kwargs)
-        claiming = dibs.claim(key, window=window, after="hold", on_error="release", name=EVENT_NAME)
-        try:
-            async with claiming:
-                return await handler(event, *args, **kwargs)
-        except Duplicate as duplicate:
-            return _skip(duplicate, key, skipped)
-
-    return once
-
-
-def _handler(
-    dibs: Dibs,
-    handler: Callable[..., Any],
-    window: float,
-    skipped: Callable[[Duplicate], object] | None,
-) -> Callable[..., Any]:
-    @functools.wraps(handler)
-    def once(event: object, *args: Any, **kwargs: Any) -> Any:
-        key = event_key(event)
-        if key is None:
-            return handler(event, *args, **kwargs)
-        claiming = dibs.claim(key, window=window, after="hold", on_error="release", name=EVENT_NAME)
-        try:
-            with claiming:
-                return handler(event, *args, **kwargs)
-        except Duplicate as duplicate:
-            return _skip(duplicate, key, skipped)
-
-    return once
-
-
-def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object] | None) -> None:
-    if duplicate.key != key:
-        raise duplicate  # raised by the handler itself, for another key
-    if skipped is not None:
-        skipped(duplicate)

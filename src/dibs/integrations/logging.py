@@ -7,11 +7,34 @@ One record for each event: `dibs.acquired`, with the name and the facts as attri
 """
 
 import logging
+from dataclasses import fields
+from typing import Any
 
-from ..events import Event
-from ._levels import LEVELS, checked_level, facts_of, kinds_from
+from ..errors import UsageError
+from ..events import MEASURES, Event, Kind
 
 __all__ = ["LoggingListener"]
+
+_FACTS = tuple([each.name for each in fields(Event) if each.name not in ("kind", "name", "at")])
+
+
+def checked_level(level: int | str) -> int:
+    """The number of a level. UsageError: there is no such level."""
+    number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
+    if type(number) is not int:
+        raise UsageError(f"level must be a level of logging, such as INFO, not {level!r}")
+    return number
+
+
+def kinds_from(level: int) -> frozenset[Kind]:
+    """The kinds of events that are at least as bad as *level*."""
+    return frozenset([kind for kind, measure in MEASURES.items() if measure.level >= level])
+
+
+def facts_of(event: Event) -> dict[str, Any]:
+    """The facts that *event* has: text, numbers and booleans."""
+    facts = {name: getattr(event, name) for name in _FACTS}
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 class LoggingListener:
@@ -32,7 +55,7 @@ class LoggingListener:
 
     def __call__(self, event: Event) -> None:
         """Write *event*, if the logger is enabled for its level."""
-        level = LEVELS[event.kind]
+        level = MEASURES[event.kind].level
         if not self._logger.isEnabledFor(level):
             return
         facts = facts_of(event)

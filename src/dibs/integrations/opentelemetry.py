@@ -5,26 +5,29 @@
 docs/tracing.md has every span, attribute and metric. Keys are never written, only their names.
 """
 
-import threading
 from collections.abc import Iterable
 from time import monotonic
 
-try:
-    from opentelemetry import context, metrics, trace
+from ._extras import needs
+
+with needs("opentelemetry"):
+    from opentelemetry import context, trace
     from opentelemetry.context import Context
-    from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Histogram,
+        Meter,
+        MeterProvider,
+        Observation,
+        get_meter,
+    )
     from opentelemetry.trace import Link, Status, StatusCode, TracerProvider
     from opentelemetry.trace import Span as OtelSpan
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'opentelemetry-api is not installed: pip install "dibs[opentelemetry]"', name=error.name
-    ) from error
 
 from .. import __version__
-from .._interface import fork_safe_lock
+from .._tally import Observer, Series, Tally, label_text
 from ..claims import open_claims
-from ..events import KINDS, Counter, Event, EventKey, Kind, SpanKind, duration_of
-from ._names import Names, printable
+from ..events import KINDS, EventKey, Kind, Quantity, SpanKind
 
 __all__ = ["OpenTelemetryListener"]
 
@@ -32,27 +35,14 @@ _LIBRARY = "dibs"
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 """Those of the semantic conventions for database clients, and three more: holds may be long."""
 
-_DURATIONS = {
-    "dibs.hold.duration": "Time for which leases and claims were held.",
-    "dibs.wait.duration": "Time that callers waited for other holders or loads.",
-    "dibs.load.duration": "Time that loads of cached values took.",
-    "dibs.run.duration": "Time that scheduled functions ran.",
-    "dibs.outage.duration": "Time for which Redis was unavailable.",
+_DURATIONS: dict[Quantity, str] = {
+    "hold": "Time for which leases and claims were held.",
+    "wait": "Time that callers waited for other holders or loads.",
+    "load": "Time that loads of cached values took.",
+    "run": "Time that scheduled functions ran.",
+    "outage": "Time for which Redis was unavailable.",
 }
-_RECORDED: dict[Kind, str] = {
-    "released": "dibs.hold.duration",
-    "completed": "dibs.hold.duration",
-    "late": "dibs.hold.duration",
-    "acquired": "dibs.wait.duration",
-    "busy": "dibs.wait.duration",
-    "waited": "dibs.wait.duration",
-    "loaded": "dibs.load.duration",
-    "degraded": "dibs.load.duration",
-    "finished": "dibs.run.duration",
-    "failed": "dibs.run.duration",
-    "recovered": "dibs.outage.duration",
-}
-"""Which duration an event has."""
+"""Metrics named `dibs.hold.duration` …"""
 
 
 class _Span:
@@ -129,7 +119,33 @@ def _class_of(error: BaseException) -> str:
     )
 
 
-class OpenTelemetryListener:
+class _Recorder:
+    """Adds durations of one name to a histogram, with what they ended with."""
+
+    __slots__ = ("_attributes", "_histogram")
+
+    def __init__(self, histogram: Histogram, attributes: dict[str, str]) -> None:
+        self._histogram = histogram
+        self._attributes = attributes
+
+    def observe(self, amount: float, /) -> None:
+        """Record *amount* seconds."""
+        self._histogram.record(amount, self._attributes)
+
+
+class _Series(Series):
+    """Durations are recorded at once: the SDK may keep the current span beside them."""
+
+    __slots__ = ()
+
+    def count(self, seconds: float | None) -> None:
+        """One more event."""
+        super().count(None)
+        if seconds and self.durations is not None:
+            self.durations.observe(seconds)
+
+
+class OpenTelemetryListener(Tally):
     """Makes spans of holds, claims, loads and waits, and metrics of all events.
 
     *tracer_provider*, *meter_provider*: the default is what the application has set for all
@@ -137,6 +153,8 @@ class OpenTelemetryListener:
     templates, never keys; in metrics, names beyond the first *most_names* are counted together as
     "other". It may be called from any thread. UsageError: *most_names* is less than 1.
     """
+
+    series_class = _Series
 
     def __init__(
         self,
@@ -147,7 +165,7 @@ class OpenTelemetryListener:
         metrics: bool = True,
         most_names: int = 100,
     ) -> None:
-        self._names = Names(most_names)
+        super().__init__(most_names)
         self._tracer = trace.get_tracer(_LIBRARY, __version__, tracer_provider)
         self._attributes: dict[tuple[str, str | None], dict[str, str]] = {}
         self._traces = False if not traces else None if tracer_provider is None else True
@@ -156,16 +174,10 @@ class OpenTelemetryListener:
         self.counted: frozenset[Kind] = KINDS if metrics else frozenset()
         """It needs no events, only their number and their durations."""
         self.kinds: frozenset[Kind] = self.counted
-        self._metrics = _Metrics(meter_provider, self._names) if metrics else None
-
-    def __call__(self, event: Event) -> None:
-        """Count *event*."""
-        self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
-
-    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
-        """What counts events of *kind*."""
-        assert self._metrics is not None
-        return self._metrics.counter(kind, name, guarded=guarded)
+        self._counts: dict[EventKey, int] = {}
+        self._histograms: dict[Quantity, Histogram] = {}
+        if metrics:
+            self._measure(get_meter(_LIBRARY, __version__, meter_provider))
 
     @property
     def makes_spans(self) -> bool:
@@ -183,7 +195,7 @@ class OpenTelemetryListener:
     ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
-        attributes = self._attributes.get((name, reason)) or self._learn(name, reason)
+        attributes = self._attributes.get((name, reason)) or self._describe(name, reason)
         span = self._tracer.start_span(
             f"{kind} {attributes['dibs.name']}",
             Context() if background else before,
@@ -197,50 +209,21 @@ class OpenTelemetryListener:
         found = trace.get_current_span().get_span_context()
         return found if found.is_valid else None
 
-    def _learn(self, name: str, reason: str | None) -> dict[str, str]:
-        attributes = {"dibs.name": printable(name)}
+    def _describe(self, name: str, reason: str | None) -> dict[str, str]:
+        attributes = {"dibs.name": label_text(name)}
         if reason is not None:
             attributes["dibs.load.reason"] = reason
         if len(self._attributes) < 1000:
             self._attributes[name, reason] = attributes
         return attributes
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self._names)} names>"
+    # ---- metrics
 
-
-class _Series:
-    """What is counted of events of one kind and name, guarded or not."""
-
-    __slots__ = ("_attributes", "_lock", "_record", "attributes", "number")
-
-    def __init__(self, key: EventKey, lock: threading.RLock, histogram: Histogram | None) -> None:
-        kind, name, guarded = key
-        self._lock = lock
-        self.number = 0
-        self.attributes: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
-        if guarded is not None:
-            self.attributes["dibs.guarded"] = guarded
-        self._attributes = {"dibs.name": name, "dibs.outcome": kind}
-        self._record = None if histogram is None else histogram.record
-
-    def count(self, seconds: float | None) -> None:
-        """One more."""
-        with self._lock:
-            self.number += 1
-        if seconds and self._record is not None:
-            self._record(seconds, self._attributes)
-
-
-class _Metrics:
-    def __init__(self, provider: MeterProvider | None, names: Names) -> None:
-        meter = metrics.get_meter(_LIBRARY, __version__, provider)
-        self._names = names
-        self._lock = fork_safe_lock()
-        self._series: dict[EventKey, _Series] = {}
-        self._durations = {
-            name: _histogram(meter, name, description) for name, description in _DURATIONS.items()
-        }
+    def _measure(self, meter: Meter) -> None:
+        for quantity, text in _DURATIONS.items():
+            self._histograms[quantity] = meter.create_histogram(
+                f"dibs.{quantity}.duration", "s", text, explicit_bucket_boundaries_advisory=_BUCKETS
+            )
         # Observed when metrics are exported, because counting here is ten times as fast.
         meter.create_observable_counter(
             "dibs.events", [self._observe], "{event}", "What happened, by kind and name."
@@ -249,29 +232,28 @@ class _Metrics:
             "dibs.claim.open", [_observe_claims], "{claim}", "Open claims of this process."
         )
 
-    def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
-        """What counts such events; names beyond the limit share one."""
-        key = kind, self._names(name), guarded
-        with self._lock:
-            series = self._series.get(key)
-            if series is None:
-                recorded = None if guarded is False else _RECORDED.get(kind)
-                histogram = None if recorded is None else self._durations[recorded]
-                series = self._series[key] = _Series(key, self._lock, histogram)
-        return series.count
+    def _learn(self, series: Series, key: EventKey) -> None:
+        def add(number: int) -> None:
+            self._counts[key] = self._counts.get(key, 0) + number
+
+        series.add.append(add)
+
+    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
+        kind, name, _ = key
+        histogram = self._histograms.get(quantity)
+        attributes = {"dibs.name": name, "dibs.outcome": kind}
+        return None if histogram is None else _Recorder(histogram, attributes)
 
     def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            counts = [(series.number, series.attributes) for series in self._series.values()]
-        for number, attributes in counts:
+            self._add_up()
+            counts = self._counts.copy()
+        for (kind, name, guarded), number in counts.items():
+            attributes: dict[str, str | bool] = {"dibs.event": kind, "dibs.name": name}
+            if guarded is not None:
+                attributes["dibs.guarded"] = guarded
             yield Observation(number, attributes)
 
 
 def _observe_claims(options: CallbackOptions) -> Iterable[Observation]:
     yield Observation(open_claims())
-
-
-def _histogram(meter: Meter, name: str, description: str) -> Histogram:
-    return meter.create_histogram(
-        name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS
-    )

@@ -17,15 +17,18 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
-from rq import Queue, Retry, get_current_job
-from rq.exceptions import InvalidJobOperation, NoSuchJobError
-from rq.job import Job as RQJob
-from rq.job import JobStatus
+from ._extras import needs
 
-from .. import Dibs, Duplicate
+with needs("rq"):
+    from rq import Queue, Retry, get_current_job
+    from rq.exceptions import InvalidJobOperation, NoSuchJobError
+    from rq.job import Job as RQJob
+    from rq.job import JobStatus
+
+from .. import Dibs, Duplicate, UsageError
 from .._interface import Entry
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions
+from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey
 
 __all__ = ["UniqueQueue", "unique"]
 
@@ -42,21 +45,23 @@ DUPLICATE_OF = "duplicate_of"
 
 
 def unique(
-    dibs: Dibs, template: str, **options: Unpack[UniqueKeywords]
+    dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
     *template* is filled from the arguments of the function; `{task}` is its name. A worker that
     meets a duplicate does not call the function: the job returns None, and
-    `job.meta["duplicate_of"]` is the id of the other. Options: `UniqueOptions`. UsageError: an
+    `job.meta["duplicate_of"]` is the id of the other. Options: `TransactionOptions`. UsageError: an
     option is invalid, a field is missing, or another function has the same `unique(…)` without
     `{task}`.
     """
-    made = UniqueOptions(**options)
+    made = TransactionOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         name = f"{function.__module__}.{function.__qualname__}"
         jobs = UniqueJobs(dibs, UniqueKey(template, function, made, name))
+        if made.within is not None and inspect.iscoroutinefunction(function):
+            raise UsageError(f"{name}: within= of a Dibs needs a plain function")
         guarded: Any = (
             _async_guarded(function, jobs)
             if inspect.iscoroutinefunction(function)
@@ -155,11 +160,36 @@ def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None
         if run is None:
             return None
         with run, _TriedAgain(run, job) as again:
-            result = function(*args, **kwargs)
+            result = _called(run, function, args, kwargs)
             again.look_at(result)
             return result
 
     return guarded
+
+
+class _Returned(Exception):
+    """A job has returned a `Retry`: a transaction in which it runs is rolled back."""
+
+    def __init__(self, retry: Retry) -> None:
+        super().__init__()
+        self.retry = retry
+
+
+def _called(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What *function* returns. Duplicate: another transaction does the same, and may yet fail."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if isinstance(result, Retry):
+            raise _Returned(result)
+        return result
+
+    try:
+        return run.call(call, args, kwargs)
+    except _Returned as returned:
+        return returned.retry
+    except NotRun as refusal:
+        raise refusal.error from None
 
 
 def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[..., Any]:

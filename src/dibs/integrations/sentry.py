@@ -9,15 +9,13 @@ No keys, no personal data.
 import logging
 from datetime import UTC, datetime
 
-try:
-    import sentry_sdk
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'sentry-sdk is not installed: pip install "dibs[sentry]"', name=error.name
-    ) from error
+from ._extras import needs
 
-from ..events import Event
-from ._levels import LEVELS, checked_level, facts_of, kinds_from
+with needs("sentry"):
+    import sentry_sdk
+
+from ..events import MEASURES, Event
+from .logging import checked_level, facts_of, kinds_from
 
 __all__ = ["SentryListener"]
 
@@ -39,7 +37,7 @@ class SentryListener:
 
     def __call__(self, event: Event) -> None:
         """Add a breadcrumb to the current scope."""
-        level = logging.getLevelName(LEVELS[event.kind]).lower()
+        level = logging.getLevelName(MEASURES[event.kind].level).lower()
         sentry_sdk.add_breadcrumb(
             type="default",
             category="dibs",

@@ -9,8 +9,11 @@ with dibs.hold("account:7", ttl=30, fence=True) as lease, sessions.begin() as se
 
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import inspect, select, update
-from sqlalchemy.orm import Session
+from ._extras import needs
+
+with needs("sqlalchemy"):
+    from sqlalchemy import inspect, select, update
+    from sqlalchemy.orm import Session
 
 from .._interface import checked_fence
 from ..errors import LeaseLost

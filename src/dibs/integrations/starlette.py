@@ -14,11 +14,14 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from ._extras import needs
+
+with needs("starlette"):
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.datastructures import UploadFile
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
 from .._http.bodies import Field, form_fields
@@ -37,7 +40,8 @@ from .._http.submission import (
     too_large,
 )
 from ..errors import UsageError
-from ._claims import aclaim, applied, file_hash, mark_guarded, unmark_guarded
+from ._async.claims import claim_request
+from ._claims import applied, file_hash, mark_guarded, unmark_guarded
 from ._leases import RequestLeases
 from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
 from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
@@ -262,7 +266,7 @@ class _RequestGuard:
         if submission is None:
             return None
         mark_guarded(request.scope)
-        outcome = await aclaim(self._middleware.dibs, policy, name, submission)
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
         if isinstance(outcome, Response):
             return outcome
         self._recorder = Recorder(applied(policy, submission), outcome, self._send)

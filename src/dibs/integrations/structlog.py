@@ -9,15 +9,13 @@ the application has bound to its context variables. No keys, no personal data.
 import logging
 from typing import Any
 
-try:
-    import structlog
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'structlog is not installed: pip install "dibs[structlog]"', name=error.name
-    ) from error
+from ._extras import needs
 
-from ..events import Event
-from ._levels import LEVELS, checked_level, facts_of, kinds_from
+with needs("structlog"):
+    import structlog
+
+from ..events import MEASURES, Event
+from .logging import checked_level, facts_of, kinds_from
 
 __all__ = ["StructlogListener"]
 
@@ -38,8 +36,8 @@ class StructlogListener:
 
     def __call__(self, event: Event) -> None:
         """Write *event*."""
-        said = f"dibs.{event.kind}"
-        self._logger.log(LEVELS[event.kind], said, name=event.name, **facts_of(event))
+        message = f"dibs.{event.kind}"
+        self._logger.log(MEASURES[event.kind].level, message, name=event.name, **facts_of(event))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {logging.getLevelName(self._level)}>"

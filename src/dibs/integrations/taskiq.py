@@ -16,19 +16,22 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, Unpack, get_type_hints
 
-from taskiq import (
-    AsyncBroker,
-    AsyncTaskiqDecoratedTask,
-    AsyncTaskiqTask,
-    Context,
-    TaskiqDepends,
-    TaskiqMessage,
-    TaskiqMiddleware,
-    TaskiqResult,
-)
-from taskiq.exceptions import NoResultError
-from taskiq.kicker import AsyncKicker
-from taskiq_dependencies.dependency import Dependency
+from ._extras import needs
+
+with needs("taskiq"):
+    from taskiq import (
+        AsyncBroker,
+        AsyncTaskiqDecoratedTask,
+        AsyncTaskiqTask,
+        Context,
+        TaskiqDepends,
+        TaskiqMessage,
+        TaskiqMiddleware,
+        TaskiqResult,
+    )
+    from taskiq.exceptions import NoResultError
+    from taskiq.kicker import AsyncKicker
+    from taskiq_dependencies.dependency import Dependency
 
 from .. import AsyncDibs, Duplicate
 from ._async.jobs import AsyncRun, AsyncUniqueJobs

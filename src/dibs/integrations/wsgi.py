@@ -27,7 +27,8 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._claims import applied, claim, end, mark_guarded
+from ._claims import applied, mark_guarded
+from ._sync.claims import claim_request, end_claim
 
 if TYPE_CHECKING:
     from .._interface import Claim
@@ -77,7 +78,7 @@ class DibsMiddleware:
         try:
             submission = self._submission(policy, environ, body)
             assert submission is not None
-            outcome = claim(self._dibs, policy, policy.route, submission)
+            outcome = claim_request(self._dibs, policy, policy.route, submission)
         except BaseException:
             body.close()
             raise
@@ -285,7 +286,7 @@ class _GuardedResponse:
         if self._remaining is not None:
             self._remaining -= len(piece)
             if self._remaining <= 0:
-                end(self._claim, self._policy, self._recording)
+                end_claim(self._claim, self._policy, self._recording)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -298,7 +299,7 @@ class _GuardedResponse:
             self._fail()
             raise
         if self._recording.status:
-            end(self._claim, self._policy, self._recording)
+            end_claim(self._claim, self._policy, self._recording)
 
     def close(self) -> None:
         """Called by the server at the end. If the response is incomplete, the client has
@@ -309,13 +310,14 @@ class _GuardedResponse:
             if close is not None:
                 close()
         finally:
-            if self._recording.status:
+            if self._recording.status and self._claim.is_open:
                 self._recording.discard()
-                end(self._claim, self._policy, self._recording)
+                end_claim(self._claim, self._policy, self._recording)
             self._fail()
 
     def _fail(self) -> None:
-        self._claim.fail()
+        if self._claim.is_open or not self._recording.status:
+            self._claim.fail()
         self._close()
 
 

@@ -379,28 +379,24 @@ REPAIRED = st.fixed_dictionaries(
 )
 
 
-def test_whatever_line_may_send(run_bot: RunBot) -> None:
+async def test_whatever_line_may_send(run_bot: RunBot) -> None:
     """Any JSON in place of events: 200, no event fails, and the bot still answers afterwards."""
+    async with run_bot() as bot:
+        loop = asyncio.get_running_loop()
 
-    async def run() -> None:
-        async with run_bot() as bot:
-            loop = asyncio.get_running_loop()
+        @settings(max_examples=100, suppress_health_check=list(HealthCheck))
+        @given(EVENTS | st.lists(REPAIRED, max_size=4))
+        def fuzz(made: list[Any]) -> None:
+            sending = asyncio.run_coroutine_threadsafe(bot.deliver(*made), loop)
+            assert sending.result(20).status_code == 200
 
-            @settings(max_examples=100, suppress_health_check=list(HealthCheck))
-            @given(EVENTS | st.lists(REPAIRED, max_size=4))
-            def fuzz(made: list[Any]) -> None:
-                sending = asyncio.run_coroutine_threadsafe(bot.deliver(*made), loop)
-                assert sending.result(20).status_code == 200
-
-            await asyncio.to_thread(fuzz)
-            await bot.settled()
-            assert bot.count("line_events_total", outcome="failed") == 0
-            assert bot.count("line_events_total", outcome="late") == 0
-            assert bot.count("line_events_total", outcome="done") > 20
-            await bot.line.say("板橋")
-            await aeventually(lambda: any(map(is_forecast, bot.line.chat().sent)))
-
-    asyncio.run(run())  # not in a debugging loop: there is much of it
+        await asyncio.to_thread(fuzz)
+        await bot.settled()
+        assert bot.count("line_events_total", outcome="failed") == 0
+        assert bot.count("line_events_total", outcome="late") == 0
+        assert bot.count("line_events_total", outcome="done") > 20
+        await bot.line.say("板橋")
+        await aeventually(lambda: any(map(is_forecast, bot.line.chat().sent)))
 
 
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))

@@ -64,12 +64,16 @@ async def test_a_remembered_failure_says_which_exception_it_was(valkey: Server) 
 async def test_an_outage_loads_directly(own_server: Server) -> None:
     """The store is out: the loader is asked, one at a time for each key; nothing is stored."""
     events: list[Event] = []
-    loader = Loader(0.3)
+    loader = Loader()
     async with AsyncDibs(own_server.url, budget=0.5, listeners=[events.append]) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, local=True)(loader.load)
         await menu("a")
         own_server.freeze()
+        loader.busy = True
         callers = [Background(menu, "b") for _ in range(10)]
+        await eventually(lambda: loader.loads == 2)
+        await sleep(1)  # the budgets of all of them end
+        loader.busy = False
         for caller in callers:
             assert (await caller.result())["name"] == "b"
         assert loader.loads == 2, "ten callers do not load one after the other"

@@ -193,6 +193,8 @@ async def test_the_namespace_goes_before_every_key(server: Server) -> None:
     ):
         assert sorted(server.keys()) == ["blue:user:1", "red:user:1"]
         assert lease.key == "user:1"
+        server.client().delete("red:user:1")
+        assert await red.peek("user:1") is None and await blue.peek("user:1") is not None
 
 
 async def test_scripts_survive_a_script_flush(server: Server) -> None:

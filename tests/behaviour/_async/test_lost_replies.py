@@ -5,7 +5,7 @@ from dibs.testing import FaultProxy, Server
 
 from .._tasks import Background, sleep
 from ..events import kinds
-from .outages import BUDGET, timed
+from .outages import timed
 
 
 async def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
@@ -41,13 +41,13 @@ async def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
 async def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
     """The second connection answered: nobody else is disturbed, then or at the budget's end."""
     events: list[Event] = []
-    async with AsyncDibs(line.url, budget=BUDGET * 2, listeners=[events.append]) as dibs:
+    async with AsyncDibs(line.url, budget=2, listeners=[events.append]) as dibs:
         await timed(dibs, "warm:up")
         line.swallow_replies(match=b"user:1")
         assert (await timed(dibs, "user:1"))[1]
         for number in range(20):
             assert (await timed(dibs, f"other:{number}"))[1]
-            await sleep(BUDGET / 5)
+            await sleep(0.12)
         assert not {"outage", "recovered"} & set(kinds(events))
 
 

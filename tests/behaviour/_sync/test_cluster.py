@@ -20,6 +20,7 @@ from tests.topologies import (
     slot_of,
     start_cluster,
     start_replicated_cluster,
+    take_over,
 )
 
 from .._threads import Background, eventually, redis, sleep
@@ -116,7 +117,7 @@ def test_a_node_that_was_replaced_is_not_called_any_more(start_server: StartServ
         masters[1].kill()
         mine = next(key for key in keys if SHARE <= slot_of(key) < 2 * SHARE)
         assert not _is_guarded(dibs, mine)
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         with listening(masters[1]) as calls:
 
             def is_silent() -> bool:
@@ -146,7 +147,7 @@ def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
             _is_guarded(dibs, key)
             return any(record.levelname == "INFO" for record in caplog.records)
 
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         eventually(has_ended, within=90)
         assert _is_guarded(dibs, key)
     levels = [record.levelname for record in caplog.records if record.name == "dibs"]
@@ -166,8 +167,26 @@ def test_a_release_for_a_node_that_died_goes_to_its_successor(
         eventually(lambda: key in replicas[1].keys())
         masters[1].kill()
         assert not lease.release()
-        eventually(lambda: is_master(replicas[1]), within=90)
+        take_over(replicas[1])
         eventually(lambda: replicas[1].keys() == [], within=90)
+
+
+def test_a_release_that_is_delivered_later_follows_its_key(start_server: StartServer) -> None:
+    """The node with the key refuses it at first; when it is sent again, the slot has moved on."""
+    servers = start_cluster(start_server)
+    slot = slot_of("user:1")
+    source, target, third = owner_first(slot, servers)
+    with Dibs(url_of(servers), budget=2) as dibs:
+        lease = dibs.try_hold("user:1", ttl=600)
+        assert lease is not None and lease.guarded
+        open_slot(slot, source, target)
+        assert migrate_keys(slot, source, target) == 1
+        target.client().config_set("min-replicas-to-write", 1)
+        assert not lease.release()
+        move_slot(slot, source, target, third)
+        assert target.keys() == ["user:1"]
+        target.client().config_set("min-replicas-to-write", 0)
+        eventually(lambda: target.keys() == [])
 
 
 def test_who_come_together_ask_for_the_map_once(start_server: StartServer) -> None:

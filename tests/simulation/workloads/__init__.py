@@ -4,13 +4,14 @@ from .base import Workload
 from .cached import Cached, CachedMany
 from .claims import Claims
 from .handover import HandOver
-from .hold import Hold, Late, Limit
+from .hold import Hold, Late, Limit, MovingSlots, SwitchedMaster
 from .jobs import Jobs
 from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
 
 VERBS: tuple[type[Workload], ...] = (
-    Hold, Late, Limit, Leader, HandOver, Claims, Cached, CachedMany, Scheduled, Jobs,
+    Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
+    Scheduled, Jobs,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken)}

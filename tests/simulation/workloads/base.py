@@ -11,7 +11,7 @@ from dibs.events import Event
 from ..faults import USUAL
 from ..keyspace import Value
 from ..system import CLOCK, Process
-from ..world import HOST, World
+from ..world import World
 
 BUDGET, CONNECT = 0.25, 2.0
 """The limits that clients have unless told otherwise."""
@@ -29,6 +29,9 @@ class Workload:
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]] = USUAL
+    more_kinds: ClassVar[tuple[str, ...]] = ("clock", "full")
+    """Those of seeds from `FIRST_WITH_MORE` on."""
+    topology: ClassVar[str] = "single"
     processes: ClassVar[int] = 3
     actors: ClassVar[int] = 2
     """For each process."""
@@ -50,7 +53,8 @@ class Workload:
 
     def make_client(self, process: Process) -> AsyncDibs:
         """The client of *process*."""
-        return AsyncDibs(f"redis://{HOST}/0", on_outage="closed", listeners=self.listeners(process))
+        url = self.world.topology.url
+        return AsyncDibs(url, on_outage="closed", listeners=self.listeners(process))
 
     def listeners(self, process: Process) -> list[Callable[[Event], object]]:
         """Who gets the events of *process*; without a trace, only what a workload needs is made."""
@@ -165,9 +169,10 @@ class Workload:
         """
         if not self.world.plan.may_kill or any(since for since, _ in self.world.losses):
             return {}
-        keys = self.world.server.keys
-        keys.sweep()
-        left = {key: self._left(value) for key, value in keys.values.items()}
+        left = dict[bytes, Any]()
+        for server in self.world.topology.masters:
+            server.keys.sweep()
+            left |= {key: self._left(value) for key, value in server.keys.values.items()}
         others = (b"fence:", b"fences:", b"probe:")
         return {key: value for key, value in left.items() if value and not key.startswith(others)}
 

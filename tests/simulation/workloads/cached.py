@@ -11,7 +11,7 @@ from dibs.events import Event
 
 from ..faults import LATE, USUAL
 from ..system import CLOCK, Process
-from ..world import HOST, World
+from ..world import World
 from .base import ANSWERED, Workload, cancelled_after
 
 _LONGEST_LOAD = 1.5
@@ -144,7 +144,8 @@ class Cached(Workload):
         self.functions: dict[Process, Any] = {}
 
     def make_client(self, process: Process) -> AsyncDibs:
-        dibs = AsyncDibs(f"redis://{HOST}/0", on_outage="open", listeners=self.listeners(process))
+        url, listeners = self.world.topology.url, self.listeners(process)
+        dibs = AsyncDibs(url, on_outage="open", listeners=listeners)
         self.functions[process] = self.make_function(process, dibs)
         return dibs
 

@@ -113,10 +113,10 @@ class Scheduled(Workload):
         self._observe(session, words, reply)
         if words[0] in (b"EVAL", b"EVALSHA") and words[3:4] == [_LAST_KEY] and len(words) > 5:
             at, holder = int(words[4]) / 1000, words[5].decode()
-            own = [each for each in self.runs if holder.startswith(f"{each.process.name}:")]
-            # It may have run it twice, the second time with a lease.
-            if (runs := [each for each in own if each.at == at]) and runs[-1].is_lost:
-                self.world.violate(f"{runs[-1].process} records a fire that it ran without a lease")
+            own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
+            last = next((run for run in reversed(own) if run.at == at), None)
+            if last is not None and last.is_lost:
+                self.world.violate(f"{last.process} records a fire that it ran without a lease")
 
     async def settled(self) -> None:
         """Every fire after the last fault was run, by one of them."""

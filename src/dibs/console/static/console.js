@@ -34,7 +34,7 @@ function trouble({ failure, failing, sweep }, at) {
   since = failure ? (since ?? clock(at - failing)) : null;
   if (!failure) return "";
   const old = sweep ? " What is listed was read before." : "";
-  return `The server cannot be read since ${since}: ${failure}.${old} This page goes on by itself when it answers again.`;
+  return `The server cannot be read since ${since}: ${failure.replace(/\.$/, "")}.${old} This page goes on by itself when it answers again.`;
 }
 
 function say(text) {

@@ -16,7 +16,10 @@ export function write(node, text) {
 
 // A key may hold marks that turn the direction of what follows, or characters that nobody sees.
 function visible(text) {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu, (each) => {
+    const code = each.codePointAt(0).toString(16); // as the command line writes it
+    return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
 }
 
 // A number and its unit stay on one line.

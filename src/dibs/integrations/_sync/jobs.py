@@ -12,18 +12,33 @@ Brokers deliver a message again if it is not acknowledged. So each run also clai
 the id of its job, and leaves that behind: of all deliveries of a message, one runs. One that meets
 an earlier one that still runs is sent once more, for later: that run may be lost. Of several such
 deliveries one is, so that they do not multiply.
+
+With `within=` a run is a transaction, and what it has done is recorded in that: under the key if
+jobs are unique for some time after their end, else under the key and the id of the job. A delivery
+after the end is answered by that record, so that its result reaches the framework; the claim on
+the id leaves nothing behind then.
 """
 
 from collections.abc import Generator, Callable
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..._interface import UNGUARDED_TOKEN, Entry, claiming, inspector, lend
+from ..._interface import (
+    UNGUARDED_TOKEN,
+    Entry,
+    claiming,
+    inspector,
+    lend,
+    refusal_in,
+    row_of,
+    transactions,
+)
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
     STARTED,
     Job,
+    NotRun,
     UniqueKey,
     again_after,
     is_done,
@@ -31,11 +46,13 @@ from .._unique import (
     is_waiting,
     log_loss,
     log_refusal,
+    log_replay,
+    patience,
 )
 
 if TYPE_CHECKING:
     from ... import Dibs
-    from ..._interface import Claim
+    from ..._interface import Claim, Within
 
 
 class UniqueJobs:
@@ -46,6 +63,9 @@ class UniqueJobs:
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
+        self.sent = key.sent
+        opener, options = key.options.within, key.record_options
+        self._within = None if opener is None else transactions(dibs, opener, options)
 
     @contextmanager
     def queueing(
@@ -102,13 +122,15 @@ class UniqueJobs:
 
     def _start(self, key: str, job: Job) -> "Run":
         with ExitStack() as record, ExitStack() as stack:
-            run = self._key.run_request(job)
-            if run is not None:
-                record.enter_context(claiming(self._dibs, run))
+            request = self._key.run_request(job)
+            delivery: Claim | None = None
+            if request is not None:
+                delivery = record.enter_context(claiming(self._dibs, request))
             claim = None if job.token == STARTED else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
-            return Run(job, self._key, claim, record.pop_all(), stack.pop_all())
+            ends = (record.pop_all(), stack.pop_all())
+            return Run(job, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
@@ -155,20 +177,45 @@ class Run:
         self,
         job: Job,
         key: UniqueKey,
+        within: "Within | None",
         claim: "Claim | None",
+        delivery: "Claim | None",
         record: ExitStack,
         claims: ExitStack,
     ) -> None:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
+        self._job = job
         self._key = key
+        self._within = within
         self._claim = claim
+        self._delivery = delivery
+        """The claim on this delivery of its message."""
         self._record = record
         self._claims = claims
         self._is_lent = False
         self._kept: float | None = None
         """For how long the key is kept for the next run of this job; None: there is none."""
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What *function* returns. With `within=`, in a transaction; or what an earlier one has
+        committed. NotRun: another transaction with its key is open.
+        """
+        within, claim, job = self._within, self._claim, self._job
+        if within is None or claim is None:
+            return function(*args, **kwargs)
+        if claim.replayed:
+            log_replay(self._key.name, job)
+            return claim.result
+        options = self._key.options
+        row = row_of(claim, job.record_name) if options.is_over_at_end else None
+        recording, wait = claim.recording(row), patience(job, options.lease)
+        result = within.call(claim, recording, function, args, kwargs, wait)
+        if (error := refusal_in(result)) is not None:
+            log_refusal(self._key.name, job, error)
+            raise NotRun(error)
+        return result
 
     @property
     def lost(self) -> bool:
@@ -201,8 +248,10 @@ class Run:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.lost:
+        if self.lost and self._within is None:
             log_loss(self._key.name, self.job_id)
+        if self._within is not None and self._kept is None and self._delivery is not None:
+            self._delivery.release()  # the record in the database answers other deliveries
         if self._kept is not None:
             kind = error = traceback = None
         # First that it ran: if its worker is killed now, a second delivery does not run, and the

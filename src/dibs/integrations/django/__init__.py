@@ -29,13 +29,16 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
-from django.conf import settings
-from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
-from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpResponse, HttpResponseBase
-from django.urls import Resolver404, resolve
-from django.utils.decorators import sync_and_async_middleware
+from .._extras import needs
+
+with needs("django"):
+    from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+    from django.conf import settings
+    from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+    from django.core.handlers.asgi import ASGIRequest
+    from django.http import Http404, HttpResponse, HttpResponseBase
+    from django.urls import Resolver404, resolve
+    from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit
@@ -43,7 +46,8 @@ from ..._http.policy import Policy, check_routes, find
 from ..._http.problems import is_refusal
 from ..._http.responses import Recording, Response
 from ...errors import UsageError
-from .._claims import aclaim, aend, applied, claim, end, mark_guarded
+from .._async import claims as async_claims
+from .._claims import applied, mark_guarded
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -53,6 +57,7 @@ from .._django_requests import (
     plain_request,
     submission_for,
 )
+from .._sync import claims as sync_claims
 from .transactions import atomic, fenced
 
 if TYPE_CHECKING:
@@ -171,12 +176,14 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
         return work()
     submission = submission_for(policy, name, request, identity_of(request))
     mark_guarded(marks_of(request))
-    outcome = claim(_dibs(), policy, name, submission)
+    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
     if isinstance(outcome, Response):
         return _answer(request, outcome)
     policy = applied(policy, submission)
     response = _worked(outcome, work)
-    _end_with(response, policy, functools.partial(end, outcome, policy), outcome.fail)
+    _end_with(
+        response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
+    )
     return response
 
 
@@ -207,7 +214,7 @@ async def _arun(
     mark_guarded(marks_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, request, submission, work)
-    outcome = await aclaim(_made(AsyncDibs), policy, name, submission)
+    outcome = await async_claims.claim_request(_made(AsyncDibs), policy, name, submission)
     if isinstance(outcome, Response):
         return await _aanswer(request, outcome)
     return await _finished(_aworked(applied(policy, submission), outcome, work))
@@ -224,10 +231,10 @@ async def _aworked(policy: Policy, claim: "AsyncClaim", work: Callable[[], Await
         raise
     if _is_later(response):
         loop = asyncio.get_running_loop()
-        ending = functools.partial(_run_in_loop, loop, aend, claim, policy)
+        ending = functools.partial(_run_in_loop, loop, async_claims.end_claim, claim, policy)
         _end_with(response, policy, ending, functools.partial(_run_in_loop, loop, claim.fail))
     else:
-        await aend(claim, policy, _recorded(policy, response))
+        await async_claims.end_claim(claim, policy, _recorded(policy, response))
     return response
 
 
@@ -265,7 +272,9 @@ async def _arun_in_threads(
     """An async view under WSGI has an event loop of its own, which ends with the view: the claim
     is made by a `Dibs` in a thread instead.
     """
-    held = await sync_to_async(claim, thread_sensitive=False)(_dibs(), policy, name, submission)
+    held = await sync_to_async(sync_claims.claim_request, thread_sensitive=False)(
+        _dibs(), policy, name, submission
+    )
     if isinstance(held, Response):
         return await _aanswer(request, held)
     try:
@@ -276,7 +285,7 @@ async def _arun_in_threads(
         await sync_to_async(held.fail, thread_sensitive=False)()
         raise
     policy = applied(policy, submission)
-    ending = functools.partial(end, held, policy)
+    ending = functools.partial(sync_claims.end_claim, held, policy)
     await sync_to_async(_end_with, thread_sensitive=False)(response, policy, ending, held.fail)
     return response
 

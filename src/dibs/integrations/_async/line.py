@@ -1,0 +1,214 @@
+"""LINE: each event once, from the webhook to its handler; each reply token once."""
+
+import functools
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Busy, Duplicate
+from .._line_events import (
+    ACTOR_NAME,
+    EVENT_NAME,
+    REPLY_NAME,
+    REPLY_TTL,
+    WINDOW,
+    EventMemory,
+    Route,
+    Routes,
+    Skipped,
+    event_key,
+    is_new,
+    reply_key,
+    reply_request,
+    reply_token,
+    sdk,
+)
+from .._line_workers import Ended, WorkerPool
+
+if TYPE_CHECKING:
+    from ... import AsyncDibs
+
+SEND_WITHIN = 6.0
+"""What sending a reply may take, in seconds: without it the SDK waits for ever."""
+DRAIN_WITHIN = 20.0
+
+
+def once_handler(
+    dibs: "AsyncDibs",
+    handler: Callable[..., Coroutine[Any, Any, Any]],
+    window: float,
+    skipped: Callable[[Duplicate], object] | None,
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """*handler*, called once for each event."""
+
+    @functools.wraps(handler)
+    async def once(event: object, *args: Any, **kwargs: Any) -> Any:
+        key = event_key(event)
+        if key is None:
+            return await handler(event, *args, **kwargs)
+        claiming = dibs.claim(key, window=window, after="hold", on_error="release", name=EVENT_NAME)
+        try:
+            async with claiming:
+                return await handler(event, *args, **kwargs)
+        except Duplicate as duplicate:
+            return _skip(duplicate, key, skipped)
+
+    return once
+
+
+def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object] | None) -> None:
+    if duplicate.key != key:
+        raise duplicate  # raised by the handler itself, for another key
+    if skipped is not None:
+        skipped(duplicate)
+
+
+class Deduplication:
+    """Which events are new: by a claim that all processes share.
+
+    While the store is out, this process still knows what it has seen itself; other processes do
+    not. *skipped* is called with the state of the first delivery, for each event that is not new.
+    """
+
+    def __init__(self, dibs: "AsyncDibs", *, skipped: Skipped | None = None) -> None:
+        self._dibs = dibs
+        self._skipped = skipped
+        self._memory = EventMemory()
+
+    @asynccontextmanager
+    async def first_time(self, event: object) -> AsyncGenerator[bool]:
+        """True: it is yours to work on, until the block ends. False: it was there before.
+
+        If the block raises, the event may be delivered and worked on again. One without an id
+        cannot be distinguished from others, and is always new.
+        """
+        key = event_key(event)
+        state = None if key is None else self._memory.begin(key)
+        if key is None or state is not None:
+            yield is_new(state, self._skipped)
+            return
+        is_done = False
+        try:
+            async with AsyncExitStack() as stack:
+                is_first = await self._claimed(stack, key)
+                yield is_first
+            is_done = is_first  # what another process does, it may yet fail to do
+        finally:
+            self._memory.end(key, is_done=is_done)
+
+    async def _claimed(self, stack: AsyncExitStack, key: str) -> bool:
+        claim = self._dibs.claim(
+            key, window=WINDOW, after="hold", on_error="release", name=EVENT_NAME
+        )
+        try:
+            await stack.enter_async_context(claim)
+        except Duplicate as duplicate:
+            return is_new(duplicate.state, self._skipped)
+        return True
+
+
+class Dispatcher(Routes):
+    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+
+    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
+    a person gets whose message or tap comes while the one before is worked on; None: they are
+    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
+    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
+    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
+    "late", "cut", "refused") and how many they are.
+    """
+
+    def __init__(
+        self,
+        dibs: "AsyncDibs",
+        *,
+        parser: Any,
+        configuration: Any,
+        busy: Any = None,
+        ttl: float = 5.0,
+        concurrency: int = WorkerPool.concurrency,
+        limit: int = 1000,
+        ended: Ended | None = None,
+    ) -> None:
+        super().__init__(parser, is_async=inspect.iscoroutinefunction(self._work))
+        self._configuration = configuration
+        self._dibs = dibs
+        self._busy = busy
+        self._ttl = ttl
+        self._deduplication = Deduplication(dibs)
+        self._workers: WorkerPool[Any] = WorkerPool(
+            self._work, concurrency=concurrency, limit=limit, ended=ended
+        )
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    def receive(self, body: bytes, signature: str | None) -> int:
+        """The status for LINE: 200, 400 or 503.
+
+        200: each event will be handled. 400: LINE has not sent it. 503: the queue is full.
+
+        *body*: as it was received; *signature*: the header `X-Line-Signature`. The work begins
+        after that: when the caller returns to its loop, or in another thread.
+        """
+        events = self.parsed(body, signature)
+        if events is None:
+            return 400
+        return 200 if self._workers.accept(events) else 503
+
+    async def aclose(self, within: float = DRAIN_WITHIN) -> None:
+        """Wait until all events are done, *within* seconds at most, and close."""
+        await self._workers.drain(within)
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def __aenter__(self) -> "Dispatcher":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _work(self, event: object) -> str:
+        route = self.route(event)
+        if route is None:
+            return "ignored"
+        async with self._deduplication.first_time(event) as is_new:
+            return await self._handled(route, event) if is_new else "duplicate"
+
+    async def _handled(self, route: Route, event: object) -> str:
+        async def reply(*messages: Any) -> bool:
+            """True: sent. False: there is no token, or it was used before."""
+            return await self._workers.replying(self._reply(reply_token(event), messages))
+
+        key = None if self._busy is None else route.key_of(event)
+        if key is None:
+            await route.handler(event, reply)
+            return "done"
+        try:
+            async with self._dibs.hold(key, ttl=self._ttl, renew=True, name=ACTOR_NAME):
+                await route.handler(event, reply)
+        except Busy as busy:
+            if busy.key != key:
+                raise  # of the handler itself
+            await reply(self._busy)
+            return "busy"
+        return "done"
+
+    async def _reply(self, token: str | None, messages: Sequence[Any]) -> bool:
+        if token is None:
+            return False
+        request = reply_request(token, messages)  # what the SDK refuses spends no token
+        # It is marked before it is sent: what may have arrived is not sent again.
+        if await self._dibs.try_hold(reply_key(token), ttl=REPLY_TTL, name=REPLY_NAME) is None:
+            return False
+        await self._api().reply_message(request, _request_timeout=SEND_WITHIN)
+        return True
+
+    def _api(self) -> Any:
+        with self._lock:
+            if self._client is None:  # it needs a running loop
+                self._client = sdk().AsyncApiClient(self._configuration)
+            return sdk().AsyncMessagingApi(self._client)

@@ -193,7 +193,7 @@ class Killing:
         from tests.integrations.jobs.table import Workers
 
         more = {"-c8": "-c40", "--threads=12": "--threads=40"}
-        command = [more.get(word, word) for word in self.module.WORKER] if (
+        command: list[str] = [more.get(word, word) for word in self.module.WORKER] if (
             self.framework != "rq") else ["-c", self.module.WORKER, *("x" * 40)]  # fmt: skip
         self.workers = Workers(lambda: running(self.broker, *command))
         with self.workers:

@@ -94,7 +94,7 @@ def open_engine(url: str, *, example: str, timeouts: Timeouts = USUAL) -> Engine
 def _open_postgresql(url: URL, timeouts: Timeouts) -> Engine:
     """A server that is slow ends a statement itself; one that hangs is left by our own clock."""
     # Only where it is used: SQLite needs no driver.
-    from .postgresql import open_connection
+    from .postgresql import opening
 
     arguments = {
         "connect_timeout": max(round(timeouts.connect), 2),
@@ -103,7 +103,7 @@ def _open_postgresql(url: URL, timeouts: Timeouts) -> Engine:
     engine = create_engine(
         url, pool_pre_ping=True, pool_timeout=timeouts.pool, connect_args=arguments
     )
-    event.listen(engine, "do_connect", open_connection)
+    event.listen(engine, "do_connect", opening(timeouts.statement))
     return engine
 
 

@@ -4,7 +4,8 @@
 machine is gone) ends nothing, and its kernel still accepts what is sent: only our own clock helps.
 """
 
-from collections.abc import Generator
+import math
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Any
 
@@ -19,12 +20,14 @@ _GRACE = 0.5
 class LimitedConnection(psycopg.Connection[Any]):
     """Closes itself and raises OperationalError when the caller's time is over."""
 
+    longest = math.inf
+    """How long a statement may take outside of such a call: a transaction of several threads."""
+
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Run *gen* to its end, but not past the time that the thread's call has left."""
         left = seconds_left()
-        if left is not None:
-            gen = self._limited(gen, monotonic() + left + _GRACE)
-        return super().wait(gen, *arguments, **options)
+        until = monotonic() + (self.longest if left is None else left) + _GRACE
+        return super().wait(self._limited(gen, until), *arguments, **options)
 
     def _limited(self, gen: Any, until: float) -> Generator[Any, Any, Any]:
         """*gen*; psycopg resumes it ten times a second while nothing comes."""
@@ -40,6 +43,14 @@ class LimitedConnection(psycopg.Connection[Any]):
             return end.value
 
 
-def open_connection(dialect: Any, record: Any, arguments: Any, options: Any) -> LimitedConnection:
-    """For SQLAlchemy's event `do_connect`."""
-    return LimitedConnection.connect(*arguments, **options)
+def opening(longest: float) -> Callable[..., LimitedConnection]:
+    """For SQLAlchemy's event `do_connect`. *longest*: seconds for a statement."""
+
+    def open_connection(
+        dialect: Any, record: Any, arguments: Any, options: Any
+    ) -> LimitedConnection:
+        opened = LimitedConnection.connect(*arguments, **options)
+        opened.longest = longest
+        return opened
+
+    return open_connection

@@ -133,6 +133,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
             "test_a_hit_costs_one_command_and_no_load",
             "test_a_hit_with_tags_is_one_round_trip",
             "test_a_permit_costs_one_round_trip",
+            "test_a_release_with_at_least_is_one_round_trip",
             "test_a_tag_costs_one_key_and_one_command",
             "test_more_values_in_memory_than_the_server_keeps_track_of",
         },

@@ -3,6 +3,7 @@
     python -m tests.exactly_once                     300 intents in PostgreSQL, SQLAlchemy, threads
     python -m tests.exactly_once --everything        each driver, each database, and without within=
     python -m tests.exactly_once --driver django --database sqlite --intents 100 --seed 7
+    python -m tests.exactly_once --http              endpoints: FastAPI, Flask, Django; real servers
 
 Several processes submit the same intents, several at once and in different orders, and then all of
 them once more. Meanwhile a proxy before PostgreSQL kills them, or cuts their connections, before or
@@ -585,20 +586,27 @@ def main() -> int:
     """Run storms, print what was left; 1: an intent was not done exactly once."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--driver", choices=DRIVERS, default="threads")
+    parser.add_argument("--driver", default="threads")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--intents", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--everything", action="store_true")
+    parser.add_argument("--http", action="store_true")
     parser.add_argument("--calm", action="store_true", help="no faults: without within=, once each")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with it
     chosen = [(args.driver, args.database)]
     if args.everything:
         chosen = [(driver, kind) for kind in ("postgresql", "sqlite") for driver in DRIVERS]
+    from tests.storm_services import SERVICES, HttpStorm
+
+    if args.http:
+        chosen = [(service, args.database) for service in SERVICES]
     failed = 0
     for driver, kind in chosen:
-        result = Storm(driver, kind, args.intents, args.seed, calm=args.calm).run()
-        print(f"{driver:8} {kind:10} {result}", flush=True)
+        storm = HttpStorm if driver in SERVICES else Storm
+        result = storm(driver, kind, args.intents, args.seed, calm=args.calm).run()
+        print(f"{driver:13} {kind:10} {result}", flush=True)
         failed |= (driver != "without" or args.calm) and not result.is_exact
     return failed
 

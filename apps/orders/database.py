@@ -1,34 +1,18 @@
 """The orders in SQLite or PostgreSQL. It blocks: call it from threads, not from tasks."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import uuid4
+from contextlib import AbstractContextManager
+from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    insert,
-    select,
-)
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Row, Select, insert, inspect, select, text
 
 from apps.databases import Timeouts, open_engine, wait_for_start, writing
 
-from .orders import Line, NewOrder, Order
+from .orders import Line, Order
 from .schema import lines, metadata, orders
 
 _START_LOCK = 0x6F726465
 """Who holds it, in PostgreSQL, may create the tables."""
-
-
-class Placed(NamedTuple):
-    """The one order of a submission."""
-
-    order: Order
-    is_new: bool
-    """False: it was placed before."""
 
 
 class OrderDatabase:
@@ -53,6 +37,7 @@ class OrderDatabase:
         """The tables are there. Any number of processes may make them at once."""
         with self._writer.begin() as connection:
             wait_for_start(connection, _START_LOCK)
+            _forget_submissions(connection)
             metadata.create_all(connection)
 
     def ping(self) -> None:
@@ -60,18 +45,9 @@ class OrderDatabase:
         with self._engine.begin() as connection:
             connection.execute(select(orders.c.id).limit(1))
 
-    def place(self, customer: str, submission: str, new: NewOrder, now: datetime) -> Placed:
-        """The order of *submission*: a new one, or the one that was placed for it before."""
-        order = Order(uuid4().hex, now, tuple(new.items))
-        try:
-            with self._writer.begin() as connection:
-                _add(connection, customer, submission, order)
-        except IntegrityError:
-            found = self._one(select(orders).where(orders.c.submission == submission))
-            if found is None:
-                raise
-            return Placed(found, is_new=False)
-        return Placed(order, is_new=True)
+    def begin(self) -> AbstractContextManager[Connection]:
+        """A transaction for `add`; it commits at its end."""
+        return self._writer.begin()
 
     def find(self, customer: str, order_id: str) -> Order | None:
         """The customer's order; None: there is no such order."""
@@ -98,13 +74,9 @@ class OrderDatabase:
 # ---- writing
 
 
-def _add(connection: Connection, customer: str, submission: str, order: Order) -> None:
-    row = {
-        "order_id": order.order_id,
-        "customer": customer,
-        "submission": submission,
-        "placed_at": order.placed_at,
-    }
+def add(connection: Connection, customer: str, order: Order) -> None:
+    """Add an order, in a transaction of `begin`."""
+    row = {"order_id": order.order_id, "customer": customer, "placed_at": order.placed_at}
     inserted = connection.execute(insert(orders).values(row))
     assert inserted.inserted_primary_key is not None
     number = inserted.inserted_primary_key[0]
@@ -113,6 +85,32 @@ def _add(connection: Connection, customer: str, submission: str, order: Order) -
         for position, line in enumerate(order.items)
     ]
     connection.execute(insert(lines), rows)
+
+
+# ---- tables of earlier versions
+
+
+def _forget_submissions(connection: Connection) -> None:
+    """Earlier versions knew a submission by a column of its order; its record is in `dibs_done`.
+
+    In PostgreSQL the column stays, for processes of the earlier version that still run.
+    """
+    seen = inspect(connection)
+    if not seen.has_table(orders.name):
+        return
+    if "submission" not in [column["name"] for column in seen.get_columns(orders.name)]:
+        return
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"ALTER TABLE {orders.name} ALTER submission DROP NOT NULL"))
+        return
+    # SQLite has no such statement. Lines refer to orders until they are there again.
+    columns = ", ".join(column.name for column in orders.columns)
+    connection.execute(text("PRAGMA defer_foreign_keys = ON"))
+    connection.execute(text(f"CREATE TABLE old_orders AS SELECT {columns} FROM {orders.name}"))
+    orders.drop(connection)
+    orders.create(connection)
+    connection.execute(text(f"INSERT INTO {orders.name} SELECT {columns} FROM old_orders"))
+    connection.execute(text("DROP TABLE old_orders"))
 
 
 # ---- reading

@@ -23,7 +23,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from dibs import AsyncDibs, Unavailable
-from dibs.integrations.fastapi import install
+from dibs.integrations.fastapi import install, once
 from dibs.integrations.prometheus import PrometheusListener
 
 from .life_cycle import log_life_cycle
@@ -31,7 +31,7 @@ from .orders import PlacedOrder
 from .problems import DATABASE_IS_OUT, HANDLERS, REFUSED, ShortBodies, problem
 from .results import ResultEnvelope
 from .seed_cases import router
-from .service import KEY, OrderService
+from .service import KEY, PLACED_ONCE, OrderService
 from .settings import Settings
 
 BUDGET = 2.0
@@ -123,7 +123,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: OrderService, probes: Probes) -> None:
-    app.add_api_route("/orders", service.place, methods=["POST"], **_PLACING)
+    # The order, its key and the answer are one commit.
+    place = once(PLACED_ONCE, within=service.begin)(service.place)
+    app.add_api_route("/orders", place, methods=["POST"], **_PLACING)
     app.add_api_route("/orders", service.recent)
     app.add_api_route("/orders/{order_id}", service.show, response_model=PlacedOrder)
     app.include_router(router)

@@ -1,8 +1,5 @@
 """What an order is: as a client submits it, and as it was placed."""
 
-import hashlib
-import json
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,8 +7,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 Sku = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 class Line(BaseModel):
@@ -61,11 +56,3 @@ class PlacedOrder(BaseModel):
     orderId: str  # noqa: N815
     placedAt: datetime  # noqa: N815
     items: list[Line]
-
-
-def submission_of(customer: str, key: str) -> str:
-    """Under which the database knows what a client calls *key*; `abc` and `"abc"` are the same."""
-    text = key.strip()
-    if quoted := _QUOTED.match(text):  # what follows are parameters, which are not the key's
-        text = re.sub(r"\\(.)", r"\1", quoted[1])
-    return hashlib.sha256(json.dumps([customer, text]).encode()).hexdigest()

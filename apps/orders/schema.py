@@ -21,8 +21,6 @@ orders = Table(
     Column("id", Integer, primary_key=True),  # grows: the order in which orders were placed
     Column("order_id", String(32), nullable=False, unique=True),
     Column("customer", String(64), nullable=False),
-    # What was submitted: the second row for one submission is refused, whatever Redis knows of it.
-    Column("submission", String(64), nullable=False, unique=True),
     Column("placed_at", Moment, nullable=False),
     Index("shop_orders_of_customer", "customer", "id"),
 )

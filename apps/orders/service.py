@@ -1,8 +1,8 @@
 """Placing orders, each once, and showing them to whoever placed them."""
 
 import functools
-import logging
 import re
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import uuid4
@@ -10,24 +10,32 @@ from uuid import uuid4
 from fastapi import Depends, Header, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
+from sqlalchemy import Connection
+from starlette.background import BackgroundTask
 
 from apps.databases import Threads, Timeouts
-from dibs.integrations.fastapi import once
+from dibs.integrations.fastapi import Policy
 
-from .database import OrderDatabase
-from .orders import NewOrder, Order, submission_of
-from .problems import problem
+from .database import OrderDatabase, add
+from .orders import NewOrder, Order
 
 WINDOW = 10
 """Seconds during which the same order of the same customer is a double click."""
-REMEMBERED = 24 * 3600
-"""Seconds during which the answer to a client's key is given again; the order is known for ever."""
 LEASE = 5
 """Seconds until another may submit what a process was at work on when it died."""
 KEY = "Idempotency-Key"
+PLACED_ONCE = Policy(
+    key="optional",
+    header=KEY,
+    after="replay",
+    window=24 * 3600,
+    keyless="hold",
+    keyless_window=WINDOW,
+    lease=LEASE,
+    message="This order was submitted a moment ago.",
+)
 _ID = re.compile(r"[0-9a-f]{32}")
 _USER = re.compile(r"[\x21-\x7e]{1,64}")
-_log = logging.getLogger(__name__)
 
 
 def customer_of(request: Request, x_user_id: Annotated[str | None, Header()] = None) -> str:
@@ -49,12 +57,7 @@ class OrderService:
         self._timeouts = timeouts
         self._database = OrderDatabase(database_url, timeouts)
         self._threads: Threads
-        self._placed = Counter(
-            "orders_placed",
-            "Orders: created, or found in the database when they were submitted again.",
-            ["outcome"],
-            registry=registry,
-        )
+        self._placed = Counter("orders_placed", "Orders that were placed.", registry=registry)
 
     async def __aenter__(self) -> "OrderService":
         """OperationalError: there is no such database."""
@@ -70,37 +73,21 @@ class OrderService:
 
     # ---- placing
 
-    @once(
-        key="optional",
-        header=KEY,
-        after="replay",
-        window=REMEMBERED,
-        keyless="hold",
-        keyless_window=WINDOW,
-        lease=LEASE,
-        message="This order was submitted a moment ago.",
-    )
-    async def place(self, request: Request, order: NewOrder, customer: Customer) -> Response:
+    def begin(self) -> AbstractContextManager[Connection]:
+        """The transaction in which an order is placed."""
+        return self._database.begin()
+
+    def place(self, connection: Connection, order: NewOrder, customer: Customer) -> Response:
         """Place an order, once.
 
-        With the header Idempotency-Key, whoever submits it again gets the same order, also in an
-        outage of Redis. Without it, the same order is refused for ten seconds.
+        With the header Idempotency-Key, a client that sends it again gets the same answer, also
+        in an outage of Redis. Without it, the same order is refused for ten seconds.
         """
-        key = request.headers.get(KEY)
-        # What is not named by its client is new: the next one may want the same again.
-        submission = uuid4().hex if key is None else submission_of(customer, key)
-        return await self._place(customer, submission, order)
-
-    async def _place(self, customer: str, submission: str, new: NewOrder) -> Response:
-        now = datetime.now(UTC)
-        placed = await self._threads.ask(self._database.place, customer, submission, new, now)
-        if placed.order.items != tuple(new.items):
-            return _mismatch()
-        outcome = "created" if placed.is_new else "found"
-        self._placed.labels(outcome).inc()
-        _log.info("an order was %s", outcome)
-        where = {"Location": f"/orders/{placed.order.order_id}"}
-        return JSONResponse(placed.order.printed(), 201, where)
+        placed = Order(uuid4().hex, datetime.now(UTC), tuple(order.items))
+        add(connection, customer, placed)
+        where = {"Location": f"/orders/{placed.order_id}"}
+        count = BackgroundTask(self._placed.inc)  # when it is committed
+        return JSONResponse(placed.printed(), 201, where, background=count)
 
     # ---- showing
 
@@ -134,8 +121,3 @@ def _listed(found: list[Order], limit: int) -> dict[str, Any]:
     shown = found[:limit]
     more = f"/orders?limit={limit}&before={shown[-1].order_id}" if len(found) > limit else None
     return {"orders": [order.printed() for order in shown], "next": more}
-
-
-def _mismatch() -> Response:
-    detail = f"This {KEY} was used before, for another order. Use a new one."
-    return problem(422, detail, type="urn:dibs:payload-mismatch")

@@ -10,6 +10,8 @@ from typing import Any
 import httpx2 as httpx
 
 KEY = "Idempotency-Key"
+DIES = ("X-Dies", "before the answer")
+"""A header that kills the service when it has committed the order."""
 _SHOWN = ("Location", "Retry-After", "Idempotent-Replayed")
 """The headers of an answer that have something to say here."""
 _AT_WORK = 0.5
@@ -43,14 +45,17 @@ class Browser:
         return [await self._send(items, key, is_lost=True), await self._send(items, key)]
 
     async def be_interrupted(
-        self, items: Sequence[Json], dying: AbstractAsyncContextManager[None]
+        self,
+        items: Sequence[Json],
+        dying: AbstractAsyncContextManager[None],
+        *headers: tuple[str, str],
     ) -> list[Json]:
-        """An exchange that has no answer: the service dies at work on it."""
+        """An exchange that has no answer: the service dies at work on it, or by these headers."""
         key = f"slip-{secrets.token_hex(4)}"
         async with dying:
             at, since = time(), monotonic()
-            sent = asyncio.create_task(self._send(items, key))
-            await asyncio.wait([sent], timeout=_AT_WORK)
+            sent = asyncio.create_task(self._send(items, key, *headers))
+            await asyncio.wait([sent], timeout=None if headers else _AT_WORK)
         await asyncio.wait([sent])
         if (error := sent.exception()) is None:
             return [sent.result()]
@@ -67,10 +72,14 @@ class Browser:
         return [exchange | {"at": at, "took": monotonic() - since, "refused": refused}]
 
     async def _send(
-        self, items: Sequence[Json], key: str | None = None, *, is_lost: bool = False
+        self,
+        items: Sequence[Json],
+        key: str | None = None,
+        *others: tuple[str, str],
+        is_lost: bool = False,
     ) -> Json:
         at, since = time(), monotonic()
-        headers = self._customer | ({KEY: key} if key else {})
+        headers = self._customer | ({KEY: key} if key else {}) | dict(others)
         order = {"items": items}
         async with self._http.stream("POST", self._url, json=order, headers=headers) as answer:
             # It is there, so the order is placed. Who leaves now breaks the line, and never reads

@@ -4,6 +4,7 @@ GET  /orders/all      200: this visitor's orders, and what the server keeps abou
 POST /orders/double   {"items": {sku: quantity}}   200: both answers, and what came of them
 POST /orders/retry    the same, with a key; the first answer is lost   · 400 · 503
 POST /orders/kill     the same; the service is killed at work, and the order sent again   · 409
+POST /orders/forget   the same; it is killed after its commit, and Redis forgets all orders   · 409
 
 The shop is the orders service in a process of its own, started when the panel is opened first.
 """
@@ -26,7 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from .engine import Engine, plain_client
-from .exchanges import Browser
+from .exchanges import DIES, Browser
 from .faults import Faults, visitor_of
 from .opening import Opening
 from .shop import Shop, open_shop
@@ -46,6 +47,7 @@ _WAYS: dict[str, Callable[[Browser, Sequence[Json]], Awaitable[list[Json]]]] = {
     "double": Browser.click_twice,
     "retry": Browser.retry,
 }
+_DEADLY = ("kill", "forget")
 
 
 class OrdersPanel:
@@ -103,12 +105,12 @@ class OrdersPanel:
     async def order(self, request: Request) -> Response:
         """What went over the wire, and what is different now."""
         visitor, way = visitor_of(request), request.path_params["way"]
-        if way not in (*_WAYS, "kill"):
-            raise HTTPException(404, "The ways are double, retry and kill.")
+        if way not in (*_WAYS, *_DEADLY):
+            raise HTTPException(404, "The ways are double, retry, kill and forget.")
         items, shop = await _items(request), await self._opening.result()
         async with self._turn:  # else one visitor's events and keys would be another's
             try:
-                if way != "kill":
+                if way not in _DEADLY:
                     return JSONResponse(await self._watched(shop, visitor, way, items))
                 async with self._faults.during("kill", "the orders service", visitor):
                     return JSONResponse(await self._watched(shop, visitor, way, items))
@@ -120,8 +122,12 @@ class OrdersPanel:
     async def _watched(self, shop: Shop, visitor: str, way: str, items: list[Json]) -> Json:
         browser = Browser(self._http, shop.url, visitor)
         before, counted, known = await self._looked(shop, browser)
-        if way == "kill":
-            exchanges = await browser.be_interrupted(items, shop.dying())
+        if way in _DEADLY:
+            if way == "kill":
+                exchanges = await browser.be_interrupted(items, shop.dying())
+            else:
+                exchanges = await browser.be_interrupted(items, shop.replaced(), DIES)
+                await self._forget()
             # Another process answers now, which has counted from the start.
             browser, counted = Browser(self._http, shop.url, visitor), Events()
             exchanges += await browser.send_again(items, exchanges[0]["key"])
@@ -154,6 +160,15 @@ class OrdersPanel:
                 return {key async for key in server.scan_iter(_KEYS, count=1000)}
         except _OUT:
             return None
+
+    async def _forget(self) -> None:
+        """The server loses what it knows of orders. 503: it does not answer."""
+        try:
+            async with self._server() as server:
+                async for key in server.scan_iter(_KEYS, count=1000):
+                    await server.delete(key)
+        except _OUT as error:
+            raise HTTPException(503, f"The server does not answer: {error}.") from None
 
     async def _keys(self, visitor: str) -> list[Json] | None:
         """Those of *visitor*, with the time they have left. None: the server does not answer."""

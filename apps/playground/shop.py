@@ -35,21 +35,28 @@ class Shop:
         self._child = await self._new_child()
 
     @asynccontextmanager
-    async def dying(self) -> AsyncIterator[None]:
-        """While the block runs, orders are begun and never finished; then the process is killed.
+    async def replaced(self) -> AsyncIterator[None]:
+        """The process dies in the block, or at its end.
 
         Its successor answers from then on. OSError: there is none.
         """
         successor = await self._new_child()
         try:
+            yield
+        finally:
+            await self._kill()
+            self._child = successor
+
+    @asynccontextmanager
+    async def dying(self) -> AsyncIterator[None]:
+        """While the block runs, orders are begun and never finished; then it is `replaced`."""
+        async with self.replaced():
             with closing(sqlite3.connect(self._database, isolation_level=None)) as writer:
                 writer.execute("BEGIN IMMEDIATE")  # the order waits for the database
                 try:
                     yield
                 finally:
                     await self._kill()
-        finally:
-            self._child = successor
 
     async def _kill(self) -> None:
         if self._child is not None:
@@ -57,7 +64,7 @@ class Shop:
             await self._child.aclose()
 
     async def _new_child(self) -> Child:
-        child = Child("apps.orders.main:app", folder=self._folder)
+        child = Child("apps.playground.mortal_orders:app", folder=self._folder)
         try:
             await child.start(self._settings)
         except BaseException:

@@ -14,7 +14,15 @@ from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
 
-from ._core.done import NOT_THE_SAME, Dialect, Rows, dialect_called, with_numbers, with_percent
+from ._core.done import (
+    NOT_THE_SAME,
+    Answer,
+    Dialect,
+    Rows,
+    dialect_called,
+    with_numbers,
+    with_percent,
+)
 from .errors import UsageError
 
 Outcome = Callable[[bool], None]
@@ -81,6 +89,15 @@ class Transaction(ABC):
             return bool(self.driver.in_transaction)
         except Exception:  # closed, or given back to its pool
             return False
+
+
+class NotOurs(Exception):
+    """Rolls back a transaction in which nothing was written: another has the row, or had it."""
+
+    def __init__(self, answer: Answer, transaction: Transaction) -> None:
+        super().__init__()
+        self.answer = answer
+        self.transaction = transaction
 
 
 # ---- SQLAlchemy

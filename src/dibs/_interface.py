@@ -4,14 +4,16 @@ The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integr
 there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.done import DIALECTS, Refused, ddl, shown
+from ._core.done import DIALECTS, Refused, ddl, remaining, shown
 from ._core.endings import How
 from ._core.entries import (
     KINDS,
     MOST_SHOWN,
     Entry,
+    Fire,
     Kind,
     Permit,
     cut,
@@ -24,9 +26,12 @@ from ._core.handover import UNGUARDED, token_for
 from ._core.handover import lend as _lend
 from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
-from ._core.once import NO_PAYLOAD
+from ._core.once import NO_PAYLOAD, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.schedule import next_fires
 from ._core.shapes import returned_type
+from ._core.throttle import ThrottleKeywords, Throttling
+from ._databases import NotOurs
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -37,22 +42,24 @@ if TYPE_CHECKING:
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
     from ._async.lease import AsyncLease
-    from ._async.within import AsyncWithin
+    from ._async.within import AsyncWithin, AsyncWork
     from ._sync.claim import Claim
     from ._sync.claiming import Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
     from ._sync.lease import Lease
-    from ._sync.within import Within
+    from ._sync.within import Within, Work
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "AsyncWithin", "Claim", "ClaimOptions", "ClaimRequest", "Entry", "HoldKeywords", "How",
-        "Inspector", "Kind", "OutagePolicy", "Outcome", "Page", "Permit", "RenewedLock", "Seconds",
-        "ServerFacts", "Template", "Within", "check_hold", "checked_fence", "claiming", "cut",
-        "ddl", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock", "inspector",
-        "is_shortened", "lend", "printable", "refusal_in", "returned_type", "row_of", "seconds",
-        "shorten", "shown", "transactions",
+        "AsyncWithin", "AsyncWork", "Claim", "ClaimOptions", "ClaimRequest", "Entry", "Fire",
+        "HoldKeywords", "How", "Inspector", "Kind", "NotOurs", "OutagePolicy", "Outcome", "Page",
+        "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template",
+        "ThrottleKeywords", "Throttling", "Within", "Work", "check_hold", "checked_fence",
+        "claiming", "cut", "ddl", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock",
+        "inspector", "is_shortened", "lend", "next_fires", "opening", "printable", "refusal_in",
+        "remaining", "returned_type", "row_of", "seconds", "shorten", "shown", "throttling",
+        "transactions",
     ]  # fmt: skip
 
 
@@ -124,6 +131,17 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     return token if state._secret is None else token_for("claim", state._secret)
 
 
+def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> "AsyncWithin | Within":
+    """Opens the transactions of `within=`. UsageError: *opener* or an option does not fit it."""
+    if is_async:
+        from ._async.within import AsyncWithin
+
+        return AsyncWithin(opener, 0, options)
+    from ._sync.within import Within
+
+    return Within(opener, 0, options)
+
+
 @overload
 def inspector(dibs: "Dibs") -> "Inspector": ...
 @overload
@@ -131,3 +149,14 @@ def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
 def inspector(dibs: Any) -> Any:
     """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
     return dibs._inspector()
+
+
+@overload
+def throttling(dibs: "Dibs", key: str, name: str, options: ThrottleKeywords) -> Throttling: ...
+@overload
+def throttling(
+    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords
+) -> Awaitable[Throttling]: ...
+def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords) -> Any:
+    """What `Dibs.throttle` does, with what is left in place of Busy. Unavailable: as there."""
+    return dibs._throttle(key, name, options)

@@ -120,6 +120,20 @@ def test_a_lost_answer_is_given_again_on_the_page(visitor: httpx.Client) -> None
     assert second["placed"] == 1 and second["exchanges"][0]["key"] != lost["key"]
 
 
+def test_a_crash_and_a_server_that_forgets_leave_one_order(visitor: httpx.Client) -> None:
+    """Killed between commit and answer, then Redis is emptied: the database has the answer."""
+    report = order(visitor, "forget")
+    lost, found = report["exchanges"]
+    assert "status" not in lost and lost["key"] == found["key"]
+    assert (found["status"], found["refused"]) == (201, 0)
+    assert found["headers"]["Idempotent-Replayed"] == "true"
+    assert report["placed"] == 1 and found["body"] == report["orders"][0]
+    assert happened(report)["replayed"] == 1
+    (key,) = report["keys"]
+    assert key["way"] == "forget" and key["left"] > 86_000
+    assert order(visitor, "double")["placed"] == 1
+
+
 def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
     """The same slip of somebody else is another order, and everybody sees their own."""
     mine = order(visitor, "double")
@@ -281,6 +295,23 @@ def test_a_person_loses_an_answer(page: Any) -> None:
     page.reload()
     expect(page.locator(".ticket")).to_have_count(1)
     expect(page.locator("#kept li")).to_have_count(1)
+
+
+def test_a_person_sees_that_a_crash_leaves_one_order(page: Any) -> None:
+    """The process dies after its commit, Redis forgets, and the next click gets the answer."""
+    from playwright.sync_api import expect
+
+    page.get_by_role("link", name="once").click()
+    expect(page.locator("#no-tickets")).to_be_visible()
+    page.get_by_role("button", name="Order, crash, empty Redis, retry").click()
+    expect(page.locator("#sum")).to_have_text("2 requests, 1 new order.")
+    first, second = page.locator(".try.first"), page.locator(".try.second")
+    expect(first.locator(".says")).to_contain_text("Committed; then the service was killed")
+    expect(first.locator(".talk")).to_contain_text("✗ connection lost")
+    expect(second.locator(".says")).to_contain_text("from the database")
+    expect(second.locator(".tag")).to_have_text("replayed")
+    expect(page.locator(".ticket")).to_have_count(1)
+    expect(page.locator("#orders-code .line.now").first).to_contain_text("within=engine.begin")
 
 
 def test_an_empty_slip_is_not_sent(page: Any) -> None:

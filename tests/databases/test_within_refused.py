@@ -433,7 +433,7 @@ async def test_the_other_half_is_refused(valkey: Server, database: Database, eng
         @async_dibs.once("order:{customer}", within=engine.begin, **DONE)
         async def place(session: Any, customer: str) -> None: ...
 
-        with pytest.raises(UsageError, match="AsyncDibs needs a transaction for asyncio"):
+        with pytest.raises(UsageError, match="an async function needs a transaction for asyncio"):
             await place("c7")
         async with async_dibs.claim("order:c7", **DONE) as claim:
             with engine.connect() as connection, pytest.raises(UsageError, match="asyncio"):

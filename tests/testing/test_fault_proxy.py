@@ -356,14 +356,15 @@ def test_closing_a_proxy_ends_its_thread_and_its_connections(own_server: Server)
 
 async def test_an_asyncio_client_meets_the_same_faults(valkey: Server, proxy: FaultProxy) -> None:
     """The proxy does not need the event loop of the test."""
-    client = redis.asyncio.Redis.from_url(proxy.url, retry=None, socket_timeout=SHORT)
-    async with client:
+    async with redis.asyncio.Redis.from_url(proxy.url, retry=None, socket_timeout=60) as client:
         proxy.cut_after_request(match=b"SET\r\n")
         with pytest.raises(redis.ConnectionError):
             await client.set("key", "1")
         proxy.swallow_replies(match=b"GET\r\n")
-        with pytest.raises(redis.TimeoutError):
-            await client.get("key")
+        hasty = redis.asyncio.Redis.from_url(proxy.url, retry=None, socket_timeout=2)
+        async with hasty:
+            with pytest.raises(redis.TimeoutError):
+                await hasty.get("key")
         assert await client.get("key") == b"1"
 
 

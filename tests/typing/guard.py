@@ -4,9 +4,11 @@ from typing import assert_type
 
 from fastapi import FastAPI, Request
 from flask import Flask
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 
 from dibs import AsyncDibs, Dibs
-from dibs.integrations import asgi, fastapi, flask, wsgi
+from dibs.integrations import asgi, django, fastapi, flask, wsgi
 
 
 def user_of(request: Request) -> str | None:
@@ -44,6 +46,34 @@ def pay(amount: int) -> int:
 @flask.once(window=10, after="hold", by=["body.cart"])
 def order(cart: int) -> str:
     return str(cart)
+
+
+async def with_a_database(
+    sessions: sessionmaker[Session], async_sessions: async_sessionmaker[AsyncSession]
+) -> None:
+    @fastapi.once(POLICY, within=async_sessions.begin)
+    async def place(session: AsyncSession, amount: int) -> int:
+        return amount
+
+    @fastapi.once(window=10, after="replay", within=sessions.begin)
+    def plain(session: Session, amount: int) -> int:
+        return amount
+
+    @flask.once(window=10, after="replay", within=sessions.begin)
+    def view(session: Session, cart: int) -> str:
+        return str(cart)
+
+    @django.once(POLICY, within=django.atomic())
+    def in_django(request: object) -> int:
+        return 1
+
+    assert_type(await place(1), int)
+    assert_type(plain(amount=1), int)
+    assert_type(view(1), str)
+    assert_type(in_django(object()), int)
+    plain(sessions(), 1)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    fastapi.once(POLICY, within=sessions.begin)(pay)  # pyright: ignore[reportArgumentType]
+    fastapi.once(POLICY, within=3)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 assert_type(pay(1), int)

@@ -93,7 +93,7 @@ async function order(way) {
   if (!Object.keys(slip).length) { note("Put something on the slip first."); return; }
   isSending = true;
   note("");
-  for (const id of ["#double", "#retry"]) $(id).setAttribute("aria-disabled", "true");
+  for (const id of ["#double", "#retry", "#forget"]) $(id).setAttribute("aria-disabled", "true");
   $(".wires").classList.add("sending");
   try {
     draw(way, await ask(`/orders/${way}`, { items: slip }));
@@ -102,12 +102,13 @@ async function order(way) {
   } finally {
     isSending = false;
     $(".wires").classList.remove("sending");
-    for (const id of ["#double", "#retry"]) $(id).removeAttribute("aria-disabled");
+    for (const id of ["#double", "#retry", "#forget"]) $(id).removeAttribute("aria-disabled");
   }
 }
 
 $("#slip").addEventListener("submit", (event) => { event.preventDefault(); order("double"); });
 $("#retry").addEventListener("click", () => order("retry"));
+$("#forget").addEventListener("click", () => order("forget"));
 $("#once").addEventListener("kill", () => order("kill"));
 
 function draw(way, report) {
@@ -117,7 +118,8 @@ function draw(way, report) {
   keep(report.keys);
   drawCode(way);
   if (narrow.matches) $(".wires").scrollIntoView({ behavior: calm.matches ? "instant" : "smooth" });
-  const means = report.events.some(({ kind }) => kind === "outage") ? { ...MEANS, ...UNGUARDED } : MEANS;
+  const isOut = report.events.some(({ kind }) => kind === "outage");
+  const means = { ...MEANS, ...(isOut && UNGUARDED), ...(way === "forget" && FORGOTTEN) };
   for (const event of report.events.sort((a, b) => RANK.indexOf(a.kind) - RANK.indexOf(b.kind))) addEvent(event, means[event.kind]);
 }
 
@@ -127,14 +129,13 @@ const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 function sum({ exchanges, placed }) {
   const requests = exchanges.reduce((sum, each) => sum + 1 + (each.refused ?? 0), 0);
   const counted = make("b", "", `${count(requests, "request")}, ${placed ? count(placed, "new order") : "no new order"}.`);
-  if (placed > 1) return [counted, " The server was out, and requests without a key cannot be distinguished."];
   if (!placed && exchanges.every((each) => each.status === 429)) return [counted, " It was placed a moment ago."];
   return [counted];
 }
 
 // ---- two tries
 
-const NAMED = { double: ["First click", "Second click"], retry: ["First try", "Second try"], kill: ["First try", "Sent again"] };
+const NAMED = { double: ["First click", "Second click"], retry: ["First try", "Second try"], kill: ["First try", "Sent again"], forget: ["First try", "Sent again"] };
 const TRIES = [...document.querySelectorAll(".try")];
 const clocks = [null, null]; // { until, of }: when the same order may be sent again
 
@@ -142,7 +143,9 @@ const clocks = [null, null]; // { until, of }: when the same order may be sent a
 function verdict(exchange, way) {
   const { status, headers, body, refused } = exchange;
   if (status === undefined && way === "kill") return ["lost", "The service was killed at work. Was it placed? Nobody here knows."];
+  if (status === undefined && way === "forget") return ["lost", "Committed; then the service was killed, before it could answer, and Redis forgot the order."];
   if (status === undefined) return ["lost", "The line broke before the answer was read. Was it placed? Nobody here knows."];
+  if (headers["Idempotent-Replayed"] && way === "forget") return ["replayed", "The answer that was committed with the order, from the database. Nothing was placed again."];
   if (headers["Idempotent-Replayed"]) return ["replayed", "The answer of the first, to the byte. Nothing was placed again."];
   if (status === 201 && refused) return ["placed", "Placed, when the claim of the dead process had ended."];
   if (status === 201) return ["placed", "Placed."];
@@ -166,7 +169,7 @@ function drawTries(way, exchanges) {
 function talk({ key, status, reason, headers, took, refused }, way) {
   const sent = [make("b", "", "POST /orders"), "\n", ...(key ? [`Idempotency-Key: ${key}\n`] : [])];
   if (refused) sent.push(`${refused} × 409 Conflict, and waited as Retry-After says\n`);
-  if (status === undefined) return [...sent, make("span", "said", way === "kill" ? "✗ connection lost" : "✗ hung up"), ` after ${ms(took)}\n`];
+  if (status === undefined) return [...sent, make("span", "said", way === "retry" ? "✗ hung up" : "✗ connection lost"), ` after ${ms(took)}\n`];
   const tag = headers["Idempotent-Replayed"] ? [make("span", "tag", "replayed")] : [];
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`);
   return [...sent, make("b", "said", `${status} ${reason}`), ` in ${ms(took)}`, ...tag, "\n", ...lines];
@@ -202,7 +205,7 @@ function keep(keys) {
   drawKept();
 }
 
-const KEEPS = { double: "that it was done", retry: "the answer", kill: "the answer" };
+const KEEPS = { double: "that it was done", retry: "the answer", kill: "the answer", forget: "the answer" };
 
 function drawKept() {
   kept.forEach(({ way, bytes, until }, index) => {
@@ -218,11 +221,11 @@ function drawKept() {
 // ---- the code, and which half of it ran
 
 const CODE = [
-  ["double", '@once(window=10, after="hold", message="This order was submitted a moment ago.")'],
-  ["double", "async def place_by_content(request: Request, order: NewOrder, customer: str) -> Response: ..."],
+  ["double", '@once(window=10, after="hold", within=engine.begin, message="This order was submitted a moment ago.")'],
+  ["double", "def place_by_content(connection: Connection, order: NewOrder, customer: str) -> Response: ..."],
   ["", ""],
-  ["retry", '@once(window=86400, after="replay", key="required", header="Idempotency-Key")'],
-  ["retry", "async def place_by_key(request: Request, order: NewOrder, customer: str) -> Response: ..."],
+  ["retry", '@once(window=86400, after="replay", within=engine.begin, key="required")'],
+  ["retry", "def place_by_key(connection: Connection, order: NewOrder, customer: str) -> Response: ..."],
 ];
 for (const [way, text] of CODE) {
   const element = make("span", "line");
@@ -235,7 +238,7 @@ for (const [way, text] of CODE) {
 }
 
 function drawCode(ran) {
-  const way = ran === "kill" ? "retry" : ran;
+  const way = ran === "double" ? ran : "retry";
   for (const element of $("#orders-code").children) element.classList.toggle("now", element.dataset.way === way);
 }
 
@@ -251,7 +254,12 @@ const MEANS = {
   released: "nothing is kept",
 };
 
-const UNGUARDED = { claimed: "let through, unguarded", completed: "done; nothing is kept" };
+const FORGOTTEN = {
+  claimed: "the server does not know it: the database is asked",
+  replayed: "the answer was in the database",
+  completed: "the server knows it again",
+};
+const UNGUARDED = { claimed: "let through: the database decides", completed: "done; the database keeps it" };
 
 function addEvent({ at, kind, name, count }, meaning = "") {
   const row = document.createElement("li");

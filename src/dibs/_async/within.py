@@ -9,15 +9,20 @@ import itertools
 import logging
 import os
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from .._core.done import (
     ELSEWHERE,
+    NOT_COMMITTED,
     NOT_THE_SAME,
+    ONE_WRITER,
+    READ_ONLY,
+    WRONG_HALF,
+    YIELDS_NOTHING,
     Answer,
     Elsewhere,
     Ours,
@@ -43,7 +48,7 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import Transaction, django, find
+from .._databases import NotOurs, Transaction, django, find
 from .._tasks import KIND, current_task, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import AsyncLeases
@@ -57,29 +62,6 @@ _PRUNE_EVERY = 200
 _MOST_CONFLICTS = 20
 """How often the row is tried for in new transactions if the database refuses that as a conflict."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
-
-WRONG_HALF = (
-    "AsyncDibs needs a transaction for asyncio, as of an AsyncEngine; Dibs needs one for threads"
-)
-NOT_COMMITTED = (
-    "the context manager of within= ended without a commit: nothing of the work was kept; it has "
-    "to commit at its end, as engine.begin and sessionmaker.begin do"
-)
-ONE_WRITER = (
-    "this transaction would wait for the one around it for ever: SQLite has one writer, and both "
-    "write to the same file; call it outside of the other, or record a claim in the one that is "
-    "open, by claim.within(…)"
-)
-READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
-
-
-class _NotOurs(Exception):
-    """Rolls back a transaction in which nothing was written."""
-
-    def __init__(self, answer: Answer, transaction: Transaction) -> None:
-        super().__init__()
-        self.answer = answer
-        self.transaction = transaction
 
 
 class _Failed(Exception):
@@ -226,23 +208,21 @@ class AsyncRecording:
         """The key."""
         return self._lease.call
 
-    async def write(self, transaction: Transaction, ours: Ours, claim: Claimed) -> None:
-        """The last statement: the result of *claim*; nothing stays of one that was released."""
-        result = claim.encoded()  # before the commit: what cannot be stored is rolled back
-        await result_of(transaction.flush())
-        try:
-            if claim.is_released:
-                await run(transaction, undo(transaction.dialect, self.record))
-                return
-            await run(transaction, finish(transaction.dialect, self.record, ours, result))
-        except Exception as error:
-            if failure_of(error) == "savepoint":
-                raise UsageError(NOT_THE_SAME) from error
-            raise
+    def written(self, result: bytes | None) -> None:
+        """The transaction has the record."""
         self._left = result or b"", self.record.window_ms
         self._state, self._is_written = "pending", True
 
     # ---- answers
+
+    def answer(self, refusal: NotOurs) -> Replay | Refused:
+        """What a duplicate gets that has not had the row."""
+        if not isinstance(refusal.answer, Recorded):
+            return self.running()
+        answer = self.answered(refusal.answer)
+        if refusal.transaction.end == "open":  # it may itself have written the record
+            self.unseen()
+        return answer
 
     def answered(self, recorded: Recorded) -> Replay | Refused:
         """What a duplicate gets of a committed record, with which Redis is filled again."""
@@ -308,6 +288,24 @@ class AsyncRecording:
             self.claim = None  # not before: a claim that is garbage ends its lease
 
 
+async def write(
+    recording: AsyncRecording, transaction: Transaction, ours: Ours, claim: Claimed
+) -> None:
+    """The last statement: the result of *claim*; nothing stays of one that was released."""
+    result = claim.encoded()  # before the commit: what cannot be stored is rolled back
+    await result_of(transaction.flush())
+    try:
+        if claim.is_released:
+            await run(transaction, undo(transaction.dialect, recording.record))
+            return
+        await run(transaction, finish(transaction.dialect, recording.record, ours, result))
+    except Exception as error:
+        if failure_of(error) == "savepoint":
+            raise UsageError(NOT_THE_SAME) from error
+        raise
+    recording.written(result)
+
+
 def check_options(options: ClaimOptions) -> None:
     """UsageError: these options do not go with a record in a database."""
     if options.after == "release":
@@ -322,43 +320,73 @@ def check_options(options: ClaimOptions) -> None:
 
 
 class AsyncWork:
-    """One call of a function, in one transaction."""
+    """One transaction, in which the row of a claim is taken and the work is done.
 
-    def __init__(
-        self, claim: Claimed, recording: AsyncRecording, function: Callable[[Any], Any]
-    ) -> None:
+    It is open until it is committed with the result of the claim, or rolled back.
+    """
+
+    def __init__(self, within: "AsyncWithin", claim: Claimed, recording: AsyncRecording) -> None:
+        self._within = within
+        self._manager = within.transaction()
         self._claim = claim
         self.recording = recording
-        self._function = function
-        self.has_begun = False
-        self.is_recorded = False
-        """The last statement was executed: only the commit is left."""
         self.result: Any = None
-        self.error: BaseException | None = None
-        """What was raised before it was recorded."""
+        """What the function has returned."""
         self.is_watched = False
         """The transaction says how it ends."""
         self.committed: bool | None = None
         """What it has said."""
 
-    async def run(self, transaction: Transaction, value: Any) -> None:
-        """Take the row, do the work, write its result."""
+    async def take(self) -> None:
+        """Open the transaction, and take the row. NotOurs: another has it, or had it."""
+        self.transaction, self._value = await self._manager.__aenter__()
         try:
-            await self._run(transaction, value)
+            answer = await taken(self.transaction, self.recording.record)
+            if not isinstance(answer, Ours):
+                raise NotOurs(answer, self.transaction)
         except BaseException as error:
-            self.error = error
+            await self.roll_back(error)
+            raise
+        self._ours = answer
+
+    async def do(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Call *function*, with what the transaction hands over. What it raises rolls back."""
+        try:
+            self.result = await function(*self._within.handed(self._value, args), **kwargs)
+        except BaseException as error:
+            await self._fail(error)
             raise
 
-    async def _run(self, transaction: Transaction, value: Any) -> None:
-        answer = await taken(transaction, self.recording.record)
-        if not isinstance(answer, Ours):
-            raise _NotOurs(answer, transaction)
-        self.has_begun = True
-        self.result = await self._function(value)
-        self._claim.complete(self.result)
-        await self.recording.write(transaction, answer, self._claim)
-        self.is_recorded = True
-        self.is_watched = transaction.on_end(self._on_end)
+    async def commit(self) -> None:
+        """Write the result of the claim, and commit. UsageError: there was no commit."""
+        try:
+            await write(self.recording, self.transaction, self._ours, self._claim)
+            self.is_watched = self.transaction.on_end(self._on_end)
+        except BaseException as error:
+            await self._fail(error)
+            raise
+        try:
+            await self._manager.__aexit__(None, None, None)
+        except BaseException as error:
+            self.recording.unseen()
+            # The reply to the COMMIT may be lost, and the COMMIT not.
+            if not await self._within.has_committed(self.recording.record, error):
+                raise
+            self.recording.transaction_ended(committed=True)
+            return
+        await self._within.committed(self)
+
+    async def roll_back(self, error: BaseException) -> bool:
+        """End the transaction by *error*. True: its context manager keeps that to itself."""
+        try:
+            trace = error.__traceback__
+            return bool(await self._manager.__aexit__(type(error), error, trace))
+        finally:
+            self.recording.unseen()
+
+    async def _fail(self, error: BaseException) -> None:
+        if await self.roll_back(error):
+            raise UsageError(NOT_COMMITTED) from error
 
     def _on_end(self, committed: bool) -> None:  # noqa: FBT001 - a callback
         self.committed = committed
@@ -390,6 +418,10 @@ class AsyncWithin:
         """*function* as its callers see it, without what it is handed."""
         return shown(self._opener, function)
 
+    def handed(self, value: Any, args: Any) -> Any:
+        """The arguments of the function, with what the context manager has yielded."""
+        return (value, *args) if self._hands_over else args
+
     async def call(
         self,
         claim: Claimed,
@@ -402,67 +434,80 @@ class AsyncWithin:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
         *wait*: how long another transaction with the key is waited for. One in which nothing was
-        written is rolled back, and its connection given back,
-        before anybody waits.
+        written is rolled back, and its connection given back, before anybody waits.
         """
-
-        def work_in(value: Any) -> Any:
-            return function(*((value, *args) if self._hands_over else args), **kwargs)
-
-        deadline, pause = monotonic() + wait, _FIRST_PAUSE
-        conflicts, retries = _MOST_CONFLICTS, self._retry
+        retries, pause = self._retry, _FIRST_PAUSE
         while True:
-            work = AsyncWork(claim, recording, work_in)
             try:
-                return await self._attempt(work)
-            except _NotOurs as refusal:
-                if isinstance(refusal.answer, Recorded):
-                    answer = recording.answered(refusal.answer)
-                    if refusal.transaction.end == "open":  # it may itself have written the record
-                        recording.unseen()
+                work = await self.begin(claim, recording, function, args, kwargs, wait)
+                if isinstance(work, NotOurs):
+                    answer = recording.answer(work)
                     return answer.value if isinstance(answer, Replay) else answer
-                if monotonic() >= deadline:
-                    return recording.running()
+                claim.complete(work.result)
+                await work.commit()
+                return work.result
+            except Exception as error:
+                if failure_of(error) != "conflict" or not retries:
+                    raise
+            retries -= 1
+            await sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def begin(
+        self,
+        claim: Claimed,
+        recording: AsyncRecording,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        wait: float,
+    ) -> AsyncWork | NotOurs:
+        """Do the work in a transaction, which is open then; NotOurs: it is another's."""
+        work = await self._taken(claim, recording, wait)
+        if isinstance(work, AsyncWork):
+            await work.do(function, args, kwargs)
+        return work
+
+    async def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of *function* in a transaction without a record."""
+        async with self.transaction() as (_, value):
+            return await function(*self.handed(value, args), **kwargs)
+
+    async def _taken(
+        self, claim: Claimed, recording: AsyncRecording, wait: float
+    ) -> AsyncWork | NotOurs:
+        """A transaction that has the row; one of another is waited for, up to *wait*."""
+        deadline, pause = monotonic() + wait, _FIRST_PAUSE
+        conflicts = _MOST_CONFLICTS
+        while True:
+            work = AsyncWork(self, claim, recording)
+            try:
+                await work.take()
+                return work
+            except NotOurs as refusal:
+                if isinstance(refusal.answer, Recorded) or monotonic() >= deadline:
+                    return refusal
             except _Failed as error:
                 if error.failure == "missing":
                     await self._create()
                 elif not conflicts:
                     raise error.error from None
                 conflicts -= 1
-            except Exception as error:
-                if not work.has_begun or failure_of(error) != "conflict" or not retries:
-                    raise
-                retries -= 1
             await sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _attempt(self, work: AsyncWork) -> Any:
-        try:
-            transaction = await self._transact(work.run)
-            if work.error is not None:
-                raise _unswallowed(work.error)
-        except BaseException as error:
-            work.recording.unseen()
-            # The reply to the COMMIT may be lost, and the COMMIT not.
-            if not work.is_recorded or not await self._has_committed(work, error):
-                raise
-            work.recording.transaction_ended(committed=True)
-            return work.result
-        await self._prove(work, transaction)
-        await self._prune_sometimes()
-        return work.result
-
-    async def _has_committed(self, work: AsyncWork, error: BaseException) -> bool:
+    async def has_committed(self, record: Record, error: BaseException) -> bool:
         """Whether the transaction whose end has failed has committed. False: not known, too."""
         if not isinstance(error, Exception) or isinstance(error, UsageError) or failure_of(error):
             return False
         try:
-            return await self._is_there(work.recording.record)
+            return await self._is_there(record)
         except Exception:
             return False
 
-    async def _transact(self, body: Callable[[Transaction, Any], Any]) -> Transaction:
-        """Run *body* in a transaction."""
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[tuple[Transaction, Any]]:
+        """A transaction, and what its context manager yields."""
         manager = self._opener()
         if not hasattr(manager, "__aenter__"):
             raise UsageError(WRONG_HALF)
@@ -471,27 +516,31 @@ class AsyncWithin:
             async with manager as value:
                 transaction = checked(find(value, manager), opened=True)
                 if (value is not None) is not self._hands_over:
-                    raise UsageError(_YIELDS_NOTHING)
+                    raise UsageError(YIELDS_NOTHING)
                 inner = transaction.begin()
                 if inner is None:
-                    await body(transaction, value)
+                    yield transaction, value
                 else:
                     async with inner:
-                        await body(transaction, value)
-            return transaction
+                        yield transaction, value
         finally:
             if transaction is not None:
                 transaction.close()
 
     # ---- its end
 
-    async def _prove(self, work: AsyncWork, transaction: Transaction) -> None:
+    async def committed(self, work: AsyncWork) -> None:
+        """The context manager of *work* has ended. UsageError: it has not committed."""
+        await self._prove(work)
+        await self._prune_sometimes()
+
+    async def _prove(self, work: AsyncWork) -> None:
         """Tell the claim whether the commit was seen. UsageError: there was none."""
         if work.is_watched:
             if work.committed is False:
                 raise UsageError(NOT_COMMITTED)
             return  # None: a transaction around it is open, and says later how it ends
-        end = transaction.end
+        end = work.transaction.end
         if end == "unknown":
             end = await self._looked_up(work.recording.record)
         if end == "rolled_back":
@@ -512,13 +561,9 @@ class AsyncWithin:
     async def _is_there(self, record: Record) -> bool:
         """Whether the row with our token has been committed. What the driver raises."""
         found: Recorded | None = None
-
-        async def read(transaction: Transaction, value: Any) -> None:
-            nonlocal found
+        async with self.transaction() as (transaction, _):
             await result_of(transaction.start())
             found = await run(transaction, look(transaction.dialect, record.key))
-
-        await self._transact(read)
         return found is not None and found.token == record.token
 
     # ---- the table
@@ -526,15 +571,11 @@ class AsyncWithin:
     async def _create(self) -> None:
         """Create the table. UsageError: this user may not."""
         statements = ""
-
-        async def make(transaction: Transaction, value: Any) -> None:
-            nonlocal statements
-            await result_of(transaction.start())
-            statements = ddl(transaction.dialect)
-            await run(transaction, create(transaction.dialect))
-
         try:
-            await self._transact(make)
+            async with self.transaction() as (transaction, _):
+                await result_of(transaction.start())
+                statements = ddl(transaction.dialect)
+                await run(transaction, create(transaction.dialect))
         except Exception as error:
             failure = failure_of(error)
             if failure == "denied":
@@ -550,30 +591,12 @@ class AsyncWithin:
         """Remove some old rows, at each so-many-th first call. Never raises."""
         if next(self._first_calls) % _PRUNE_EVERY:
             return
-
-        async def remove(transaction: Transaction, value: Any) -> None:
-            await result_of(transaction.start())
-            await run(transaction, prune(transaction.dialect))
-
         try:
-            await self._transact(remove)
+            async with self.transaction() as (transaction, _):
+                await result_of(transaction.start())
+                await run(transaction, prune(transaction.dialect))
         except Exception as error:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
-
-
-_YIELDS_NOTHING = (
-    "the context manager of within= does not yield what the function was given as its first "
-    "argument; with Django write within=transaction.atomic, or dibs.integrations.django.atomic(…)"
-)
-
-
-def _unswallowed(error: BaseException) -> BaseException:
-    """What is raised in place of *error*, which the context manager has kept to itself."""
-    if isinstance(error, _NotOurs | _Failed):
-        return error
-    refusal = UsageError(NOT_COMMITTED)
-    refusal.__cause__ = error
-    return refusal
 
 
 # ---- claim.within(…)
@@ -659,7 +682,7 @@ class AsyncClaimWithin:
             if isinstance(error, Exception):
                 await self._undo()
             return
-        await self._recording.write(self._transaction, ours, self._claim)
+        await write(self._recording, self._transaction, ours, self._claim)
         if not self._transaction.on_end(self._recording.transaction_ended):
             self._recording.unseen()
 

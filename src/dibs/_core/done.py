@@ -264,6 +264,24 @@ ELSEWHERE = Elsewhere()
 Answer = Ours | Recorded | Elsewhere
 
 _SAVEPOINT = "dibs_done"
+WRONG_HALF = (
+    "an async function needs a transaction for asyncio, as of an AsyncEngine; a plain function "
+    "needs one for threads"
+)
+NOT_COMMITTED = (
+    "the context manager of within= ended without a commit: nothing of the work was kept; it has "
+    "to commit at its end, as engine.begin and sessionmaker.begin do"
+)
+ONE_WRITER = (
+    "this transaction would wait for the one around it for ever: SQLite has one writer, and both "
+    "write to the same file; call it outside of the other, or record a claim in the one that is "
+    "open, by claim.within(…)"
+)
+READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
+YIELDS_NOTHING = (
+    "the context manager of within= does not yield what the function was given as its first "
+    "argument; with Django write within=transaction.atomic, or dibs.integrations.django.atomic(…)"
+)
 NOT_THE_SAME = (
     "the transaction was committed or rolled back before its end: leave that to the context "
     "manager that opened it"
@@ -349,7 +367,15 @@ def _text(value: Any) -> str:
 
 def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """*function* without what *opener* yields for it. UsageError: it has no place for that."""
-    return _without_first(function) if hands_over(opener) else function
+    if not hands_over(opener):
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any: ...
+
+    signature = remaining(opener, inspect.signature(function))
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
 def hands_over(opener: Any) -> bool:
@@ -361,9 +387,10 @@ def hands_over(opener: Any) -> bool:
     ).startswith("django.")
 
 
-def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* as its callers see it. UsageError: it has no first argument to be given."""
-    signature = inspect.signature(function)
+def remaining(opener: Any, signature: inspect.Signature) -> inspect.Signature:
+    """*signature* without what *opener* yields. UsageError: it has no first argument for that."""
+    if not hands_over(opener):
+        return signature
     parameters = list(signature.parameters.values())
     first = parameters[0] if parameters else None
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
@@ -373,12 +400,7 @@ def _without_first(function: Callable[..., Any]) -> Callable[..., Any]:
             "within= hands the transaction over as the first argument, and a method has "
             f"{first.name} there: decorate a function"
         )
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any: ...
-
-    call.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-    return call
+    return signature.replace(parameters=parameters[1:])
 
 
 # ---- what an error of a driver means

@@ -9,14 +9,32 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, Unpack, overload
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from .._core.keys import Seconds
 from ..errors import UsageError
 from .policy import Policy, PolicyKeywords
 
 F = TypeVar("F", bound=Callable[..., Any])
-Guard = Callable[[Policy, Callable[..., Any]], Callable[..., Any]]
+P = ParamSpec("P")
+T = TypeVar("T")
+X = TypeVar("X")
+Opener = (
+    Callable[[], AbstractContextManager[X, Any]] | Callable[[], AbstractAsyncContextManager[X, Any]]
+)
+"""Opens a transaction: `sessionmaker.begin`, `transaction.atomic`."""
+
+
+class Guard(Protocol):
+    """How a framework wraps a view."""
+
+    def __call__(
+        self, policy: Policy, view: Callable[..., Any], within: Opener[Any] | None = None, /
+    ) -> Callable[..., Any]:
+        """*view*, run under a claim; in a transaction, if *within* opens one."""
+        ...
+
 
 _POLICY = "__dibs_policy__"
 _inside: "weakref.WeakSet[Callable[..., Any]]" = weakref.WeakSet()
@@ -28,7 +46,7 @@ def check_registered(views: Iterable[object]) -> None:
     for view in views:
         if is_inside_of_a_guard(view):
             name = getattr(view, "__qualname__", repr(view))
-            order = "write its route above @once or @prevent_duplicate_submit, not below"
+            order = "write its route above @once (or its other guard), not below"
             raise UsageError(f"{name!r} is registered without its guard: {order}")
 
 
@@ -59,7 +77,8 @@ def check_single(view: object) -> None:
         raise UsageError(f"{name!r} is guarded already: use one guard for each view")
 
 
-def _remember(view: Any) -> None:
+def remember(view: Any) -> None:
+    """A guard was applied to *view*."""
     while view is not None:
         try:
             _inside.add(view)
@@ -76,17 +95,42 @@ class Once:
         self._guard = guard
 
     @overload
-    def __call__(self, policy: Policy) -> Callable[[F], F]: ...
+    def __call__(self, policy: Policy, *, within: None = None) -> Callable[[F], F]: ...
     @overload
-    def __call__(self, **options: Unpack[PolicyKeywords]) -> Callable[[F], F]: ...
-    def __call__(self, policy: Policy | None = None, **options: Any) -> Callable[[F], F]:
-        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid."""
-        return functools.partial(self._apply, _policy_of(policy, options))
+    def __call__(
+        self, *, within: None = None, **options: Unpack[PolicyKeywords]
+    ) -> Callable[[F], F]: ...
+    @overload  # Django: there is nothing to hand over
+    def __call__(  # type: ignore[overload-overlap]
+        self, policy: Policy, *, within: Opener[None]
+    ) -> Callable[[F], F]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, *, within: Opener[None], **options: Unpack[PolicyKeywords]
+    ) -> Callable[[F], F]: ...
+    @overload
+    def __call__(
+        self, policy: Policy, *, within: Opener[X]
+    ) -> Callable[[Callable[Concatenate[X, P], T]], Callable[P, T]]: ...
+    @overload
+    def __call__(
+        self, *, within: Opener[X], **options: Unpack[PolicyKeywords]
+    ) -> Callable[[Callable[Concatenate[X, P], T]], Callable[P, T]]: ...
+    def __call__(
+        self, policy: Policy | None = None, *, within: Opener[Any] | None = None, **options: Any
+    ) -> Any:
+        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid.
 
-    def _apply(self, policy: Policy, view: Any) -> Any:
+        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the view gets
+        what it yields as its first argument. What the view writes, its key and its response commit
+        together, before the response is sent; a response that is not final rolls back.
+        """
+        return functools.partial(self._apply, _policy_of(policy, options), within)
+
+    def _apply(self, policy: Policy, within: Opener[Any] | None, view: Any) -> Any:
         check_single(view)
-        guarded = self._guard(policy, view)
-        _remember(view)
+        guarded = self._guard(policy, view, within)
+        remember(view)
         return mark(guarded, policy)
 
 

@@ -179,6 +179,13 @@ class Policy:
         return self._claim_options
 
     @property
+    def all_claim_options(self) -> list[ClaimOptions]:
+        """Those of every request under this policy: with a key, and without."""
+        keyed = [] if self.key == "never" else [self]
+        keyless = self._without_key if self.key in ("never", "optional") else ()
+        return [each.claim_options for each in (*keyed, *keyless)]
+
+    @property
     def header_name(self) -> bytes:
         """The name of the key's header in lower case, as ASGI has it."""
         return self._header_name

@@ -243,6 +243,9 @@ class ClusterMap(ABC):
         route.engine = route.transport.engine
         routes = [each for each in list(self._routes.values()) if each.left_at is None]
         engines = [each.engine for each in routes if each.engine is not None]
+        if not engines and route.engine is not None:
+            # A seed that goes by another name than the nodes; those are just being opened.
+            engines = [route.engine]
         self.engine = common_engine(engines) if engines and self._has_map else None
 
     # ---- nodes that are out

@@ -10,15 +10,20 @@ import itertools
 import logging
 import os
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Callable
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from .._core.done import (
     ELSEWHERE,
+    NOT_COMMITTED,
     NOT_THE_SAME,
+    ONE_WRITER,
+    READ_ONLY,
+    WRONG_HALF,
+    YIELDS_NOTHING,
     Answer,
     Elsewhere,
     Ours,
@@ -44,7 +49,7 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import Transaction, django, find
+from .._databases import NotOurs, Transaction, django, find
 from .._threads import KIND, current_task, monotonic, result_of, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import Leases
@@ -58,29 +63,6 @@ _PRUNE_EVERY = 200
 _MOST_CONFLICTS = 20
 """How often the row is tried for in new transactions if the database refuses that as a conflict."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
-
-WRONG_HALF = (
-    "Dibs needs a transaction for asyncio, as of an Engine; Dibs needs one for threads"
-)
-NOT_COMMITTED = (
-    "the context manager of within= ended without a commit: nothing of the work was kept; it has "
-    "to commit at its end, as engine.begin and sessionmaker.begin do"
-)
-ONE_WRITER = (
-    "this transaction would wait for the one around it for ever: SQLite has one writer, and both "
-    "write to the same file; call it outside of the other, or record a claim in the one that is "
-    "open, by claim.within(…)"
-)
-READ_ONLY = "the transaction is read-only: the record cannot be written; open one on the primary"
-
-
-class _NotOurs(Exception):
-    """Rolls back a transaction in which nothing was written."""
-
-    def __init__(self, answer: Answer, transaction: Transaction) -> None:
-        super().__init__()
-        self.answer = answer
-        self.transaction = transaction
 
 
 class _Failed(Exception):
@@ -227,23 +209,21 @@ class Recording:
         """The key."""
         return self._lease.call
 
-    def write(self, transaction: Transaction, ours: Ours, claim: Claimed) -> None:
-        """The last statement: the result of *claim*; nothing stays of one that was released."""
-        result = claim.encoded()  # before the commit: what cannot be stored is rolled back
-        result_of(transaction.flush())
-        try:
-            if claim.is_released:
-                run(transaction, undo(transaction.dialect, self.record))
-                return
-            run(transaction, finish(transaction.dialect, self.record, ours, result))
-        except Exception as error:
-            if failure_of(error) == "savepoint":
-                raise UsageError(NOT_THE_SAME) from error
-            raise
+    def written(self, result: bytes | None) -> None:
+        """The transaction has the record."""
         self._left = result or b"", self.record.window_ms
         self._state, self._is_written = "pending", True
 
     # ---- answers
+
+    def answer(self, refusal: NotOurs) -> Replay | Refused:
+        """What a duplicate gets that has not had the row."""
+        if not isinstance(refusal.answer, Recorded):
+            return self.running()
+        answer = self.answered(refusal.answer)
+        if refusal.transaction.end == "open":  # it may itself have written the record
+            self.unseen()
+        return answer
 
     def answered(self, recorded: Recorded) -> Replay | Refused:
         """What a duplicate gets of a committed record, with which Redis is filled again."""
@@ -309,6 +289,24 @@ class Recording:
             self.claim = None  # not before: a claim that is garbage ends its lease
 
 
+def write(
+    recording: Recording, transaction: Transaction, ours: Ours, claim: Claimed
+) -> None:
+    """The last statement: the result of *claim*; nothing stays of one that was released."""
+    result = claim.encoded()  # before the commit: what cannot be stored is rolled back
+    result_of(transaction.flush())
+    try:
+        if claim.is_released:
+            run(transaction, undo(transaction.dialect, recording.record))
+            return
+        run(transaction, finish(transaction.dialect, recording.record, ours, result))
+    except Exception as error:
+        if failure_of(error) == "savepoint":
+            raise UsageError(NOT_THE_SAME) from error
+        raise
+    recording.written(result)
+
+
 def check_options(options: ClaimOptions) -> None:
     """UsageError: these options do not go with a record in a database."""
     if options.after == "release":
@@ -323,43 +321,73 @@ def check_options(options: ClaimOptions) -> None:
 
 
 class Work:
-    """One call of a function, in one transaction."""
+    """One transaction, in which the row of a claim is taken and the work is done.
 
-    def __init__(
-        self, claim: Claimed, recording: Recording, function: Callable[[Any], Any]
-    ) -> None:
+    It is open until it is committed with the result of the claim, or rolled back.
+    """
+
+    def __init__(self, within: "Within", claim: Claimed, recording: Recording) -> None:
+        self._within = within
+        self._manager = within.transaction()
         self._claim = claim
         self.recording = recording
-        self._function = function
-        self.has_begun = False
-        self.is_recorded = False
-        """The last statement was executed: only the commit is left."""
         self.result: Any = None
-        self.error: BaseException | None = None
-        """What was raised before it was recorded."""
+        """What the function has returned."""
         self.is_watched = False
         """The transaction says how it ends."""
         self.committed: bool | None = None
         """What it has said."""
 
-    def run(self, transaction: Transaction, value: Any) -> None:
-        """Take the row, do the work, write its result."""
+    def take(self) -> None:
+        """Open the transaction, and take the row. NotOurs: another has it, or had it."""
+        self.transaction, self._value = self._manager.__enter__()
         try:
-            self._run(transaction, value)
+            answer = taken(self.transaction, self.recording.record)
+            if not isinstance(answer, Ours):
+                raise NotOurs(answer, self.transaction)
         except BaseException as error:
-            self.error = error
+            self.roll_back(error)
+            raise
+        self._ours = answer
+
+    def do(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Call *function*, with what the transaction hands over. What it raises rolls back."""
+        try:
+            self.result = function(*self._within.handed(self._value, args), **kwargs)
+        except BaseException as error:
+            self._fail(error)
             raise
 
-    def _run(self, transaction: Transaction, value: Any) -> None:
-        answer = taken(transaction, self.recording.record)
-        if not isinstance(answer, Ours):
-            raise _NotOurs(answer, transaction)
-        self.has_begun = True
-        self.result = self._function(value)
-        self._claim.complete(self.result)
-        self.recording.write(transaction, answer, self._claim)
-        self.is_recorded = True
-        self.is_watched = transaction.on_end(self._on_end)
+    def commit(self) -> None:
+        """Write the result of the claim, and commit. UsageError: there was no commit."""
+        try:
+            write(self.recording, self.transaction, self._ours, self._claim)
+            self.is_watched = self.transaction.on_end(self._on_end)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        try:
+            self._manager.__exit__(None, None, None)
+        except BaseException as error:
+            self.recording.unseen()
+            # The reply to the COMMIT may be lost, and the COMMIT not.
+            if not self._within.has_committed(self.recording.record, error):
+                raise
+            self.recording.transaction_ended(committed=True)
+            return
+        self._within.committed(self)
+
+    def roll_back(self, error: BaseException) -> bool:
+        """End the transaction by *error*. True: its context manager keeps that to itself."""
+        try:
+            trace = error.__traceback__
+            return bool(self._manager.__exit__(type(error), error, trace))
+        finally:
+            self.recording.unseen()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.roll_back(error):
+            raise UsageError(NOT_COMMITTED) from error
 
     def _on_end(self, committed: bool) -> None:  # noqa: FBT001 - a callback
         self.committed = committed
@@ -391,6 +419,10 @@ class Within:
         """*function* as its callers see it, without what it is handed."""
         return shown(self._opener, function)
 
+    def handed(self, value: Any, args: Any) -> Any:
+        """The arguments of the function, with what the context manager has yielded."""
+        return (value, *args) if self._hands_over else args
+
     def call(
         self,
         claim: Claimed,
@@ -403,67 +435,80 @@ class Within:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
         *wait*: how long another transaction with the key is waited for. One in which nothing was
-        written is rolled back, and its connection given back,
-        before anybody waits.
+        written is rolled back, and its connection given back, before anybody waits.
         """
-
-        def work_in(value: Any) -> Any:
-            return function(*((value, *args) if self._hands_over else args), **kwargs)
-
-        deadline, pause = monotonic() + wait, _FIRST_PAUSE
-        conflicts, retries = _MOST_CONFLICTS, self._retry
+        retries, pause = self._retry, _FIRST_PAUSE
         while True:
-            work = Work(claim, recording, work_in)
             try:
-                return self._attempt(work)
-            except _NotOurs as refusal:
-                if isinstance(refusal.answer, Recorded):
-                    answer = recording.answered(refusal.answer)
-                    if refusal.transaction.end == "open":  # it may itself have written the record
-                        recording.unseen()
+                work = self.begin(claim, recording, function, args, kwargs, wait)
+                if isinstance(work, NotOurs):
+                    answer = recording.answer(work)
                     return answer.value if isinstance(answer, Replay) else answer
-                if monotonic() >= deadline:
-                    return recording.running()
+                claim.complete(work.result)
+                work.commit()
+                return work.result
+            except Exception as error:
+                if failure_of(error) != "conflict" or not retries:
+                    raise
+            retries -= 1
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def begin(
+        self,
+        claim: Claimed,
+        recording: Recording,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        wait: float,
+    ) -> Work | NotOurs:
+        """Do the work in a transaction, which is open then; NotOurs: it is another's."""
+        work = self._taken(claim, recording, wait)
+        if isinstance(work, Work):
+            work.do(function, args, kwargs)
+        return work
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of *function* in a transaction without a record."""
+        with self.transaction() as (_, value):
+            return function(*self.handed(value, args), **kwargs)
+
+    def _taken(
+        self, claim: Claimed, recording: Recording, wait: float
+    ) -> Work | NotOurs:
+        """A transaction that has the row; one of another is waited for, up to *wait*."""
+        deadline, pause = monotonic() + wait, _FIRST_PAUSE
+        conflicts = _MOST_CONFLICTS
+        while True:
+            work = Work(self, claim, recording)
+            try:
+                work.take()
+                return work
+            except NotOurs as refusal:
+                if isinstance(refusal.answer, Recorded) or monotonic() >= deadline:
+                    return refusal
             except _Failed as error:
                 if error.failure == "missing":
                     self._create()
                 elif not conflicts:
                     raise error.error from None
                 conflicts -= 1
-            except Exception as error:
-                if not work.has_begun or failure_of(error) != "conflict" or not retries:
-                    raise
-                retries -= 1
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _attempt(self, work: Work) -> Any:
-        try:
-            transaction = self._transact(work.run)
-            if work.error is not None:
-                raise _unswallowed(work.error)
-        except BaseException as error:
-            work.recording.unseen()
-            # The reply to the COMMIT may be lost, and the COMMIT not.
-            if not work.is_recorded or not self._has_committed(work, error):
-                raise
-            work.recording.transaction_ended(committed=True)
-            return work.result
-        self._prove(work, transaction)
-        self._prune_sometimes()
-        return work.result
-
-    def _has_committed(self, work: Work, error: BaseException) -> bool:
+    def has_committed(self, record: Record, error: BaseException) -> bool:
         """Whether the transaction whose end has failed has committed. False: not known, too."""
         if not isinstance(error, Exception) or isinstance(error, UsageError) or failure_of(error):
             return False
         try:
-            return self._is_there(work.recording.record)
+            return self._is_there(record)
         except Exception:
             return False
 
-    def _transact(self, body: Callable[[Transaction, Any], Any]) -> Transaction:
-        """Run *body* in a transaction."""
+    @contextmanager
+    def transaction(self) -> Generator[tuple[Transaction, Any]]:
+        """A transaction, and what its context manager yields."""
         manager = self._opener()
         if not hasattr(manager, "__enter__"):
             raise UsageError(WRONG_HALF)
@@ -472,27 +517,31 @@ class Within:
             with manager as value:
                 transaction = checked(find(value, manager), opened=True)
                 if (value is not None) is not self._hands_over:
-                    raise UsageError(_YIELDS_NOTHING)
+                    raise UsageError(YIELDS_NOTHING)
                 inner = transaction.begin()
                 if inner is None:
-                    body(transaction, value)
+                    yield transaction, value
                 else:
                     with inner:
-                        body(transaction, value)
-            return transaction
+                        yield transaction, value
         finally:
             if transaction is not None:
                 transaction.close()
 
     # ---- its end
 
-    def _prove(self, work: Work, transaction: Transaction) -> None:
+    def committed(self, work: Work) -> None:
+        """The context manager of *work* has ended. UsageError: it has not committed."""
+        self._prove(work)
+        self._prune_sometimes()
+
+    def _prove(self, work: Work) -> None:
         """Tell the claim whether the commit was seen. UsageError: there was none."""
         if work.is_watched:
             if work.committed is False:
                 raise UsageError(NOT_COMMITTED)
             return  # None: a transaction around it is open, and says later how it ends
-        end = transaction.end
+        end = work.transaction.end
         if end == "unknown":
             end = self._looked_up(work.recording.record)
         if end == "rolled_back":
@@ -513,13 +562,9 @@ class Within:
     def _is_there(self, record: Record) -> bool:
         """Whether the row with our token has been committed. What the driver raises."""
         found: Recorded | None = None
-
-        def read(transaction: Transaction, value: Any) -> None:
-            nonlocal found
+        with self.transaction() as (transaction, _):
             result_of(transaction.start())
             found = run(transaction, look(transaction.dialect, record.key))
-
-        self._transact(read)
         return found is not None and found.token == record.token
 
     # ---- the table
@@ -527,15 +572,11 @@ class Within:
     def _create(self) -> None:
         """Create the table. UsageError: this user may not."""
         statements = ""
-
-        def make(transaction: Transaction, value: Any) -> None:
-            nonlocal statements
-            result_of(transaction.start())
-            statements = ddl(transaction.dialect)
-            run(transaction, create(transaction.dialect))
-
         try:
-            self._transact(make)
+            with self.transaction() as (transaction, _):
+                result_of(transaction.start())
+                statements = ddl(transaction.dialect)
+                run(transaction, create(transaction.dialect))
         except Exception as error:
             failure = failure_of(error)
             if failure == "denied":
@@ -551,30 +592,12 @@ class Within:
         """Remove some old rows, at each so-many-th first call. Never raises."""
         if next(self._first_calls) % _PRUNE_EVERY:
             return
-
-        def remove(transaction: Transaction, value: Any) -> None:
-            result_of(transaction.start())
-            run(transaction, prune(transaction.dialect))
-
         try:
-            self._transact(remove)
+            with self.transaction() as (transaction, _):
+                result_of(transaction.start())
+                run(transaction, prune(transaction.dialect))
         except Exception as error:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
-
-
-_YIELDS_NOTHING = (
-    "the context manager of within= does not yield what the function was given as its first "
-    "argument; with Django write within=transaction.atomic, or dibs.integrations.django.atomic(…)"
-)
-
-
-def _unswallowed(error: BaseException) -> BaseException:
-    """What is raised in place of *error*, which the context manager has kept to itself."""
-    if isinstance(error, _NotOurs | _Failed):
-        return error
-    refusal = UsageError(NOT_COMMITTED)
-    refusal.__cause__ = error
-    return refusal
 
 
 # ---- claim.within(…)
@@ -660,7 +683,7 @@ class ClaimWithin:
             if isinstance(error, Exception):
                 self._undo()
             return
-        self._recording.write(self._transaction, ours, self._claim)
+        write(self._recording, self._transaction, ours, self._claim)
         if not self._transaction.on_end(self._recording.transaction_ended):
             self._recording.unseen()
 

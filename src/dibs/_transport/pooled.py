@@ -127,8 +127,9 @@ class PooledTransport(BaseTransport):
 
     def _send_on(self, requests: list[Request]) -> None:
         """Their keys are on other nodes of a cluster."""
-        for request in requests if self.send_on is not None else []:
-            self.send_on(request)
+        if self.send_on is not None:
+            for request in requests:
+                self.send_on(request)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request*, which was not served: a little later, on a thread of its own."""

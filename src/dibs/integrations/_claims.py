@@ -2,19 +2,22 @@
 
 import functools
 import hashlib
+import inspect
 import logging
-from collections.abc import Callable, MutableMapping
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
-from .._http.responses import Recording
+from .._http.problems import refusal, replay
+from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How
+from .._interface import ClaimRequest, How, NotOurs, Replay, opening, remaining
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .._interface import AsyncClaim, Claim
+    from .._interface import AsyncClaim, AsyncWork, Claim, Within, Work
 
 _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
@@ -68,6 +71,102 @@ def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recordi
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
     return how
+
+
+# ---- the transaction of a request, with within=
+
+STREAMED = (
+    "the view has within=, so its response is stored in the transaction, before it is sent: "
+    "return a whole response, not a stream or a file"
+)
+
+
+class NotFinal(Exception):
+    """Rolls back the transaction of a request without a final response."""
+
+
+def within_of(
+    opener: Any, policy: Policy, signature: inspect.Signature, *, is_async: bool
+) -> tuple[Any, inspect.Signature]:
+    """What opens the transactions of a view, and what is left of its *signature*.
+
+    UsageError: an option does not go with it, or the view has no parameter for the transaction.
+    """
+    *_, made = [opening(opener, each, is_async=is_async) for each in policy.all_claim_options]
+    return made, remaining(opener, signature)
+
+
+def left_of(submission: Submission, since: float) -> float:
+    """How long it may still wait for another, if it was submitted at *since*."""
+    return since + submission.policy.claim_options.wait - time.monotonic()
+
+
+def answered(policy: Policy, submission: Submission, answer: Any) -> Response:
+    """The response to a duplicate that the table has answered."""
+    if isinstance(answer, Replay):
+        return replay(policy, answer.value, submission.accept_encoding)
+    return refusal(submission.policy, answer.error, by_client=submission.by_client)
+
+
+def run_within(
+    within: "Within",
+    claim: "Claim",
+    submission: Submission,
+    since: float,
+    record: Callable[[Policy, Any], Recording],
+    view: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """The response of *view*, committed with its work; or the `Response` to a duplicate.
+
+    *record*: what is stored of a response. What the view raises rolls back.
+    """
+    records = claim.recording()
+    wait = left_of(submission, since)
+    work = within.begin(claim, records, view, args, kwargs, wait)
+    if isinstance(work, NotOurs):
+        answer = answered(submission.policy, submission, records.answer(work))
+        claim.end("returned")
+        return answer
+    try:
+        how = how_it_ended(claim, submission.policy, record(submission.policy, work.result))
+    except BaseException as error:
+        work.roll_back(error)
+        raise
+    if how == "returned":
+        work.commit()
+    else:
+        work.roll_back(NotFinal())
+    claim.end(how)
+    return work.result
+
+
+class OpenTransaction:
+    """The transaction of a request under asyncio, from its endpoint to its response."""
+
+    def __init__(self, work: "AsyncWork | Work", call: Callable[..., Awaitable[Any]]) -> None:
+        """*call*: how the methods of *work* are called: awaited, or in a thread."""
+        self._work: Any = work
+        self._call = call
+        self._is_open = True
+
+    async def end_with(self, claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
+        """End it by the response, with which it commits or is rolled back; then its claim."""
+        if claim.is_open:
+            how = how_it_ended(claim, policy, recording)
+            if how == "returned":
+                self._is_open = False
+                await self._call(self._work.commit)
+            else:
+                await self.roll_back()
+            await claim.end(how)
+
+    async def roll_back(self) -> None:
+        """There is no final response. Nothing, if it has ended."""
+        if self._is_open:
+            self._is_open = False
+            await self._call(self._work.roll_back, NotFinal())
 
 
 # ---- reading a body that the framework has parsed, or that nobody wants

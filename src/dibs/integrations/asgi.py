@@ -27,8 +27,9 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
+from ..errors import UsageError
 from ._async.claims import claim_request, end_claim
-from ._claims import applied, mark_guarded, unmark_guarded
+from ._claims import STREAMED, OpenTransaction, applied, mark_guarded, unmark_guarded
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim
@@ -271,13 +272,17 @@ class Recorder:
     the application does afterwards (background tasks) is not part of the claim.
     """
 
-    __slots__ = ("_claim", "_policy", "_recording", "_send")
+    __slots__ = ("_begin", "_policy", "_recording", "_send", "claim", "transaction")
 
     def __init__(self, policy: Policy, claim: "AsyncClaim", send: Send) -> None:
-        self._claim = claim
+        self.claim = claim
         self._policy = policy
         self._recording = Recording(policy.record_limit)
         self._send = send
+        self.transaction: OpenTransaction | None = None
+        """It commits before anything of the response is sent."""
+        self._begin: Message | None = None
+        """The beginning of the response, which waits for the commit."""
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
         """Run the application under the claim. Raises what it raises."""
@@ -293,20 +298,24 @@ class Recorder:
         """The application has returned. If it had begun a response and not finished it, the client
         has disconnected from a stream: the work was done, only the response is incomplete.
         """
-        if self._recording.status and self._claim.is_open:
+        if self._recording.status and self.transaction is None and self.claim.is_open:
             self._recording.discard()
-            await end_claim(self._claim, self._policy, self._recording)
+            await end_claim(self.claim, self._policy, self._recording)
 
     async def close(self) -> None:
         """The application has ended by an error, by cancellation, or without a response: end the
         claim, if it is still open. One that was detached stays so if there was a response.
         """
-        if self._claim.is_open or not self._recording.status:
-            # In a task that is cancelled again here, the release is delivered nevertheless.
-            await self._claim.fail()
+        try:
+            if self.transaction is not None:
+                await self.transaction.roll_back()
+        finally:
+            if self.claim.is_open or not self._recording.status:
+                # In a task that is cancelled again here, the release is delivered nevertheless.
+                await self.claim.fail()
 
     async def send(self, message: Message) -> None:
-        """Record and pass on."""
+        """Record and pass on. UsageError: a stream cannot be stored in a transaction."""
         kind = message["type"]
         if kind == "http.response.start":
             self._recording.begin(message["status"], message.get("headers", ()))
@@ -314,8 +323,15 @@ class Recorder:
             self._recording.add(message.get("body", b""))
         elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
             self._recording.discard()
+        if self.transaction is not None and not self._is_whole(message):
+            self._begin = message
+            return
         if is_last(message):
-            await end_claim(self._claim, self._policy, self._recording)
+            end = end_claim if self.transaction is None else self.transaction.end_with
+            await end(self.claim, self._policy, self._recording)
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            await self._send(begin)
         try:
             await self._send(message)
         except OSError:
@@ -324,6 +340,15 @@ class Recorder:
             if kind != "http.response.start":
                 await self.abort()
                 raise
+
+    def _is_whole(self, message: Message) -> bool:
+        """False: the response begins, and waits for its body. UsageError: it is not whole."""
+        kind = message["type"]
+        if kind in ("http.response.pathsend", "http.response.zerocopysend") or (
+            kind == "http.response.body" and message.get("more_body")
+        ):
+            raise UsageError(STREAMED)
+        return kind != "http.response.start"
 
 
 def is_last(message: Message) -> bool:

@@ -8,8 +8,10 @@ def order(): ...
 """
 
 import functools
+import inspect
 import io
 import json
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -22,11 +24,11 @@ with needs("flask"):
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields
-from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
+from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
 from .._http.policy import Policy
-from .._http.problems import is_refusal
-from .._http.responses import Recording, Response
+from .._http.problems import busy, is_refusal
+from .._http.responses import Headers, Recording, Response
 from .._http.submission import (
     INCOMPLETE,
     Facts,
@@ -37,15 +39,17 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
-from ._claims import applied, file_hash, mark_guarded
+from .._http.throttle import Throttle, Throttled
+from .._interface import throttling
+from ..errors import Unavailable, UsageError
+from ._claims import STREAMED, file_hash, mark_guarded, run_within, within_of
 from ._sync.claims import claim_request, end_claim
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
     from .._interface import Claim
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[], object]
 
@@ -93,32 +97,69 @@ def _counting(wsgi_app: Callable[..., Any]) -> Any:
     return counting
 
 
-def guard(policy: Policy, view: Callable[..., Any]) -> Callable[..., Any]:
+def guard(
+    policy: Policy, view: Callable[..., Any], within: Opener[Any] | None = None
+) -> Callable[..., Any]:
     """*view*, run under a claim."""
+    opened = None
+    if within is not None:
+        opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
+
+    def made(*args: Any, **kwargs: Any) -> FlaskResponse:
+        return make_response(current_app.ensure_sync(view)(*args, **kwargs))
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
+        since = time.monotonic()
         claimed = _guard_of_app().claim(policy)
         if isinstance(claimed, Response):
             return _answer(claimed)
         if claimed is None:
-            return current_app.ensure_sync(view)(*args, **kwargs)
-        used, claim = claimed
+            return made(*args, **kwargs) if opened is None else opened.run(made, args, kwargs)
+        submission, claim = claimed
+        used = submission.policy
         request.environ.setdefault(_CLAIMS, []).append(claim)
         try:
-            response = make_response(current_app.ensure_sync(view)(*args, **kwargs))
+            if opened is None:
+                response: Any = made(*args, **kwargs)
+            else:
+                given = (submission, since, _recorded_whole, made, args, kwargs)
+                response = run_within(opened, claim, *given)
         except Exception:
             # Outer decorators may handle it, and the app may have an error handler; the response of
             # that ends the claim.
             after_this_request(functools.partial(_end, used, claim))
             raise
-        return _end(used, claim, response)
+        if isinstance(response, Response):
+            return _answer(response)
+        return _end(used, claim, response) if opened is None else response
 
     return guarded
 
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+
+
+def _throttle(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
+    """*view*, counted at each request. A function as the key is called without arguments."""
+
+    @functools.wraps(view)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        refusal = _guard_of_app().count(throttle)
+        if refusal is not None:
+            return _answer(refusal)
+        return current_app.ensure_sync(view)(*args, **kwargs)
+
+    return counted
+
+
+throttled = Throttled(_throttle)
+
+
+def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
+    response.headers.extend(fields)
+    return response
 
 
 def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskResponse:
@@ -172,6 +213,13 @@ def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
     return recording
 
 
+def _recorded_whole(policy: Policy, response: FlaskResponse) -> Recording:
+    """The response. UsageError: it is a stream."""
+    if _is_stream(policy, response):
+        raise UsageError(STREAMED)
+    return _recorded(policy, response)
+
+
 def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
     """True: the body is made while it is sent. Error pages are streams, too, of known length."""
     length = response.headers.get("Content-Length", type=int)
@@ -210,7 +258,7 @@ def _answer(response: Response) -> FlaskResponse:
 
 def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskResponse:
     """*page*, which an error handler has made of *refusal*, with the headers that it lacks."""
-    for name in ("retry-after", "cache-control"):
+    for name in ("retry-after", "cache-control", "ratelimit", "ratelimit-policy"):
         if name in refusal.headers:
             page.headers.setdefault(name, refusal.headers[name])
     return page
@@ -243,7 +291,7 @@ class _AppGuard:
         self._dibs = dibs
         self._options = options
 
-    def claim(self, policy: Policy) -> "tuple[Policy, Claim] | Response | None":
+    def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
         """A claim on the current request, or the response in its place; None: not guarded."""
         name = f"{request.method} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
@@ -251,7 +299,21 @@ class _AppGuard:
             return None
         mark_guarded(request.environ)
         outcome = claim_request(self._dibs, policy, name, submission)
-        return outcome if isinstance(outcome, Response) else (applied(policy, submission), outcome)
+        if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
+            return cast(Response, outcome)
+        return submission, outcome
+
+    def count(self, throttle: Throttle) -> Response | None:
+        """Count the current request. Returns the refusal; None: run it."""
+        key = throttle.key_of(request.view_args or {})
+        try:
+            outcome = throttling(self._dibs, key, throttle.name, throttle.options)
+        except Unavailable as error:
+            return busy(error)
+        answer = throttle.answer(outcome)
+        if answer.fields:
+            after_this_request(functools.partial(_with_fields, answer.fields))
+        return answer.refusal
 
     def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
         keys = split_key_lines(request.headers.getlist(policy.header))

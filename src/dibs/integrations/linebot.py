@@ -15,7 +15,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
 from ._async import line as async_line
-from ._async.line import Deduplication, Dispatcher
 from ._line_events import (
     EVENT_NAME,
     WINDOW,
@@ -28,7 +27,6 @@ from ._line_events import (
 )
 from ._line_workers import ThreadWorkerPool, WorkerPool, to_its_end
 from ._sync import line as sync_line
-from ._sync.line import ThreadDeduplication, ThreadDispatcher
 
 __all__ = [
     "EVENT_NAME",
@@ -55,6 +53,25 @@ T = TypeVar("T")
 
 _AsyncHandler = Callable[Concatenate[E, P], Coroutine[Any, Any, T]]
 _Handler = Callable[Concatenate[E, P], T]
+
+
+class Deduplication(async_line.AsyncDeduplication):
+    __doc__ = async_line.AsyncDeduplication.__doc__
+
+
+class ThreadDeduplication(sync_line.Deduplication):
+    """The same for threads."""
+
+
+class Dispatcher(async_line.AsyncDispatcher):
+    __doc__ = async_line.AsyncDispatcher.__doc__
+    pool = WorkerPool
+
+
+class ThreadDispatcher(sync_line.Dispatcher):
+    """Handlers that are plain functions, in threads. The options are those of `Dispatcher`."""
+
+    pool = ThreadWorkerPool
 
 
 @overload

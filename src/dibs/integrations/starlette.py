@@ -11,12 +11,15 @@ response, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 
 import functools
 import inspect
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
 from ._extras import needs
 
 with needs("starlette"):
+    from anyio import CapacityLimiter
+    from anyio.to_thread import run_sync
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.datastructures import UploadFile
@@ -25,10 +28,10 @@ with needs("starlette"):
 
 from .. import AsyncDibs
 from .._http.bodies import Field, form_fields
-from .._http.decorators import Once, PreventDuplicateSubmit, check_registered
+from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions
 from .._http.policy import Policy
-from .._http.problems import refusal
+from .._http.problems import busy, refusal
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
@@ -39,11 +42,21 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
+from .._http.throttle import Throttle, Throttled
+from .._interface import NotOurs, throttling
+from ..errors import Unavailable, UsageError
 from ._async.claims import claim_request
-from ._claims import applied, file_hash, mark_guarded, unmark_guarded
+from ._claims import (
+    OpenTransaction,
+    answered,
+    file_hash,
+    left_of,
+    mark_guarded,
+    unmark_guarded,
+    within_of,
+)
 from ._leases import RequestLeases
-from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
+from ._starlette_refusals import GUARD, Refused, answer, refused, with_fields, with_headers_of
 from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
 from .asgi import (
     App,
@@ -64,7 +77,7 @@ from .asgi import (
     send_response,
 )
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[Request], Any]
 
@@ -86,20 +99,35 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 # ---- the endpoint
 
 
-def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
+def guard(
+    policy: Policy, function: Callable[..., Any], within: Opener[Any] | None = None
+) -> Callable[..., Any]:
     """*function*, run under a claim. It needs no `request` parameter of its own."""
     _check(function)
-    signature, name, is_added = _with_request(function)
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
+    signature = _resolved(function)
+    opened: _Within | None = None
+    if within is not None:
+        opened = _Within(within, policy, function, signature, is_async=is_async)
+        signature = opened.signature
+    signature, name, is_added = _with_request(signature)
 
     @functools.wraps(function)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         request = _find_request(args, kwargs, name, remove=is_added)
-        response = await _guard_of(request).claim(policy, request)
-        if response is None:
+        guard = _guard_of(request)
+        if opened is not None and is_dependency(request.scope, guarded):
+            raise UsageError("within= is for the endpoint, not for its dependencies")
+        response = await guard.claim(policy, request)
+        if response is None and opened is None:
             return await resolved(call(*args, **kwargs))
+        if response is None and opened is not None:
+            response, result = await guard.run_within(opened, args, kwargs)
+            if response is None:
+                return result
+        assert response is not None
         await request.close()  # the files of a form, which nobody will read
         if is_dependency(request.scope, guarded):
             raise refused(request, response)  # a dependency cannot return a response
@@ -110,8 +138,83 @@ def guard(policy: Policy, function: Callable[..., Any]) -> Callable[..., Any]:
     return shown
 
 
+def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function*, counted at each request."""
+    _check(function)
+    is_async = _is_async(function) or _is_async(inspect.unwrap(function))
+    call = function if is_async else functools.partial(run_in_threadpool, function)
+    signature, name, is_added = _with_request(_resolved(function))
+
+    @functools.wraps(function)
+    async def counted(*args: Any, **kwargs: Any) -> Any:
+        request = _find_request(args, kwargs, name, remove=is_added)
+        key = cast(str, await resolved(throttle.key_of(request.path_params, request)))
+        refusal = await count(request, throttle, key)
+        if refusal is None:
+            return await resolved(call(*args, **kwargs))
+        return answer(request, refusal)
+
+    shown: Any = counted
+    shown.__signature__ = signature
+    return shown
+
+
+async def count(request: Request, throttle: Throttle, key: str) -> Response | None:
+    """Count a request. Returns the refusal; None: run it."""
+    guard = _guard_of(request)
+    try:
+        outcome = await throttling(guard.dibs, key, throttle.name, throttle.options)
+    except Unavailable as error:
+        return busy(error)
+    counted = throttle.answer(outcome)
+    guard.fields.extend(counted.fields)
+    return counted.refusal
+
+
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+throttled = Throttled(_throttle)
+
+
+class _Within:
+    """`within=` of an endpoint: an async one gets a transaction for asyncio, a plain one a
+    transaction for threads, and both of them in a thread.
+    """
+
+    def __init__(
+        self,
+        opener: Opener[Any],
+        policy: Policy,
+        function: Callable[..., Any],
+        signature: inspect.Signature,
+        *,
+        is_async: bool,
+    ) -> None:
+        made = within_of(opener, policy, signature, is_async=is_async)
+        self.opening, self.signature = made
+        self.function = function
+        self.call: Any = _awaited if is_async else run_in_threadpool
+        self.end: Any = _awaited if is_async else _ended_in_thread
+        """How a transaction is ended."""
+
+    def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, wait: float) -> Any:
+        """The work, whose transaction is open; or why it is not ours."""
+        given = (claim, records, self.function, args, kwargs, wait)
+        return self.call(self.opening.begin, *given)
+
+    def run(self, args: Any, kwargs: Any) -> Any:
+        """What the endpoint returns for a request that is not guarded."""
+        return self.call(self.opening.run, self.function, args, kwargs)
+
+
+async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
+    return await function(*args)
+
+
+async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    # Not one of the threads for endpoints: those may all be waiting for the connection that is
+    # given back here.
+    return await run_sync(function, *args, limiter=CapacityLimiter(1))
 
 
 def _check(function: Callable[..., Any]) -> None:
@@ -128,9 +231,8 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def _with_request(function: Callable[..., Any]) -> tuple[inspect.Signature, str, bool]:
+def _with_request(signature: inspect.Signature) -> tuple[inspect.Signature, str, bool]:
     """The signature with a parameter for the request, its name, and whether it was added here."""
-    signature = _resolved(function)
     for name, parameter in signature.parameters.items():
         if _is_request(name, parameter.annotation):
             return signature, name, False
@@ -226,7 +328,8 @@ class _RequestGuard:
 
     __slots__ = (
         "_end", "_form_of", "_is_matched", "_is_started", "_leases", "_middleware", "_policy",
-        "_receive", "_recorder", "_scope", "_send", "_size", "_too_long", "refusal",
+        "_receive", "_recorder", "_scope", "_send", "_since", "_size", "_submitted", "_too_long",
+        "fields", "refusal",
     )  # fmt: skip
 
     def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -235,6 +338,9 @@ class _RequestGuard:
         self._receive = receive
         self._send = send
         self._recorder: Recorder | None = None
+        self._submitted: Submission | None = None
+        self._since = 0.0
+        """When it was submitted."""
         self._form_of: Request | None = None
         """The request whose form was read here, and is closed here."""
         self._leases: RequestLeases | None = None
@@ -249,6 +355,13 @@ class _RequestGuard:
         """The policy that a body exceeds, until that is answered."""
         self.refusal: Response | None = None
         """The refusal of which the application makes a page."""
+        self.fields: list[tuple[str, str]] = []
+        """Headers that are added to the response."""
+
+    @property
+    def dibs(self) -> AsyncDibs:
+        """Of the application."""
+        return self._middleware.dibs
 
     # ---- claims and leases
 
@@ -266,12 +379,35 @@ class _RequestGuard:
         if submission is None:
             return None
         mark_guarded(request.scope)
+        self._since = time.monotonic()
         outcome = await claim_request(self._middleware.dibs, policy, name, submission)
-        if isinstance(outcome, Response):
-            return outcome
-        self._recorder = Recorder(applied(policy, submission), outcome, self._send)
+        if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
+            return cast(Response, outcome)
+        self._submitted = submission
+        self._recorder = Recorder(submission.policy, outcome, self._send)
         self._end = self._end or ResponseEnd(request.scope, self._pass_on)
         return None
+
+    async def run_within(
+        self, within: _Within, args: Any, kwargs: Any
+    ) -> tuple[Response | None, Any]:
+        """Run the endpoint in a transaction, which is open until its response is there.
+
+        Returns the response to a duplicate; None: what the endpoint has returned.
+        """
+        recorder, submission = self._recorder, self._submitted
+        if recorder is None or submission is None:
+            return None, await within.run(args, kwargs)
+        records = recorder.claim.recording()
+        wait = left_of(submission, self._since)
+        work = await within.begin(recorder.claim, records, args, kwargs, wait)
+        if isinstance(work, NotOurs):
+            response = answered(submission.policy, submission, records.answer(work))
+            await recorder.claim.end("returned")
+            self._recorder = None
+            return response, None
+        recorder.transaction = OpenTransaction(work, within.end)
+        return None, work.result
 
     async def _submission(
         self, policy: Policy, request: Request, name: str
@@ -358,6 +494,8 @@ class _RequestGuard:
                 self._leases.check()
             if self.refusal is not None:
                 message = with_headers_of(self.refusal, message)
+            if self.fields:
+                message = with_fields(self.fields, message)
         if self._too_long is not None and not self._is_started:
             await self._refuse(self._too_long)
         if self._too_long is None:

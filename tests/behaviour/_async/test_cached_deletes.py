@@ -44,7 +44,7 @@ async def test_a_delete_during_the_refresh_of_an_ending_value_counts(
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-@pytest.mark.parametrize("how", ["invalidate", "DEL"])
+@pytest.mark.parametrize("how", ["invalidate", "DEL", "tag"])
 async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     start_server: StartServer, resp: int, how: str
 ) -> None:
@@ -53,13 +53,15 @@ async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     server = start_server("valkey", config=config)
     loader = Loader(1.2)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
-        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
+        here = one.cached("menu:{name}", ttl=60, lock_ttl=1, tags=("all",))(loader.load)
+        there = two.cached("menu:{name}", ttl=60, lock_ttl=1, tags=("all",))(loader.load)
         early = Background(here, "a")
         await eventually(lambda: loader.loads == 1)
         await sleep(0.2)
         if how == "invalidate":
             assert await there.invalidate("a")
+        elif how == "tag":
+            assert await two.invalidate_tag("all")
         else:
             plain_client(server).delete("menu:a", "lock:{menu:a}")
         await sleep(0.2 if resp == 3 else 0)
@@ -68,6 +70,28 @@ async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
         assert (await early.result())["load"] == 1
         assert (await here("a"))["load"] == 2
         assert loader.loads == 2
+
+
+@pytest.mark.parametrize("tags", [(), ("all", "menus")])
+async def test_callers_share_a_load_where_the_server_cannot_push(
+    start_server: StartServer, tags: tuple[str, ...]
+) -> None:
+    """While nothing is deleted, and no tag invalidated."""
+    server = start_server("valkey", config=("--rename-command", "HELLO", ""))
+    loader = Loader()
+    loader.busy = True
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, tags=tags)(loader.load)
+        callers = [Background(menu, "a")]
+        await eventually(lambda: loader.loads == 1)
+        for _ in range(2):
+            await sleep(0.1)
+            callers.append(Background(menu, "a"))
+        await sleep(0.1)
+        loader.busy = False
+        for caller in callers:
+            assert (await caller.result())["load"] == 1
+        assert loader.loads == 1
 
 
 async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(

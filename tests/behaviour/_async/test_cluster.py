@@ -203,6 +203,16 @@ def _maps_read(servers: list[Server]) -> int:
     return sum(each.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for each in stats)
 
 
+async def test_a_seed_by_another_name_than_the_nodes_announce(start_server: StartServer) -> None:
+    """The first call is guarded: the address of a service is on no map."""
+    servers = start_cluster(start_server)
+    for server in servers:
+        async with AsyncDibs(f"redis+cluster://localhost:{server.port}", budget=5) as dibs:
+            lease = await dibs.try_hold("user:1", ttl=60)
+            assert lease is not None and lease.guarded
+            assert await lease.release()
+
+
 async def test_seeds_that_hang_do_not_hide_the_others(start_server: StartServer) -> None:
     """All seeds are asked at the same time: the first answer is enough."""
     servers = start_cluster(start_server)

@@ -54,7 +54,7 @@ def running_a_script(server: Server) -> Iterator[None]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    with Redis.from_url(server.url, protocol=2) as client:
+    with Redis(port=server.port, protocol=2) as client:  # not over the line of a condition
         while True:
             try:
                 client.get("user:0")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Busy, Duplicate, Event, Mismatch, UsageError
-from dibs.claims import current_claims
+from dibs.claims import current_claims, open_claims
 from dibs.testing import FaultProxy, Server
 
 from .._tasks import Background, eventually, sleep
@@ -205,6 +205,34 @@ async def test_a_claim_is_for_one_block_at_a_time(valkey: Server) -> None:
         async with shared:
             others = [Background(outcome) for _ in range(5)]
             assert [await other.result() for other in others] == ["in use"] * 5
+
+
+async def test_a_claim_that_several_enter_in_an_outage_is_for_one_of_them(
+    own_server: Server,
+) -> None:
+    """No server says who was first; the others are refused, and their claims end."""
+    outcomes: list[str] = []
+    async with AsyncDibs(own_server.url, budget=0.5, on_outage="open") as dibs:
+        assert await dibs.peek("order:1") is None
+        shared = dibs.claim("order:1", window=60)
+
+        async def enter() -> None:
+            try:
+                async with shared as claim:
+                    outcomes.append("guarded" if claim.guarded else "unguarded")
+                    await eventually(lambda: len(outcomes) == 3)
+            except UsageError:
+                outcomes.append("in use")
+
+        own_server.freeze()
+        try:
+            callers = [Background(enter) for _ in range(3)]
+            for caller in callers:
+                await caller.result()
+        finally:
+            own_server.thaw()
+    assert sorted(outcomes) == ["in use", "in use", "unguarded"]
+    assert open_claims() == 0
 
 
 async def test_the_namespace_goes_before_the_key(valkey: Server) -> None:

@@ -45,7 +45,7 @@ def test_a_delete_during_the_refresh_of_an_ending_value_counts(
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-@pytest.mark.parametrize("how", ["invalidate", "DEL"])
+@pytest.mark.parametrize("how", ["invalidate", "DEL", "tag"])
 def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     start_server: StartServer, resp: int, how: str
 ) -> None:
@@ -54,13 +54,15 @@ def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
     server = start_server("valkey", config=config)
     loader = Loader(1.2)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
-        here = one.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
-        there = two.cached("menu:{name}", ttl=60, lock_ttl=1)(loader.load)
+        here = one.cached("menu:{name}", ttl=60, lock_ttl=1, tags=("all",))(loader.load)
+        there = two.cached("menu:{name}", ttl=60, lock_ttl=1, tags=("all",))(loader.load)
         early = Background(here, "a")
         eventually(lambda: loader.loads == 1)
         sleep(0.2)
         if how == "invalidate":
             assert there.invalidate("a")
+        elif how == "tag":
+            assert two.invalidate_tag("all")
         else:
             plain_client(server).delete("menu:a", "lock:{menu:a}")
         sleep(0.2 if resp == 3 else 0)
@@ -69,6 +71,28 @@ def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
         assert (early.result())["load"] == 1
         assert (here("a"))["load"] == 2
         assert loader.loads == 2
+
+
+@pytest.mark.parametrize("tags", [(), ("all", "menus")])
+def test_callers_share_a_load_where_the_server_cannot_push(
+    start_server: StartServer, tags: tuple[str, ...]
+) -> None:
+    """While nothing is deleted, and no tag invalidated."""
+    server = start_server("valkey", config=("--rename-command", "HELLO", ""))
+    loader = Loader()
+    loader.busy = True
+    with Dibs(server.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, tags=tags)(loader.load)
+        callers = [Background(menu, "a")]
+        eventually(lambda: loader.loads == 1)
+        for _ in range(2):
+            sleep(0.1)
+            callers.append(Background(menu, "a"))
+        sleep(0.1)
+        loader.busy = False
+        for caller in callers:
+            assert (caller.result())["load"] == 1
+        assert loader.loads == 1
 
 
 def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(

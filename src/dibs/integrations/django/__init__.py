@@ -24,10 +24,12 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import inspect
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._extras import needs
 
@@ -41,13 +43,16 @@ with needs("django"):
     from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
-from ..._http.decorators import Once, PreventDuplicateSubmit
+from ..._http.decorators import Once, Opener, PreventDuplicateSubmit
 from ..._http.policy import Policy, check_routes, find
-from ..._http.problems import is_refusal
+from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
-from ...errors import UsageError
+from ..._http.submission import InvalidRequest, Submission
+from ..._http.throttle import Answer, Throttle, Throttled
+from ..._interface import throttling
+from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import applied, mark_guarded
+from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -71,6 +76,7 @@ __all__ = [
     "fenced",
     "once",
     "prevent_duplicate_submit",
+    "throttled",
 ]
 
 View = Callable[..., Any]
@@ -82,8 +88,10 @@ _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 # ---- the decorator
 
 
-def guard(policy: Policy, view: View) -> View:
+def guard(policy: Policy, view: View, within: Opener[Any] | None = None) -> View:
     """*view*, run under a claim. It may be a function, or a method of a class."""
+    if within is not None:
+        return _guard_within(policy, view, within)
     if _is_async(view):
         return _guard_async(policy, view)
 
@@ -93,6 +101,45 @@ def guard(policy: Policy, view: View) -> View:
         return _run(policy, _route_of(request), request, lambda: view(*args, **kwargs))
 
     return guarded
+
+
+def _guard_within(policy: Policy, view: View, within: Opener[Any]) -> View:
+    """UsageError: an async view, or one that has no parameter for the transaction."""
+    if _is_async(view):
+        raise UsageError(
+            "within= is for plain views, as Django's transactions are; call a function with "
+            "dibs.once(…, within=…) from an async view, by sync_to_async"
+        )
+    opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
+
+    @functools.wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request, since = _request_in(args), time.monotonic()
+
+        def rendered(*args: Any, **kwargs: Any) -> Any:
+            return _rendered(request, view(*args, **kwargs))
+
+        if is_unguarded(policy, request):
+            return opened.run(rendered, args, kwargs)
+        claimed = _claimed(policy, _route_of(request), request)
+        if isinstance(claimed, Response):
+            return _answer(request, claimed)
+        submission, claim = claimed
+        given = (submission, since, _recorded_whole, rendered, args, kwargs)
+        response = _worked(claim, lambda: run_within(opened, claim, *given))
+        return _answer(request, response) if isinstance(response, Response) else response
+
+    return guarded
+
+
+def _rendered(request: Any, response: Any) -> Any:
+    """*response* with its body: templates, and responses of Django REST framework, have none yet"""
+    if getattr(response, "is_rendered", True):
+        return response
+    view = (getattr(request, "parser_context", None) or {}).get("view")
+    if view is not None and not hasattr(response, "accepted_renderer"):
+        response = view.finalize_response(request, response, *view.args, **view.kwargs)
+    return response.render()
 
 
 def _is_async(view: Any) -> bool:
@@ -120,6 +167,63 @@ def _request_in(args: tuple[Any, ...]) -> Any:
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+
+
+def _throttle(throttle: Throttle, view: View) -> View:
+    """*view*, counted at each request. A function as the key gets the request."""
+    if _is_async(view):
+        return _athrottle(throttle, view)
+
+    @functools.wraps(view)
+    def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request = _request_in(args)
+        answer = _count(throttle, throttle.key_of(kwargs, request))
+        if answer.refusal is not None:
+            return _answer(request, answer.refusal)
+        return _with_fields(answer, view(*args, **kwargs))
+
+    return counted
+
+
+def _athrottle(throttle: Throttle, view: View) -> View:
+    @functools.wraps(view)
+    async def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request = _request_in(args)
+        key = throttle.key_of(kwargs, request)
+        key = await key if inspect.isawaitable(key) else key
+        if isinstance(plain_request(request), ASGIRequest):
+            answer = await _acount(throttle, key)
+        else:  # the event loop of one view
+            answer = await sync_to_async(_count, thread_sensitive=False)(throttle, key)
+        if answer.refusal is not None:
+            return await _aanswer(request, answer.refusal)
+        return _with_fields(answer, await view(*args, **kwargs))
+
+    return counted
+
+
+def _count(throttle: Throttle, key: str) -> Answer:
+    try:
+        return throttle.answer(throttling(_dibs(), key, throttle.name, throttle.options))
+    except Unavailable as error:
+        return Answer((), busy(error))
+
+
+async def _acount(throttle: Throttle, key: str) -> Answer:
+    try:
+        dibs = _made(AsyncDibs)
+        return throttle.answer(await throttling(dibs, key, throttle.name, throttle.options))
+    except Unavailable as error:
+        return Answer((), busy(error))
+
+
+def _with_fields(answer: Answer, response: Any) -> Any:
+    for name, value in answer.fields:
+        response[name] = value if name not in response else f"{response[name]}, {value}"
+    return response
+
+
+throttled = Throttled(_throttle)
 
 
 def exempt(view: View) -> View:
@@ -174,17 +278,25 @@ def _is_exempt(request: Any) -> bool:
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return work()
-    submission = submission_for(policy, name, request, identity_of(request))
-    mark_guarded(marks_of(request))
-    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
-    if isinstance(outcome, Response):
-        return _answer(request, outcome)
-    policy = applied(policy, submission)
+    claimed = _claimed(policy, name, request)
+    if isinstance(claimed, Response):
+        return _answer(request, claimed)
+    policy, outcome = claimed[0].policy, claimed[1]
     response = _worked(outcome, work)
     _end_with(
         response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
     )
     return response
+
+
+def _claimed(policy: Policy, name: str, request: Any) -> "tuple[Submission, Claim] | Response":
+    """The claim of a request, or the response in its place."""
+    submission = submission_for(policy, name, request, identity_of(request))
+    mark_guarded(marks_of(request))
+    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
+    if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
+        return cast(Response, outcome)
+    return submission, outcome
 
 
 def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
@@ -358,6 +470,13 @@ def _recorded(policy: Policy, response: object) -> Recording:
     return recording
 
 
+def _recorded_whole(policy: Policy, response: object) -> Recording:
+    """The response. UsageError: it is a stream."""
+    if _is_stream(response):
+        raise UsageError(STREAMED)
+    return _recorded(policy, response)
+
+
 def _answer(request: Any, response: Response) -> HttpResponseBase:
     """The response in place of the view's: a replay, a refusal, or the page of DIBS_REFUSED."""
     make = _page_maker(response)
@@ -390,7 +509,7 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
     if not getattr(page, "is_rendered", True):
         page.render()
     for name, value in refusal.headers:
-        if name in ("retry-after", "cache-control"):
+        if name in ("retry-after", "cache-control", "ratelimit", "ratelimit-policy"):
             page.setdefault(name, value)
     return page
 

@@ -127,7 +127,8 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     `detach` then keeps the key, also if the claim is not continued yet; an exception ends it.
     """
     state: Any = claim
-    return _lend(state._lease, "claim")
+    token = _lend(state._lease, "claim")
+    return token if state._secret is None else token_for("claim", state._secret)
 
 
 def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> "AsyncWithin | Within":

@@ -53,8 +53,8 @@ __all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "
 
 User = Callable[[], object]
 
-_CLAIMS = "dibs.claims"
-"""The open claims of a request, in its environment."""
+_CLAIMS, _ENDS = "dibs.claims", "dibs.ends"
+"""In the environment of a request: its open claims, and by which responses they end."""
 
 
 def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -66,8 +66,8 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = cast(Any, _checked(app, _counting(app.wsgi_app)))
-    app.teardown_request(_end_open_claims)
+    app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
+    app.teardown_request(_fail_open_claims)
 
 
 def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,17 +166,40 @@ def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskRespon
     """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
+        request.environ[_CLAIMS].remove(claim)
         response.call_on_close(functools.partial(end_claim, claim, policy, recording))
-    else:
+    elif (ends := request.environ.get(_ENDS)) is not None:
+        ends[claim] = (policy, recording)
+    else:  # a view that is called in a test_request_context
         end_claim(claim, policy, recording)
-    request.environ[_CLAIMS].remove(claim)
     return response
 
 
-def _end_open_claims(error: BaseException | None) -> None:
-    """The request has ended without a response: end its claims as an exception would."""
-    for each in request.environ.pop(_CLAIMS, ()):
-        each.fail()
+def _fail_open_claims(error: BaseException | None) -> None:
+    """The request has ended by *error*, or without a response: so do its claims."""
+    ends = request.environ.get(_ENDS, ())
+    for each in request.environ.get(_CLAIMS, ()):
+        if error is not None or each not in ends:
+            each.fail()
+
+
+def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """*wsgi_app*; claims end after all that it does after a view, which may be a commit."""
+
+    def ending(environ: dict[str, Any], start_response: Any) -> Any:
+        ends: dict[Claim, tuple[Policy, Recording]] = {}
+        environ[_ENDS] = ends
+        try:
+            body = wsgi_app(environ, start_response)
+        except BaseException:  # of a teardown
+            for claim in environ.get(_CLAIMS, ()):
+                claim.fail()
+            raise
+        for claim, (policy, recording) in ends.items():
+            end_claim(claim, policy, recording)
+        return body
+
+    return ending
 
 
 def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
@@ -185,7 +208,7 @@ def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
     recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
         recording.discard()
-    elif policy.after == "replay":
+    elif recording.reads_body:
         recording.add(response.get_data())
     return recording
 

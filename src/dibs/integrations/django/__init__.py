@@ -465,7 +465,7 @@ def _recorded(policy: Policy, response: object) -> Recording:
     recording.begin(response.status_code, response.items())
     if not isinstance(response, HttpResponse):
         recording.discard()
-    elif policy.after == "replay":
+    elif recording.reads_body:
         recording.add(response.content)
     return recording
 

@@ -10,11 +10,11 @@ from dibs._core.endings import (
     COMPLETED,
     LARGEST_RESULT,
     MOST_KEPT,
+    DoneRequest,
     Met,
     Record,
     Verdict,
     Write,
-    done_request,
     end_request,
     first_write,
     free_request,
@@ -222,7 +222,7 @@ def test_the_usual_write_is_a_compare_and_set(engine: Engine) -> None:
     for write in (Write("result", 0), Write("done", None, True), Write("done", 17, True)):
         other = write_request(engine, b"k", record, write, record.value(write.left), 105.0)
         assert b"once_record.lua" in other.payload and not other.until
-    later = done_request(b"k", record, 60.0)
+    later = DoneRequest(b"k", record, 60.0)
     assert b"once_record.lua" in later.payload and later.until == 60.0
 
 

@@ -23,7 +23,7 @@ WRONG: list[str] = []
 
 def cells_of(name: str, server: Server) -> Any:
     """The cells of a framework, on *server*."""
-    job_control.URL = table.URL = server.url
+    job_control.URL = job_control.STORE_URL = table.URL = server.url
     module = f"tests.integrations.jobs.table_{name}"
     sys.modules.pop(module, None)
     return getattr(importlib.import_module(module), f"{name.capitalize()}Cells")()

@@ -40,6 +40,20 @@ async def test_an_answer_that_says_later_is_never_stored(
 
 
 @every_edge
+@pytest.mark.parametrize("options", [{"after": "hold"}, {"after": "release"}, {"most": 4}], ids=str)
+async def test_a_refusal_of_dibs_is_no_failure_of_the_work(
+    valkey: Server, edge: str, options: dict[str, Any]
+) -> None:
+    """Also where responses are not stored, or this one is too long: on_error holds no key."""
+    async with opened(edge, valkey, on_error="hold", **{**REPLAY, **options}) as shop:
+        shop.status, shop.headers, shop.facts = LATER["unavailable"]
+        assert (await shop.post(headers=KEYED)).status == 503
+        shop.headers, shop.facts = {}, {}
+        assert (await shop.post(headers=KEYED)).json == {"order": 2}
+        assert (await shop.post(headers=KEYED)).status == 409
+
+
+@every_edge
 @pytest.mark.parametrize("status", [400, 422])
 async def test_a_request_that_is_not_valid_may_be_corrected_under_its_key(
     valkey: Server, edge: str, status: int

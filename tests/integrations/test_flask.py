@@ -504,3 +504,45 @@ def test_a_body_that_was_read_before_is_not_guessed_in_flask(valkey: Server, dib
     with pytest.raises(UsageError, match="before the guard"):
         app.test_client().post("/orders", json={"cart": 1}, headers=KEYED)
     assert valkey.keys() == []
+
+
+# ---- a commit after the view
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("place", ["after_request", "teardown_request", "teardown_appcontext"])
+def test_an_answer_is_stored_after_a_commit_that_comes_after_the_view(
+    dibs: Dibs, place: str, is_first: bool
+) -> None:
+    """Wherever the application commits, declared before or after `install`."""
+    app = Flask(__name__)
+    commits: list[str] = []
+
+    def commit(passed: Any) -> Any:
+        commits.append("failed" if not commits else "done")
+        if commits[-1] == "failed":
+            raise OSError("the database is gone")
+        return passed
+
+    if is_first:
+        getattr(app, place)(commit)
+    install(app, dibs)
+    if not is_first:
+        getattr(app, place)(commit)
+
+    @app.post("/orders")
+    @replaying
+    def order() -> tuple[dict[str, int], int]:
+        return {"order": len(commits)}, 201
+
+    def submit() -> Any:
+        try:
+            return app.test_client().post("/orders", json={}, headers=KEYED)
+        except OSError:
+            return None  # from a teardown: the server answers with a 500
+
+    first = submit()
+    assert first is None or first.status_code == 500
+    again = submit()
+    assert (again.status_code, is_replay(again)) == (201, False)
+    assert is_replay(submit())

@@ -91,6 +91,7 @@ class SentinelService(Topology):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self.master, self.epoch = _NODES[0], 1
+        self._is_switching = False
         self.hosts[1].server.is_replica = True
         self._sentinels = [Sentinel(world, self) for _ in _SENTINELS]
         for name, sentinel in zip(_SENTINELS, self._sentinels, strict=True):
@@ -103,11 +104,12 @@ class SentinelService(Topology):
     def switch(self, unseen: float) -> None:
         """The replica takes over. *unseen*: what was written for so many seconds before is lost,
         and the old master serves its clients for as long afterwards; 0: none of that."""
+        if self._is_switching:
+            return
+        self._is_switching = True
         old, new = [host.server for host in self.hosts]
         if old.is_replica:
             old, new = new, old
-        if not new.is_replica:
-            return  # the switch before is not over
         state, since = old.keys.copied(), CLOCK.now
         if unseen:
             self.world.later(unseen, self._promote, old, new, state, since)
@@ -130,8 +132,9 @@ class SentinelService(Topology):
 
     def _demote(self, old: Server, since: float | None = None) -> None:
         """Sentinel makes it a replica, and closes its connections."""
-        old.become(self.masters[0].keys.copied())
         old.is_replica = True
+        old.become(self.masters[0].keys.copied())
+        self._is_switching = False
         if since is not None:
             self.world.lost_data(since)
 

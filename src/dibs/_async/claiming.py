@@ -10,7 +10,7 @@ from .. import claims
 from .._core.capabilities import must_allow
 from .._core.done import Refused
 from .._core.fingerprint import fingerprint
-from .._core.handover import Elsewhere
+from .._core.handover import UNGUARDED, Elsewhere
 from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.once import (
@@ -97,7 +97,8 @@ def _taken(
 ) -> AsyncClaim[Any]:
     call, options, *_ = submission
     # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
-    claim = AsyncClaim(leases, call, options, lease, NOTHING)
+    secret = None if lease.guarded or submission.secret == UNGUARDED else submission.secret
+    claim = AsyncClaim(leases, call, options, lease, NOTHING, secret)
     try:
         if lease.guarded:
             leases.renewer.keep(lease)

@@ -105,7 +105,7 @@ class Outbox:
         """All that is still worth delivering; the caller delivers it or gives it back."""
         # One atomic step, so that threads and signal handlers need no lock.
         requests, self._requests = self._requests, deque[Request](maxlen=MOST_UNDELIVERED)
-        return [request for request in requests if request.until > now]
+        return [request.at(now) for request in requests if request.until > now]
 
     def give_back(self, requests: list[Request]) -> None:
         """They could not be delivered."""

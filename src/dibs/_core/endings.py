@@ -180,10 +180,23 @@ def read_write(record: Record, value: bytes, reply: Reply) -> Met:
     return Met("free") if reply in (None, -2) else TAKEN
 
 
-def done_request(key: bytes, record: Record, until: float) -> Request:
-    """*done* alone, at a key that is ours or free: for when nobody can be asked what is there."""
-    words = (record.claim, record.value("done"), record.ms, -1, 1)
-    return Request(run_whole_script("once_record", [key], *words), 1, key, until)
+class DoneRequest(Request):
+    """*done* alone, at a key that is ours or free: for when nobody can be asked what is there.
+
+    It lasts until *until*, whenever it is delivered.
+    """
+
+    __slots__ = ("_record",)
+
+    def __init__(self, key: bytes, record: Record, until: float) -> None:
+        words = (record.claim, record.value("done"), record.ms, -1, 1)
+        super().__init__(run_whole_script("once_record", [key], *words), 1, key, until)
+        self._record = record
+
+    def at(self, now: float) -> Request:
+        """The same with the time that is left."""
+        left = self._record._replace(ms=milliseconds(self.until - now))
+        return DoneRequest(self.key, left, self.until)
 
 
 _SENTENCES = {

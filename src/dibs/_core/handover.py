@@ -90,6 +90,16 @@ def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: by
     return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
 
 
+def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
+    """Keep what *secret* was made for *ms* longer, and no more: its work was done in an outage.
+
+    If nobody has continued it. It is delivered when the store is back.
+    """
+    new, _, holder = token.partition(b"@")
+    words = (secret, new, holder, ms, 0)
+    return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
+
+
 def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | Elsewhere:
     """Continued, or what is there instead."""
     value, is_ours, number = reply

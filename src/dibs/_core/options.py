@@ -118,6 +118,8 @@ class HoldOptions:
         self.ttl: Final = seconds(ttl, "ttl")
         self.ttl_ms: Final = milliseconds(self.ttl)
         self.wait: Final = patience(wait)
+        self.waiting_prefix: Final = f"{settings.namespace}waiting:".encode() if self.wait else b""
+        """What the key begins with in which those who wait are noted."""
         self.limit: Final = None if limit is None else _limit(limit)
         self.renew: Final = renew
         self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)

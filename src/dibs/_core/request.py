@@ -26,6 +26,10 @@ class Request:
         self.until = until
         """If set: deliver it though nobody waits for the reply, until this (local) time."""
 
+    def at(self, now: float) -> "Request":
+        """What is written of it at *now*, after an outage."""
+        return self
+
 
 class ErrorReply(Exception):
     """An error reply. It is a value, not raised: one error must not hide the other replies."""

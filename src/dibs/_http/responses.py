@@ -58,28 +58,36 @@ def _text(word: str | bytes) -> str:
     return word if isinstance(word, str) else bytes(word).decode("latin-1")
 
 
+_LOOKED_AT = 4096
+"""Bytes of an error that are looked at: whether it is a refusal of dibs."""
+
+
 class Recording:
     """A response that is being sent: its status, and its content up to a limit."""
 
-    __slots__ = ("_body", "_headers", "_limit", "_size", "status")
+    __slots__ = ("_beginning", "_body", "_headers", "_limit", "_size", "status")
 
     def __init__(self, limit: int | None) -> None:
-        """*limit*: bytes of the body that are recorded; None: nothing but the status."""
+        """*limit*: bytes of the body that are recorded; None: nothing but what ends the claim."""
         self.status = 0
         """0: the response has not begun."""
         self._limit = limit or 0
         self._headers: tuple[tuple[str | bytes, str | bytes], ...] = ()
         self._body: list[bytes] | None = None if limit is None else []
         self._size = 0
+        self._beginning = b""
+        """Of the body of an error, also if it is not stored."""
 
     def begin(self, status: int, headers: RawHeaders) -> None:
         """Record status and headers. Headers in bytes are decoded only if they are stored."""
         self.status = status
-        if self._body is not None:
+        if self._body is not None or status >= 400:
             self._headers = tuple(headers)  # a copy: outer middlewares change the list in place
 
     def add(self, piece: bytes) -> None:
         """Record a piece of the body. A body that grows beyond the limit is not stored."""
+        if self.status >= 400 and len(self._beginning) < _LOOKED_AT:
+            self._beginning += bytes(piece[:_LOOKED_AT])
         if self._body is None:
             return
         self._size += len(piece)
@@ -87,6 +95,11 @@ class Recording:
             self.discard()
         else:
             self._body.append(bytes(piece))
+
+    @property
+    def reads_body(self) -> bool:
+        """Whether `add` does anything: the response is stored, or is an error."""
+        return self._body is not None or self.status >= 400
 
     def discard(self) -> None:
         """Do not store this response: it is too long, or its body does not pass here."""
@@ -96,14 +109,13 @@ class Recording:
     def is_later(self) -> bool:
         """True: it asks for a later attempt, and says of this one that nothing was done.
 
-        A 4xx with Retry-After; or a refusal of dibs, perhaps of another service. To be asked where
-        responses are stored: else neither headers nor body are recorded.
+        A 4xx with Retry-After; or a refusal of dibs, perhaps of another service.
         """
         headers = dict(_decoded(self._headers))
         if "retry-after" in headers and self.status < 500:
             return True
         is_json = "json" in headers.get("content-type", "")
-        return is_json and _REFUSAL.search(b"".join(self._body or ())) is not None
+        return is_json and _REFUSAL.search(self._beginning) is not None
 
     @property
     def response(self) -> Response | None:

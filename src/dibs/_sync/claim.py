@@ -8,6 +8,7 @@ from .. import claims
 from .._core.breaker import Outage
 from .._core.causes import cause_for
 from .._core.endings import How, left_by
+from .._core.handover import settle_request
 from .._core.keys import Seconds, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in
 from .._core.once import encoded_note, framed, with_note
@@ -46,7 +47,7 @@ class Claim(Generic[R]):
 
     __slots__ = (
         "__weakref__", "_call", "_lease", "_leases", "_options", "_recording", "_released",
-        "replayed", "result",
+        "_secret", "replayed", "result",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,7 @@ class Claim(Generic[R]):
         options: ClaimOptions,
         lease: LeaseState | None,
         result: R,
+        secret: bytes | None = None,
     ) -> None:
         self.replayed = lease is None
         """True: it was processed before, and `result` is its result. Do not process it again."""
@@ -68,6 +70,8 @@ class Claim(Generic[R]):
         self._released = False
         self._recording: Recording | None = None
         """Its record in a database."""
+        self._secret = secret
+        """Of a claim that was to be continued here, and is not guarded: the key still has it."""
         if lease is not None:
             claims.opened(self)
 
@@ -133,6 +137,7 @@ class Claim(Generic[R]):
             return False
         if self._recording is not None:
             claims.closed(self)
+            self._settle(1)  # the database answers
             return self._recording.end(self)
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
@@ -244,6 +249,7 @@ class Claim(Generic[R]):
             self.leak("closed")
             return False
         claims.closed(self)
+        self._settle(1 if result is None else milliseconds(self._options.window))
         if result is None:
             ended = leases.end(lease)
         else:
@@ -252,6 +258,12 @@ class Claim(Generic[R]):
             cause = cause_for("outage")
             leases.events.emit("leaked", self.name, held=self._lasted, cause=cause)
         return ended
+
+    def _settle(self, ms: int) -> None:
+        """What was to be continued here, and could not be: its key is free after *ms*."""
+        if self._secret is not None and self._lease is not None:
+            request = settle_request(self._call.key, self._secret, self._lease.token, ms)
+            self._leases.store.transport.post(request)
 
     def leak(self, cause: str) -> None:
         """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""

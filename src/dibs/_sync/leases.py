@@ -13,10 +13,10 @@ from .._core.causes import cause_for
 from .._core.endings import (
     COMPLETED,
     REFUSED,
+    DoneRequest,
     NoRoom,
     Record,
     Verdict,
-    done_request,
     end_request,
     first_write,
     free_request,
@@ -66,7 +66,7 @@ class Leases:
     def __init__(self, store: Store, events: EventSink) -> None:
         self.store = store
         self.events = events
-        self.waiters = Waiters(store, self.held_here)
+        self.waiters = Waiters(store, self.held_here, lambda: self.identity.waiter)
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
@@ -417,7 +417,7 @@ class Leases:
         until = monotonic() + record.ms / 1000
         values = filter(None, (lease.token, lease.successor))
         key = lease.call.key
-        return [done_request(key, record._replace(claim=value), until) for value in values]
+        return [DoneRequest(key, record._replace(claim=value), until) for value in values]
 
     def _confirm_value(self, lease: LeaseState) -> None:
         """The value of the key was being changed: find out whether it was."""

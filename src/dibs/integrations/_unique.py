@@ -150,6 +150,21 @@ class Job(NamedTuple):
     """What tells its retries apart; None: the framework never delivers a message twice."""
     comes_again: bool = True
     """Whether a delivery that meets an earlier one can be sent once more."""
+    sent_by: str | None = None
+    """What the message of a retry brought: the `sending` of the run that sent it."""
+
+    @property
+    def sending(self) -> str:
+        """Tells the times apart at which its id was sent; an id may be sent again after its end.
+
+        Retries belong to the same one: if a run loses its claim, and it and the next delivery of
+        its message are both tried again, one of the two retries runs.
+        """
+        return self.sent_by or self._token_hash
+
+    @property
+    def _token_hash(self) -> str:
+        return hashlib.sha256(self.token.encode()).hexdigest()[:8] if self.token else "-"
 
     @property
     def record_name(self) -> str:
@@ -161,9 +176,14 @@ class Job(NamedTuple):
 
     @property
     def run_key(self) -> str:
-        """The key of this run of it. An id that is sent again after its end has another token."""
-        sent = hashlib.sha256(self.token.encode()).hexdigest()[:8] if self.token else "-"
-        return f"job:{self.id}:{self.attempt}:{sent}"
+        """The key of this run of it."""
+        return f"job:{self.id}:{self.attempt}:{self.sending}"
+
+    @property
+    def again_key(self) -> str:
+        """The key of sending its message once more. Two retries have two tokens: one may be lost,
+        and the claim of the other stay in the queue."""
+        return f"{self.run_key}:{self._token_hash}:again"
 
 
 class NotRun(Exception):
@@ -223,7 +243,7 @@ class UniqueKey:
         options = ClaimOptions(
             window=delay, after="hold", lease=delay, on_outage=self.options.on_outage
         )
-        return ClaimRequest(f"{job.run_key}:again", options, None, RUN_NAME)
+        return ClaimRequest(job.again_key, options, None, RUN_NAME)
 
     def tries(self, key: str, job: Job) -> list[ClaimRequest]:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
@@ -277,6 +297,11 @@ def patience(job: Job, lease: float) -> float:
 def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
     """Whether it is only *job* itself that is in the way."""
     return isinstance(error, LeaseLost) or error.note == job.id
+
+
+def is_done(error: Duplicate, job: Job) -> bool:
+    """Whether this run of *job* has ended elsewhere: what its message has claimed is not needed."""
+    return error.state == "done" and error.key == job.run_key
 
 
 def is_waiting(entry: Entry, job_id: str | None, lease: float) -> bool:

@@ -24,7 +24,7 @@ with needs("arq"):
     from arq.constants import default_queue_name
     from arq.jobs import Job as ArqJob
     from arq.jobs import JobResult, JobStatus
-    from arq.worker import Function
+    from arq.worker import Function, Worker
 
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import Entry
@@ -183,7 +183,21 @@ def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool
         return False
     task = asyncio.current_task()
     started: Any = None if task is None else task.get_coro()
-    return getattr(started, "__qualname__", None) == function.__qualname__
+    if getattr(started, "__qualname__", None) != function.__qualname__:
+        return False
+    workers = _workers()
+    return not workers or any(each.job_tasks.get(ctx["job_id"]) is task for each in workers)
+
+
+def _workers() -> list[Worker]:
+    """The workers that run jobs on this loop: a job may have started another task, by `gather`.
+
+    arq gives them to nobody; each job has a task in which its worker waits for it.
+    """
+    coroutines: list[Any] = [each.get_coro() for each in asyncio.all_tasks()]
+    frames = [getattr(each, "cr_frame", None) for each in coroutines]
+    running = [each for each in frames if each and each.f_code is Worker.run_job.__code__]
+    return [each.f_locals["self"] for each in running]
 
 
 async def _keep(pool: Any, claim_id: str, claim: _Claim, ttl: float) -> None:

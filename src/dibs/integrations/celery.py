@@ -41,9 +41,9 @@ from ._unique import (
 
 __all__ = ["unique"]
 
-TOKEN, KEY = "dibs_token", "dibs_key"
-"""The headers of a message. Its arguments may give another key where they have been decoded, and a
-worker that drops a task does not see them."""
+TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+"""The headers of a message, the last one of a retry. Its arguments may give another key where they
+have been decoded, and a worker that drops a task does not see them."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
@@ -129,8 +129,10 @@ class _UniqueTask(Task):
         if key != self._dibs_key(request.args, request.kwargs):
             return None
         run: Run | None = getattr(request, "dibs_run", None)
-        token = _header(request, TOKEN) if run is None else run.hand_on(delay)
-        return {TOKEN: token, KEY: _header(request, KEY) or key}
+        claimed = {TOKEN: _header(request, TOKEN), SENDING: _header(request, SENDING)}
+        if run is not None:
+            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending}
+        return {**claimed, KEY: _header(request, KEY) or key}
 
     def _send_on(
         self, send: Any, claimed: dict[str, Any], task_id: Any, positional: Any, options: Any
@@ -198,7 +200,8 @@ class _UniqueTask(Task):
         if self._is_inside(request, key):
             return self._run(*args, **kwargs)
         attempt = f"{request.retries}.{request.get('replaced_task_nesting') or 0}"
-        job = Job(request.id, _header(request, TOKEN), attempt, not request.is_eager)
+        token, sending = _header(request, TOKEN), _header(request, SENDING)
+        job = Job(request.id, token, attempt, not request.is_eager, sending)
         try:
             run = self.dibs_jobs.start(key, job)
         except Duplicate as error:
@@ -249,7 +252,8 @@ class _UniqueTask(Task):
 
     def _traced(self) -> Any:
         """The request that a worker (or `apply`) runs in this thread; None: there is none."""
-        request = cast(Any, self.request_stack).top
+        stack: Any = self.request_stack
+        request = None if stack is None else stack.top  # None: another thread sets this task up
         return None if request is None or request.called_directly else request
 
 

@@ -26,9 +26,9 @@ from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, Uniqu
 
 __all__ = ["unique"]
 
-TOKEN, KEY = "dibs_token", "dibs_key"
-"""The options of a message that have the token, and the key: arguments that were encoded may give
-another one."""
+TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+"""The options of a message that have the token, the key (arguments that were encoded may give
+another one) and, in a retry, the sending."""
 
 
 def unique(
@@ -90,7 +90,10 @@ class _UniqueActor(Actor[Any, Any]):
         if message is None:
             return super().__call__(*args, **kwargs)
         options = message.options
-        job = Job(message.message_id, options.get(TOKEN), options.get("retries", 0))
+        job = Job(
+            message.message_id, options.get(TOKEN), options.get("retries", 0),
+            sent_by=options.get(SENDING),
+        )  # fmt: skip
         try:
             run = self.dibs_jobs.start(self.key_of(message), job)
         except Duplicate as error:
@@ -173,6 +176,7 @@ class _Runs(Middleware):
         run = self._here.run
         if run is not None and run.job_id == message.message_id:
             message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
+            message.options[SENDING] = run.sending
             self._here.is_sending = True
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:

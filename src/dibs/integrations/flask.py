@@ -27,8 +27,8 @@ from .._http.bodies import Field, declared_length, form_fields
 from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
 from .._http.policy import Policy
-from .._http.problems import is_refusal
-from .._http.responses import Recording, Response
+from .._http.problems import busy, is_refusal
+from .._http.responses import Headers, Recording, Response
 from .._http.submission import (
     INCOMPLETE,
     Facts,
@@ -39,7 +39,9 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
+from .._http.throttle import Throttle, Throttled
+from .._interface import throttling
+from ..errors import Unavailable, UsageError
 from ._claims import STREAMED, file_hash, mark_guarded, run_within, within_of
 from ._sync.claims import claim_request, end_claim
 from .wsgi import CountedInput
@@ -47,12 +49,12 @@ from .wsgi import CountedInput
 if TYPE_CHECKING:
     from .._interface import Claim
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[], object]
 
-_CLAIMS = "dibs.claims"
-"""The open claims of a request, in its environment."""
+_CLAIMS, _ENDS = "dibs.claims", "dibs.ends"
+"""In the environment of a request: its open claims, and by which responses they end."""
 
 
 def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -64,8 +66,8 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = cast(Any, _checked(app, _counting(app.wsgi_app)))
-    app.teardown_request(_end_open_claims)
+    app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
+    app.teardown_request(_fail_open_claims)
 
 
 def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,21 +141,65 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
+def _throttle(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
+    """*view*, counted at each request. A function as the key is called without arguments."""
+
+    @functools.wraps(view)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        refusal = _guard_of_app().count(throttle)
+        if refusal is not None:
+            return _answer(refusal)
+        return current_app.ensure_sync(view)(*args, **kwargs)
+
+    return counted
+
+
+throttled = Throttled(_throttle)
+
+
+def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
+    response.headers.extend(fields)
+    return response
+
+
 def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskResponse:
     """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
     if _is_stream(policy, response):
+        request.environ[_CLAIMS].remove(claim)
         response.call_on_close(functools.partial(end_claim, claim, policy, recording))
-    else:
+    elif (ends := request.environ.get(_ENDS)) is not None:
+        ends[claim] = (policy, recording)
+    else:  # a view that is called in a test_request_context
         end_claim(claim, policy, recording)
-    request.environ[_CLAIMS].remove(claim)
     return response
 
 
-def _end_open_claims(error: BaseException | None) -> None:
-    """The request has ended without a response: end its claims as an exception would."""
-    for each in request.environ.pop(_CLAIMS, ()):
-        each.fail()
+def _fail_open_claims(error: BaseException | None) -> None:
+    """The request has ended by *error*, or without a response: so do its claims."""
+    ends = request.environ.get(_ENDS, ())
+    for each in request.environ.get(_CLAIMS, ()):
+        if error is not None or each not in ends:
+            each.fail()
+
+
+def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """*wsgi_app*; claims end after all that it does after a view, which may be a commit."""
+
+    def ending(environ: dict[str, Any], start_response: Any) -> Any:
+        ends: dict[Claim, tuple[Policy, Recording]] = {}
+        environ[_ENDS] = ends
+        try:
+            body = wsgi_app(environ, start_response)
+        except BaseException:  # of a teardown
+            for claim in environ.get(_CLAIMS, ()):
+                claim.fail()
+            raise
+        for claim, (policy, recording) in ends.items():
+            end_claim(claim, policy, recording)
+        return body
+
+    return ending
 
 
 def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
@@ -162,7 +208,7 @@ def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
     recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
         recording.discard()
-    elif policy.after == "replay":
+    elif recording.reads_body:
         recording.add(response.get_data())
     return recording
 
@@ -212,7 +258,7 @@ def _answer(response: Response) -> FlaskResponse:
 
 def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskResponse:
     """*page*, which an error handler has made of *refusal*, with the headers that it lacks."""
-    for name in ("retry-after", "cache-control"):
+    for name in ("retry-after", "cache-control", "ratelimit", "ratelimit-policy"):
         if name in refusal.headers:
             page.headers.setdefault(name, refusal.headers[name])
     return page
@@ -256,6 +302,18 @@ class _AppGuard:
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         return submission, outcome
+
+    def count(self, throttle: Throttle) -> Response | None:
+        """Count the current request. Returns the refusal; None: run it."""
+        key = throttle.key_of(request.view_args or {})
+        try:
+            outcome = throttling(self._dibs, key, throttle.name, throttle.options)
+        except Unavailable as error:
+            return busy(error)
+        answer = throttle.answer(outcome)
+        if answer.fields:
+            after_this_request(functools.partial(_with_fields, answer.fields))
+        return answer.refusal
 
     def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
         keys = split_key_lines(request.headers.getlist(policy.header))

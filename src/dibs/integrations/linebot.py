@@ -56,7 +56,11 @@ _Handler = Callable[Concatenate[E, P], T]
 
 
 class Deduplication(async_line.AsyncDeduplication):
-    __doc__ = async_line.AsyncDeduplication.__doc__
+    """Which events are new: by a claim that all processes share.
+
+    While the store is out, this process still knows what it has seen itself; other processes do
+    not. *skipped* is called with the state of the first delivery, for each event that is not new.
+    """
 
 
 class ThreadDeduplication(sync_line.Deduplication):
@@ -64,7 +68,16 @@ class ThreadDeduplication(sync_line.Deduplication):
 
 
 class Dispatcher(async_line.AsyncDispatcher):
-    __doc__ = async_line.AsyncDispatcher.__doc__
+    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+
+    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
+    a person gets whose message or tap comes while the one before is worked on; None: they are
+    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
+    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
+    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
+    "late", "cut", "refused") and how many they are.
+    """
+
     pool = WorkerPool
 
 

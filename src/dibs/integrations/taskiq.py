@@ -41,9 +41,9 @@ __all__ = ["unique"]
 
 Task = TypeVar("Task", bound="AsyncTaskiqDecoratedTask[..., Any]")
 
-TOKEN, KEY = "dibs_token", "dibs_key"
-"""The labels of a message that have the token, and the key: arguments that were encoded may give
-another one."""
+TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+"""The labels of a message that have the token, the key (arguments that were encoded may give
+another one) and, in a retry, the sending."""
 CONTEXT = "dibs_context"
 """The parameter by which a worker says what it runs."""
 
@@ -161,6 +161,7 @@ class _Runs(TaskiqMiddleware):
         for run in list(self._running.values()):
             if run.job_id == message.task_id:
                 message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
+                message.labels[SENDING] = run.sending
                 self._sending.add(run.job_id)
         return message
 
@@ -231,7 +232,7 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     message, broker = context.message, context.broker
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
-    job = Job(message.task_id, labels.get(TOKEN) or None, attempt)
+    job = Job(message.task_id, labels.get(TOKEN) or None, attempt, sent_by=labels.get(SENDING))
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
         return await jobs.start(key, job)

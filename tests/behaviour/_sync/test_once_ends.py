@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -268,6 +269,24 @@ def test_an_outage_for_longer_than_the_lease(own_server: Server) -> None:
     assert "leaked" in kinds(events)
     with Dibs(own_server.url, budget=5) as dibs:
         assert (refused(dibs, **options)).state == "done"
+
+
+def test_what_is_recorded_after_an_outage_lasts_from_the_end_of_the_work(
+    own_server: Server,
+) -> None:
+    """Not from when the server is back."""
+    options: dict[str, Any] = {"window": 600, "lease": 1, "after": "hold"}
+    with Dibs(own_server.url, budget=0.3) as dibs:
+        with dibs.claim("order:1", **options) as claim:
+            own_server.kill()
+            eventually(lambda: claim.lost)
+        ended = monotonic()
+        eventually(lambda: monotonic() > ended + 1.5)
+        own_server.restart()
+        eventually(lambda: own_server.keys() == ["order:1"], within=90)
+        passed = monotonic() - ended
+        left = own_server.client().pttl("order:1") / 1000
+        assert 0 < left <= 600 - passed + 0.01
 
 
 def test_an_outage_while_the_note_changes(own_server: Server) -> None:

@@ -12,6 +12,8 @@ import redis
 
 URL = os.environ.get("JOBS_URL", "redis://127.0.0.1:1")
 """Where broker, results and keys are; a worker gets it from its environment."""
+STORE_URL = os.environ.get("JOBS_STORE_URL") or URL
+"""Where the keys are, if that is another server."""
 PATIENCE = float(os.environ.get("JOBS_PATIENCE", "120"))
 """Seconds: a worker that is started on a busy machine may need more than half a minute."""
 

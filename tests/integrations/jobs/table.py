@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from dibs.testing import Server, eventually
+from tests.integrations.jobs import fences
 from tests.integrations.jobs.job_control import URL, client_of
 
 LEASE = 2
@@ -91,6 +92,7 @@ def next_step(key: str, job_id: object, plan: list[str]) -> str:
     with client_of(URL) as client:
         runs = client.rpush(f"starts:{key}", str(job_id))
     step = plan[runs - 1] if runs <= len(plan) else "finish"
+    fences.reach("running", key)
     if step == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if step in ("wait", "hang"):
@@ -122,6 +124,7 @@ def done(key: str) -> str:
     """It has reached its end."""
     with client_of(URL) as client:
         client.rpush(f"done:{key}", "1")
+    fences.reach("worked", key)
     return key
 
 
@@ -222,5 +225,8 @@ def with_section(text: str, name: str, tables: str) -> str:
     """*text* with other tables there."""
     return re.sub(_MARKED % name, lambda found: found[1] + tables + found[3], text, flags=re.DOTALL)
 
+
+if fences.IS_ON:
+    fences.install()
 
 _MARKED = r"(<!-- table: %s -->\n\n)(.*?)(\n\n<!-- end -->)"

@@ -14,8 +14,9 @@ from arq.jobs import Job
 from dibs import AsyncDibs
 from dibs.integrations.arq import enqueue_job, unique
 from dibs.testing import Server, eventually
+from tests.integrations.jobs import fences
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.job_control import URL, JobFailed
+from tests.integrations.jobs.job_control import STORE_URL, URL, JobFailed
 from tests.integrations.jobs.table import (
     LEASE,
     LIMIT,
@@ -30,7 +31,7 @@ from tests.integrations.jobs.table import (
     wait_until,
 )
 
-dibs = AsyncDibs(URL, namespace="unique:", budget=5)
+dibs = AsyncDibs(STORE_URL, namespace="unique:", budget=5)
 
 
 def guarded() -> Any:
@@ -38,14 +39,14 @@ def guarded() -> Any:
 
 
 async def _follow(ctx: dict[str, Any], key: str, plan: list[str]) -> str:
-    step = await asyncio.to_thread(next_step, key, ctx["job_id"], plan)
+    step = await fences.in_thread(next_step, key, ctx["job_id"], plan)
     if step == "fail":
         raise JobFailed(key)
     if step == "retry":
         raise Retry(defer=0.1)
     if step == "sleep":
         await asyncio.sleep(60)
-    return await asyncio.to_thread(done, key)
+    return await fences.in_thread(done, key)
 
 
 @guarded()
@@ -141,6 +142,10 @@ class ArqCells:
         self.running.kill_and_start()
         for pair in held:  # as its expiry would, some minutes later
             client.delete(f"arq:in-progress:{jobs[pair].job_id}")
+
+    async def connect(self) -> None:
+        """In a process that only sends."""
+        self.pool = await create_pool(RedisSettings.from_dsn(URL))
 
     async def send(self, way: str, end: str, key: str, plan: list[str]) -> Any:
         function = LIMITED if end == "time limit" else LONG

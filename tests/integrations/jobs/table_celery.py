@@ -13,7 +13,7 @@ from dibs import Dibs
 from dibs.integrations.celery import unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.job_control import URL, JobFailed
+from tests.integrations.jobs.job_control import STORE_URL, URL, JobFailed
 from tests.integrations.jobs.table import (
     LEASE,
     LIMIT,
@@ -36,7 +36,7 @@ app.conf.update(
     task_acks_late=True,
     task_reject_on_worker_lost=True,
 )
-dibs = Dibs(URL, namespace="unique:", budget=5)
+dibs = Dibs(STORE_URL, namespace="unique:", budget=5)
 is_in_context = contextvars.ContextVar("is_in_context", default=False)
 
 

@@ -17,7 +17,7 @@ from dibs import Dibs
 from dibs.integrations.dramatiq import unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.job_control import URL, JobFailed
+from tests.integrations.jobs.job_control import STORE_URL, URL, JobFailed
 from tests.integrations.jobs.table import (
     LEASE,
     LIMIT,
@@ -49,7 +49,7 @@ broker.add_middleware(CurrentMessage())
 broker.add_middleware(GroupCallbacks(LimiterBackend(url=URL)))
 broker.add_middleware(Refusing())
 dramatiq.set_broker(broker)
-dibs = Dibs(URL, namespace="unique:", budget=5)
+dibs = Dibs(STORE_URL, namespace="unique:", budget=5)
 
 
 def actor(**options: Any) -> Any:

@@ -15,7 +15,7 @@ from dibs import Dibs
 from dibs.integrations.rq import UniqueQueue, unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.job_control import URL, JobFailed
+from tests.integrations.jobs.job_control import STORE_URL, URL, JobFailed
 from tests.integrations.jobs.table import (
     LEASE,
     LIMIT,
@@ -29,7 +29,7 @@ from tests.integrations.jobs.table import (
     wait_until,
 )
 
-dibs = Dibs(URL, namespace="unique:", budget=5)
+dibs = Dibs(STORE_URL, namespace="unique:", budget=5)
 
 
 @unique(dibs, "t:{key}", queued=QUEUED, lease=LEASE)
@@ -69,11 +69,14 @@ WAYS: dict[str, list[str]] = {
 }
 ENDS = {name: plan for name, plan in PLANS.items() if not name.startswith("delivered")}
 WORKER = """
-import sys, redis, rq
+import os, sys, redis, rq
 from tests.integrations.jobs import job_control, table_rq
+is_first = not any(os.fork() == 0 for _ in sys.argv[1:])
 connection = redis.Redis.from_url(job_control.URL)
-rq.Worker(["default"], connection=connection).work(logging_level="ERROR", with_scheduler=True)
+worker = rq.Worker(["default"], connection=connection)
+worker.work(logging_level="ERROR", with_scheduler=is_first)
 """
+"""As many more of them as it has arguments."""
 
 
 class RqCells:
@@ -115,7 +118,7 @@ class RqCells:
     def send(self, way: str, end: str, key: str, plan: list[str]) -> Any:
         options: dict[str, Any] = {"job_timeout": LIMIT if plan[-1] == "hang" else 60}
         if end == "kill -9":
-            options["retry"] = Retry(max=1)
+            options["retry"] = Retry(max=2)
         if way == "`enqueue_in`":
             return self.queue.enqueue_in(timedelta(seconds=0.5), follow, key, plan, **options)
         if way == "`enqueue` with an id":

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from taskiq import Context, SimpleRetryMiddleware, TaskiqDepends, async_shared_broker
 from taskiq.kicker import AsyncKicker
-from taskiq_redis import ListQueueBroker, RedisAsyncResultBackend
+from taskiq_redis import ListQueueBroker, RedisAsyncResultBackend, RedisStreamBroker
 
 from dibs import AsyncDibs
 from dibs.integrations.taskiq import unique
 from dibs.testing import Server, eventually
+from tests.integrations.jobs import fences
 from tests.integrations.jobs.conftest import running
-from tests.integrations.jobs.job_control import URL, JobFailed
+from tests.integrations.jobs.job_control import STORE_URL, URL, JobFailed
 from tests.integrations.jobs.table import (
     LEASE,
     LIMIT,
@@ -34,10 +35,14 @@ from tests.integrations.jobs.table import (
 Here = Annotated[Context, TaskiqDepends()]
 QUEUE = "taskiq"
 
-broker = ListQueueBroker(URL, queue_name=QUEUE).with_result_backend(RedisAsyncResultBackend(URL))
+broker: Any = (
+    RedisStreamBroker(URL, QUEUE, consumer_group_name=QUEUE, idle_timeout=8000)
+    if fences.IS_ON  # the one of the two that delivers again what was lost with its worker
+    else ListQueueBroker(URL, queue_name=QUEUE)
+).with_result_backend(RedisAsyncResultBackend(URL))
 broker.add_middlewares(SimpleRetryMiddleware(default_retry_count=5))
 async_shared_broker.default_broker(broker)
-dibs = AsyncDibs(URL, namespace="unique:", budget=5)
+dibs = AsyncDibs(STORE_URL, namespace="unique:", budget=5)
 
 
 def guarded() -> Any:
@@ -46,7 +51,7 @@ def guarded() -> Any:
 
 async def follow(key: str, plan: list[str], here: Context) -> str:
     task_id = here.message.task_id
-    step = await asyncio.to_thread(next_step, key, task_id, plan)
+    step = await fences.in_thread(next_step, key, task_id, plan)
     if step in ("fail", "retry"):
         here.message.labels["retry_on_error"] = step == "retry"
         raise JobFailed(key)
@@ -58,9 +63,9 @@ async def follow(key: str, plan: list[str], here: Context) -> str:
     if step.startswith("copy"):
         await copy(here, delay=1 if step == "copy later" else 0)
     if step == "copy":
-        while not await asyncio.to_thread(is_refused, task_id):  # a loop has few threads
+        while not await fences.in_thread(is_refused, task_id):  # a loop has few threads
             await asyncio.sleep(0.05)
-    return await asyncio.to_thread(done, key)
+    return await fences.in_thread(done, key)
 
 
 _copies: set[Any] = set()
@@ -164,6 +169,10 @@ class TaskiqCells:
             )
         )
         self.running.kill_and_start()
+
+    async def connect(self) -> None:
+        """In a process that only sends."""
+        await broker.startup()
 
     async def send(self, way: str, end: str, key: str, plan: list[str]) -> Any:
         labels = {"timeout": LIMIT} if end == "time limit" else {}

@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from arq import Retry, Worker, create_pool
+from arq import Retry, Worker, create_pool, func
 from arq.connections import RedisSettings
+from arq.jobs import Job as ArqJob
 
 from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.arq import enqueue_job, unique
@@ -239,6 +240,43 @@ async def test_mistakes_and_outages_are_told_by_enqueue_job(broker: Server, key:
             await enqueue_job(pool, unique(dibs, "x:{x}", on_outage="closed")(same), 1)
         assert await enqueue_job(pool, unique(dibs, "x:{x}")(same), 1, _queue_name="nobody")
         assert await unique(dibs, "x:{x}")(same)({}, 1) == 1
+
+
+@pytest.mark.parametrize("way", ["gather", "create_task"])
+async def test_what_a_job_starts_as_a_task_is_not_guarded(
+    broker: Server, key: str, way: str
+) -> None:
+    """As what it awaits: only what the worker has started is a job."""
+    async with opened(broker) as (_, pool), AsyncDibs(broker.url, budget=5) as dibs:
+        double = unique(dibs, key + ":{x}")(doubled)
+
+        async def total(ctx: Any, x: int) -> int:
+            if way == "gather":
+                return sum(await asyncio.gather(double(ctx, x), double(ctx, x + 1)))
+            return await asyncio.create_task(double(ctx, x))
+
+        await enqueue_job(pool, double, 1, _queue_name="nobody")
+        await pool.enqueue_job("total", 1, _job_id=key, _queue_name=key)
+        named = await pool.enqueue_job("double", 5, _queue_name=key)
+        functions = [func(total, name="total"), func(double, name="double")]
+        worker = Worker(
+            functions, queue_name=key, redis_pool=pool, burst=True, handle_signals=False,
+            poll_delay=0.05,
+        )  # fmt: skip
+        await worker.main()
+        result = await ArqJob(key, pool, key).result(timeout=10)
+        assert result == (6 if way == "gather" else 2)
+        assert await named.result(timeout=10) == 10  # type: ignore[union-attr]
+        assert guarded_runs == [5]
+        guarded_runs.clear()
+
+
+guarded_runs: list[int] = []
+
+
+async def doubled(ctx: Any, x: int) -> int:
+    guarded_runs.extend([x] if "dibs_is_running" in ctx else [])
+    return 2 * x
 
 
 async def same(ctx: Any, x: int) -> int:

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from celery import chain, group
+from celery import Celery, chain, group
 
 from dibs import Dibs, Duplicate, Unavailable, UsageError
+from dibs.integrations.celery import unique
 from dibs.testing import Server, eventually
 from tests.conftest import Spawn
 from tests.integrations.jobs.conftest import loaded_anew, running
@@ -56,6 +57,16 @@ def same(x: int) -> int:
 
 def ended(result: Any) -> Any:
     return result.get(timeout=30)
+
+
+def test_a_task_can_be_sent_while_another_thread_sets_it_up(broker: Server, key: str) -> None:
+    """Celery does that at the first use, and a web server has several threads."""
+    with Dibs(broker.url) as dibs, Celery("x", broker=broker.url, backend=broker.url) as app:
+        task: Any = app.task(base=unique(dibs, f"{key}:{{x}}"), name=key)(same)
+        stack, task.__class__.request_stack = task.request_stack, None
+        first = task.delay(1)
+        assert task.delay(1).id == first.id
+        task.__class__.request_stack = stack
 
 
 def test_a_second_task_in_the_queue_is_answered_with_the_first(jobs: Any, key: str) -> None:

@@ -6,8 +6,17 @@ tests.integrations.job_table` runs them.
 
 import pytest
 
+from tests.integrations.job_kills import PHASES
 from tests.integrations.job_table import FRAMEWORKS
 from tests.integrations.jobs import table
+
+
+def test_the_page_has_the_table_of_kills_in_which_every_key_was_free() -> None:
+    """In each phase, for each framework."""
+    rows = table.section(table.PAGE.read_text("utf-8"), "kills").splitlines()
+    phases = [row for row in rows if row.startswith("| ") and "killed:" not in row]
+    assert len(phases) == 3 * len(PHASES) - 1  # the last one needs a Redis that is killed first
+    assert all(row.count("|") == len(FRAMEWORKS) + 2 and "**" not in row for row in phases)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

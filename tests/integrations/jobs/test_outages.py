@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,43 @@ def test_a_retry_in_an_outage_takes_its_claim_along(own_server: Server, until: o
         with jobs.start("report:1", Job("a", token, 1)):
             with pytest.raises(Duplicate), jobs.queueing("report:1", "b"):
                 pass
+
+
+@pytest.mark.parametrize("is_back_before_its_end", [True, False])
+@pytest.mark.parametrize(("until", "is_kept"), [("end", False), (60, True)])
+def test_a_job_that_was_started_in_an_outage_does_not_keep_its_key_for_the_queue(
+    own_server: Server, until: object, is_kept: bool, is_back_before_its_end: bool
+) -> None:
+    """It was claimed where it was enqueued, and nobody could continue that claim."""
+    with Dibs(own_server.url) as dibs:
+        jobs = unique_jobs(dibs, until=until, lease=60, queued=3000)
+        with jobs.queueing("report:1", "a") as token:
+            pass
+        own_server.freeze()
+        with jobs.start("report:1", Job("a", token, 0)):
+            if is_back_before_its_end:
+                own_server.thaw()
+                eventually(lambda: is_back(dibs))
+        own_server.thaw()
+        client: Any = own_server.client()
+        eventually(lambda: client.pttl("report:1") <= 60_000)
+        eventually(lambda: bool(client.exists("report:1")) is is_kept)
+
+
+def test_a_job_that_was_started_in_an_outage_can_be_tried_again(own_server: Server) -> None:
+    """It is no duplicate of itself: the claim that waits in the store is its own."""
+    with Dibs(own_server.url) as dibs:
+        jobs = unique_jobs(dibs, lease=1, queued=3000)
+        with jobs.queueing("report:1", "a") as token:
+            pass
+        own_server.freeze()
+        with jobs.start("report:1", Job("a", token, 0)) as run:
+            token = run.hand_on()
+        own_server.thaw()
+        eventually(lambda: is_back(dibs))
+        with jobs.start("report:1", Job("a", token, 1)):
+            assert dibs.peek("report:1") is not None
+        assert dibs.peek("report:1") is None
 
 
 def test_a_job_that_was_enqueued_in_an_outage_is_guarded_where_it_runs(own_server: Server) -> None:

@@ -102,6 +102,34 @@ def retry_for_ever(url: str) -> None:
         time.sleep(600)
 
 
+def stop_at_the_end(url: str) -> None:
+    """Stops as soon as the first of the two claims of a job has ended."""
+    import time
+
+    from dibs import Dibs
+    from dibs.integrations._unique import Job
+    from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
+
+    ends = ("completed", "released")
+    stop = lambda event: event.kind in ends and (print("ended", flush=True), time.sleep(600))  # noqa: E731
+    with Dibs(url, budget=5, listeners=[stop]) as dibs:
+        with jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0)):
+            pass
+
+
+def test_a_job_that_is_killed_while_its_end_is_recorded_does_not_run_again(
+    own_server: Server, spawn: Spawn
+) -> None:
+    """That it ran is recorded before its key is free; the key is, after one lease."""
+    child = spawn(stop_at_the_end, own_server.url)
+    child.line()
+    child.kill()
+    eventually(lambda: not own_server.client().exists(KEY), within=60)
+    with Dibs(own_server.url, budget=5) as dibs, pytest.raises(Duplicate) as caught:
+        jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0))
+    assert caught.value.state == "done"
+
+
 @pytest.mark.parametrize("sending", [send_for_ever, retry_for_ever])
 def test_a_process_that_is_killed_while_it_sends_blocks_the_key_for_one_lease(
     own_server: Server, spawn: Spawn, sending: Any
@@ -122,6 +150,39 @@ def test_a_process_that_is_killed_while_it_sends_blocks_the_key_for_one_lease(
                 return False
 
         eventually(is_sent, within=60)
+
+
+def test_of_two_retries_of_one_attempt_one_runs(own_server: Server) -> None:
+    """The first run lost its claim, so its message was run again; both runs were tried again."""
+    with (
+        Dibs(own_server.url, budget=5) as one,
+        Dibs(own_server.url, budget=5) as other,
+    ):
+        jobs = jobs_of(other, lease=1)
+        with jobs_of(one, lease=1).start(KEY, Job("a", None, 0)) as lost:
+            own_server.flush()
+            with jobs.start(KEY, Job("a", None, 0)) as run:
+                token = run.hand_on()
+            eventually(lambda: lost.lost)
+            assert lost.hand_on() is None
+        with jobs.start(KEY, Job("a", token, 1, sent_by=run.sending)):
+            pass
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("a", None, 1, sent_by=lost.sending))
+        assert not own_server.client().exists(KEY)
+
+
+def test_a_message_whose_run_has_ended_elsewhere_gives_its_claim_back(own_server: Server) -> None:
+    """Or its key would be taken for the rest of `queued`, by a job that is done."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        with jobs.start(KEY, Job("a", None, 1, sent_by="x")):
+            pass
+        with jobs.queueing(KEY, "a") as token:
+            pass
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("a", token, 1, sent_by="x"))
+        assert not own_server.client().exists(KEY)
 
 
 def test_a_retry_that_cannot_be_sent_frees_the_key(own_server: Server) -> None:

@@ -31,6 +31,8 @@ class Run:
         self.asked_at = asked_at
         self.began_at = CLOCK.now
         self.is_running = True
+        self.worked_until = 0.0
+        """When its body has ended: what it leaves lasts from then on."""
         self.ended_at: float | None = None
         """When its end was confirmed, or could not be."""
         self.is_kept = self.is_kept_free = False
@@ -69,7 +71,8 @@ class Submission:
         if not self._is_in_window(other):
             return
         assert other.ended_at is not None
-        age = f"{CLOCK.now - other.ended_at:.2f} s after its end, with a window of {self._window} s"
+        since = CLOCK.now - other.worked_until
+        age = f"{since:.2f} s after its end, with a window of {self._window} s"
         if other.is_kept:
             self._world.violate(f"{self._key}: {run.process} runs it again {age}")
         elif other.is_kept_free and run.asked_at > other.ended_at:
@@ -80,7 +83,7 @@ class Submission:
 
     def _is_in_window(self, run: Run) -> bool:
         """Whether what *run* has left, if anything, is still there: counted from its end."""
-        return run.ended_at is not None and CLOCK.now < run.ended_at + self._window
+        return run.ended_at is not None and CLOCK.now < run.worked_until + self._window
 
     def end(self, run: Run, how: str | None, *, leaves: bool) -> None:
         """A body has ended. *how*: the event of its end. *leaves*: it is to leave something."""
@@ -177,7 +180,7 @@ class Claims(Workload):
                 raise WorkFailed
             claim.complete(run.result)
         finally:
-            run.is_running = False
+            run.is_running, run.worked_until = False, CLOCK.now
 
     async def settled(self) -> None:
         for key, value in self.leftovers().items():

@@ -40,6 +40,7 @@ from .._unique import (
     NotRun,
     UniqueKey,
     again_after,
+    is_done,
     is_own,
     is_waiting,
     log_loss,
@@ -114,18 +115,21 @@ class AsyncUniqueJobs:
             return await self._start(key, job)
         except Duplicate as error:
             log_refusal(self._key.name, job, error)
+            if job.token is not None and is_done(error, job):
+                await self.give_back(key, job.token)
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
-        async with AsyncExitStack() as stack:
+        async with AsyncExitStack() as record, AsyncExitStack() as stack:
             request = self._key.run_request(job)
             delivery: AsyncClaim | None = None
             if request is not None:
-                delivery = await stack.enter_async_context(claiming(self._dibs, request))
+                delivery = await record.enter_async_context(claiming(self._dibs, request))
             claim = None if job.token == STARTED else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
-            return AsyncRun(job, self._key, self._within, claim, delivery, stack.pop_all())
+            ends = (record.pop_all(), stack.pop_all())
+            return AsyncRun(job, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":
@@ -175,15 +179,19 @@ class AsyncRun:
         within: "AsyncWithin | None",
         claim: "AsyncClaim | None",
         delivery: "AsyncClaim | None",
+        record: AsyncExitStack,
         claims: AsyncExitStack,
     ) -> None:
         self.job_id = job.id
+        self.sending = job.sending
+        """What the message of its next run has to bring along."""
         self._job = job
         self._key = key
         self._within = within
         self._claim = claim
         self._delivery = delivery
         """The claim on this delivery of its message."""
+        self._record = record
         self._claims = claims
         self._is_lent = False
         self._kept: float | None = None
@@ -245,6 +253,11 @@ class AsyncRun:
             self._delivery.release()  # the record in the database answers other deliveries
         if self._kept is not None:
             kind = error = traceback = None
-            if self._claim is not None and self._is_lent:
+        # First that it ran: if its worker is killed now, a second delivery does not run, and the
+        # key is free after one lease.
+        try:
+            await self._record.__aexit__(kind, error, traceback)
+        finally:
+            if self._kept is not None and self._claim is not None and self._is_lent:
                 await self._claim.detach(ttl=self._kept)
-        await self._claims.__aexit__(kind, error, traceback)
+            await self._claims.__aexit__(kind, error, traceback)

@@ -41,6 +41,7 @@ from .._unique import (
     NotRun,
     UniqueKey,
     again_after,
+    is_done,
     is_own,
     is_waiting,
     log_loss,
@@ -115,18 +116,21 @@ class UniqueJobs:
             return self._start(key, job)
         except Duplicate as error:
             log_refusal(self._key.name, job, error)
+            if job.token is not None and is_done(error, job):
+                self.give_back(key, job.token)
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
-        with ExitStack() as stack:
+        with ExitStack() as record, ExitStack() as stack:
             request = self._key.run_request(job)
             delivery: Claim | None = None
             if request is not None:
-                delivery = stack.enter_context(claiming(self._dibs, request))
+                delivery = record.enter_context(claiming(self._dibs, request))
             claim = None if job.token == STARTED else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
-            return Run(job, self._key, self._within, claim, delivery, stack.pop_all())
+            ends = (record.pop_all(), stack.pop_all())
+            return Run(job, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
@@ -176,15 +180,19 @@ class Run:
         within: "Within | None",
         claim: "Claim | None",
         delivery: "Claim | None",
+        record: ExitStack,
         claims: ExitStack,
     ) -> None:
         self.job_id = job.id
+        self.sending = job.sending
+        """What the message of its next run has to bring along."""
         self._job = job
         self._key = key
         self._within = within
         self._claim = claim
         self._delivery = delivery
         """The claim on this delivery of its message."""
+        self._record = record
         self._claims = claims
         self._is_lent = False
         self._kept: float | None = None
@@ -246,6 +254,11 @@ class Run:
             self._delivery.release()  # the record in the database answers other deliveries
         if self._kept is not None:
             kind = error = traceback = None
-            if self._claim is not None and self._is_lent:
+        # First that it ran: if its worker is killed now, a second delivery does not run, and the
+        # key is free after one lease.
+        try:
+            self._record.__exit__(kind, error, traceback)
+        finally:
+            if self._kept is not None and self._claim is not None and self._is_lent:
                 self._claim.detach(ttl=self._kept)
-        self._claims.__exit__(kind, error, traceback)
+            self._claims.__exit__(kind, error, traceback)

@@ -67,11 +67,7 @@ def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object]
 
 
 class Deduplication:
-    """Which events are new: by a claim that all processes share.
-
-    While the store is out, this process still knows what it has seen itself; other processes do
-    not. *skipped* is called with the state of the first delivery, for each event that is not new.
-    """
+    """Which events are new; see `Deduplication` in linebot.py."""
 
     def __init__(self, dibs: "Dibs", *, skipped: Skipped | None = None) -> None:
         self._dibs = dibs
@@ -111,15 +107,7 @@ class Deduplication:
 
 
 class Dispatcher(Routes):
-    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
-
-    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
-    a person gets whose message or tap comes while the one before is worked on; None: they are
-    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
-    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
-    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
-    "late", "cut", "refused") and how many they are.
-    """
+    """Hands events to handlers; see `Dispatcher` in linebot.py for its options."""
 
     pool: Any
     """Where events are worked on: a `WorkerPool`, or the one for threads."""

@@ -31,6 +31,8 @@ class Run:
         self.asked_at = asked_at
         self.began_at = CLOCK.now
         self.is_running = True
+        self.over_at = CLOCK.now
+        """When its body ended: what it leaves lasts from then on, at least."""
         self.ended_at: float | None = None
         """When its end was confirmed, or could not be."""
         self.is_kept = self.is_kept_free = False
@@ -80,7 +82,7 @@ class Submission:
 
     def _is_in_window(self, run: Run) -> bool:
         """Whether what *run* has left, if anything, is still there: counted from its end."""
-        return run.ended_at is not None and CLOCK.now < run.ended_at + self._window
+        return run.ended_at is not None and CLOCK.now < run.over_at + self._window
 
     def end(self, run: Run, how: str | None, *, leaves: bool) -> None:
         """A body has ended. *how*: the event of its end. *leaves*: it is to leave something."""
@@ -177,7 +179,7 @@ class Claims(Workload):
                 raise WorkFailed
             claim.complete(run.result)
         finally:
-            run.is_running = False
+            run.is_running, run.over_at = False, CLOCK.now
 
     async def settled(self) -> None:
         for key, value in self.leftovers().items():
